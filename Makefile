@@ -1,0 +1,41 @@
+# `make demo` and `make test` do all the set-up. Everything is pinned in constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast check format bench docs clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erda needs Python 3.11 or newer; try: make PYTHON=python3.12 demo")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt setuptools wheel
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt torch
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## set up, then SeqRun, ERDA and Joint on the embedded dataset
+	$(BIN)/erda demo
+
+test: $(STAMP)  ## set up, then every test that this machine can run
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP)  ## the tests that take seconds
+	$(BIN)/python -m pytest -m 'not slow'
+
+check: $(STAMP)  ## format, lint, types, direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

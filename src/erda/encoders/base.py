@@ -1,0 +1,82 @@
+"""What an encoder promises: sentences with two marked entities, and relation names, become vectors of one space."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from erda.errors import ModelError
+from erda.types import Example
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """What rebuilds an encoder: its name, its settings and the fingerprint of the weights it started from."""
+
+    name: str
+    settings: Mapping[str, bool | int | float | str]
+    fingerprint: str
+
+
+class Encoder(nn.Module, ABC):
+    """Text -> vectors. `encode` and `encode_texts` are differentiable and share their parameters (siamese)."""
+
+    spec: EncoderSpec
+    dim: int
+    learning_rate: float  # what its trained parameters like where a method does not say otherwise
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of sentences, one batch: [n_examples, dim]."""
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of plain texts (relation names, descriptions), one batch: [n_texts, dim]."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """The parameters that learning changes; the rest comes back from `spec`."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters() if parameter.requires_grad}
+
+    def load_trained_state(self, state: Mapping[str, Tensor]) -> None:
+        own = {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
+        wrong = [name for name in own if name not in state or state[name].shape != own[name].shape]
+        if wrong or len(state) != len(own):
+            raise ModelError(
+                f"Saved weights do not fit encoder '{self.spec.name}': {', '.join(wrong) or 'extra weights'}."
+            )
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(state[name])
+
+
+def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256) -> Tensor:
+    """Vectors of many sentences without gradients, in batches of like length: [n_examples, dim], in the order given."""
+    if not examples:
+        return torch.zeros(0, encoder.dim, device=encoder.device)
+    was_training = encoder.training
+    encoder.eval()
+    order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens))
+    vectors: Tensor | None = None
+    try:
+        with torch.no_grad():
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                batch = encoder.encode([examples[i] for i in rows]).float()
+                if vectors is None:
+                    vectors = batch.new_empty(len(examples), batch.shape[1])
+                vectors[rows] = batch
+    finally:
+        encoder.train(was_training)
+    assert vectors is not None
+    return vectors

@@ -1,0 +1,57 @@
+"""Everything `erda` says when it cannot go on.
+
+A message finishes the user's thought: where, what is wrong, what was expected, what was got, what to do.
+The command line prints the message without a traceback and exits with 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+SHOWN_FAULTS = 20
+
+
+class ErdaError(Exception):
+    """A fault that the user can mend; its text is all that is shown."""
+
+
+class DataError(ErdaError):
+    """Something is wrong with data that was read: a file, an example, a relation."""
+
+
+class SettingsError(ErdaError):
+    """A setting, flag or name is unknown or has a value that cannot work."""
+
+
+class StreamError(ErdaError):
+    """A stream of tasks that cannot be built, or a task that cannot be learned."""
+
+
+class ModelError(ErdaError):
+    """Weights, vectors or a saved method that are missing, damaged or of another kind."""
+
+
+class RecordError(ErdaError):
+    """A record that cannot be read, or records that must not be compared."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that `name` is no known `kind`, with the nearest known name and all of them.
+
+    >>> unknown_name("method", "erdaa", ["erda", "emr"])
+    "Unknown method 'erdaa'. Did you mean 'erda'? Known: emr, erda."
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}."
+
+
+def join_faults(faults: Sequence[str], *, total: int | None = None) -> str:
+    """All faults of one reading as one message: the first twenty and the total."""
+    total = len(faults) if total is None else total
+    shown = list(faults[:SHOWN_FAULTS])
+    if total > len(shown):
+        shown.append(f"... and {total - len(shown)} more ({total} in all).")
+    return "\n".join(shown)

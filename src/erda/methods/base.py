@@ -1,0 +1,143 @@
+"""What every method promises: `learn(task)`, `predict(examples)`, `save(directory)`, `load(directory)`.
+
+A method is a dataclass. Its parts (the encoder, an augmenter) are handed in; its fields of type bool, int, float
+and str are its settings, each with the paper's value, so that the command line, saved methods and records know them
+without being told. A subclass writes four short functions: `_learn`, `_scores`, `_state` and `_restore`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from erda.encoders.base import Encoder
+from erda.errors import ModelError, StreamError
+from erda.types import Example, Predictions, Relation, Task
+
+SETTING_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a method must remember beyond its settings, relations and encoder weights."""
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
+
+
+@dataclass(eq=False)
+class Method(ABC):
+    """A learner of a stream of tasks."""
+
+    encoder: Encoder
+    _: KW_ONLY
+    seed: int = 0
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self.relations: list[Relation] = []
+        self.index: dict[str, int] = {}  # relation id -> its row, in the order of learning
+        self.n_tasks = 0
+
+    # -- the contract ------------------------------------------------------------------------------------------------
+
+    def learn(self, task: Task) -> None:
+        """Learn the relations of one task. A task that fails leaves the method as it was."""
+        known = [relation.id for relation in task.relations if relation.id in self.index]
+        if known:
+            raise StreamError(f"Task {task.index + 1} brings relations that are already known: {', '.join(known)}.")
+        before = self._snapshot()
+        try:
+            for relation in task.relations:
+                self.index[relation.id] = len(self.relations)
+                self.relations.append(relation)
+            with seeded(self.seed, self.n_tasks) as generator:
+                self._learn(task, generator)
+            self.n_tasks += 1
+        except BaseException:
+            self._return_to(before)
+            raise
+
+    def predict(self, examples: Sequence[Example]) -> Predictions:
+        """Scores of all known relations for each example."""
+        if not self.relations:
+            raise StreamError("Nothing was learned yet: call learn(task) before predict(examples).")
+        with torch.no_grad():
+            scores = self._scores(examples)
+        return Predictions(tuple(self.index), scores.float().cpu().numpy())
+
+    def save(self, directory: Path) -> None:
+        """Write the method to a folder (safetensors and JSON); what was there before stays until the new one is whole."""
+        from erda.methods.saving import save_method
+
+        save_method(self, Path(directory))
+
+    @classmethod
+    def load(cls, directory: Path, *, encoder: Encoder | None = None, **parts: Any) -> Method:
+        """A method as it was saved. Without `encoder` the one named in the folder is built."""
+        from erda.methods.saving import load_method
+
+        method = load_method(Path(directory), encoder=encoder, **parts)
+        if not isinstance(method, cls):
+            raise ModelError(f"{directory} holds method '{method.name}', not '{cls.name}'.")
+        return method
+
+    def settings(self) -> dict[str, bool | int | float | str]:
+        """The value of every setting: all fields but the parts."""
+        return {name: getattr(self, name) for name in setting_types(type(self))}
+
+    # -- what a subclass writes --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        """Update the encoder and the method's own state; the task's relations already have their rows."""
+
+    @abstractmethod
+    def _scores(self, examples: Sequence[Example]) -> Tensor:
+        """[n_examples, n_relations], large is likely, columns in the order of `self.relations`."""
+
+    @abstractmethod
+    def _state(self) -> State:
+        """What `_restore` needs to go on."""
+
+    @abstractmethod
+    def _restore(self, state: State) -> None:
+        """Take over a saved state; relations and encoder weights are already back."""
+
+    # -- keeping what was learned --------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> tuple[int, dict[str, Tensor], State]:
+        state = self._state()
+        tensors = {name: tensor.detach().clone() for name, tensor in state.tensors.items()}
+        weights = {name: tensor.clone() for name, tensor in self.encoder.trained_state().items()}
+        return len(self.relations), weights, State(tensors, dict(state.values))
+
+    def _return_to(self, snapshot: tuple[int, dict[str, Tensor], State]) -> None:
+        n_relations, weights, state = snapshot
+        self.relations = self.relations[:n_relations]
+        self.index = {relation.id: row for row, relation in enumerate(self.relations)}
+        self.encoder.load_trained_state(weights)
+        self._restore(state)
+
+
+def setting_types(method: type[Method]) -> dict[str, type]:
+    """Names and types of a method's settings, in the order of its fields."""
+    return {f.name: SETTING_TYPES[str(f.type)] for f in fields(method) if str(f.type) in SETTING_TYPES}
+
+
+@contextmanager
+def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
+    """A generator for step `step` of a run, and dropout that follows it; global random state is left as it was."""
+    derived = (seed * 1_000_003 + step * 7_919 + 17) % (2**63)
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(derived)
+        yield torch.Generator().manual_seed(derived)

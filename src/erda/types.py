@@ -1,0 +1,173 @@
+"""The nouns of `erda`: frozen values that cross package borders.
+
+Relations are named by strings (`Relation.id`) everywhere outside a method; integers live only inside one.
+A `Span` counts tokens and excludes its end, as Python slices do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+
+from erda.errors import DataError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Tokens `start` to `end`, the end excluded; never empty."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise DataError(f"span ({self.start}, {self.end}) starts before the first token.")
+        if self.end <= self.start:
+            raise DataError(f"span ({self.start}, {self.end}) is empty; an entity has at least one token.")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A mention of something in a sentence. `id` names the thing itself (a Wikidata id, a page title)."""
+
+    name: str
+    span: Span
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence with two marked entities and, where it is known, the relation from head to tail."""
+
+    tokens: tuple[str, ...]
+    head: Entity
+    tail: Entity
+    relation: str | None = None
+    id: str = ""
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        n_tokens = len(self.tokens)
+        for role, entity in (("head", self.head), ("tail", self.tail)):
+            if entity.span.end > n_tokens:
+                span = (entity.span.start, entity.span.end)
+                raise DataError(f"{role} span {span} ends after the last token ({n_tokens} tokens).")
+        head, tail = self.head.span, self.tail.span
+        if head == tail:
+            raise DataError(
+                f"head and tail are the same span ({head.start}, {head.end}); a relation needs two entities."
+            )
+        if head.start < tail.end and tail.start < head.end:
+            raise DataError(
+                f"head span ({head.start}, {head.end}) overlaps tail span ({tail.start}, {tail.end}); "
+                "mark two separate mentions."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Something that can hold between two entities. `id` is its key; people read `name` and `description`."""
+
+    id: str
+    name: str
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id or not self.name.strip():
+            raise DataError(f"relation {self.id!r} needs an id and a name.")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a method is given to learn: new relations and labelled examples of them."""
+
+    index: int  # 0 for the first task of a stream
+    relations: tuple[Relation, ...]
+    examples: tuple[Example, ...]
+
+    def __post_init__(self) -> None:
+        known = {relation.id for relation in self.relations}
+        if len(known) != len(self.relations):
+            raise DataError(f"task {self.index + 1} names a relation twice.")
+        for example in self.examples:
+            if example.relation not in known:
+                raise DataError(
+                    f"task {self.index + 1}: example {example.id!r} has unknown relation {example.relation!r}."
+                )
+        missing = sorted(known - {example.relation for example in self.examples if example.relation})
+        if missing:
+            raise DataError(f"task {self.index + 1} has no example of: {', '.join(missing)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Relations for one example, best first, with their scores."""
+
+    relations: tuple[str, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def best(self) -> str:
+        return self.relations[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions(Sequence[Prediction]):
+    """Scores of every known relation for every example; a sequence of `Prediction`.
+
+    `scores[i, j]` is the score of `relations[j]` for example `i`: large is likely, [n_examples, n_relations].
+    """
+
+    relations: tuple[str, ...]
+    scores: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 2 or self.scores.shape[1] != len(self.relations):
+            raise DataError(f"scores of shape {self.scores.shape} do not fit {len(self.relations)} relations.")
+
+    def __len__(self) -> int:
+        return self.scores.shape[0]
+
+    @overload
+    def __getitem__(self, index: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, index: slice) -> Predictions: ...
+    def __getitem__(self, index: int | slice) -> Prediction | Predictions:
+        if isinstance(index, slice):
+            return Predictions(self.relations, self.scores[index])
+        row = self.scores[index]
+        ranked = np.argsort(-row, kind="stable")
+        return Prediction(tuple(self.relations[j] for j in ranked), tuple(float(row[j]) for j in ranked))
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return (self[i] for i in range(len(self)))
+
+    def best(self) -> list[str]:
+        """The best relation of each example; ties go to the relation learned first."""
+        return [self.relations[j] for j in self.scores.argmax(axis=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class TestSet:
+    """Questions and answers held apart: a method is handed `examples` (relation removed) and nothing else.
+
+    `candidates[i]` are the listed relations that example `i` is to be told from (the `candidates` protocol);
+    None where the dataset lists none.
+    """
+
+    __test__ = False  # not a test case of pytest's
+
+    examples: tuple[Example, ...]
+    gold: tuple[str, ...]
+    candidates: tuple[tuple[str, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.examples) != len(self.gold):
+            raise DataError(f"{len(self.examples)} questions have {len(self.gold)} answers.")
+        if self.candidates is not None and len(self.candidates) != len(self.gold):
+            raise DataError(f"{len(self.gold)} questions have {len(self.candidates)} candidate lists.")
+        if any(example.relation is not None for example in self.examples):
+            raise DataError("a test example still carries its relation.")
