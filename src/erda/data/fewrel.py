@@ -1,0 +1,151 @@
+"""FewRel's relations, validation examples and whole data, from the data folder or from the files as published.
+
+The data folder may hold `relations.json`, `validation.jsonl.gz` and `full.jsonl.gz`. Where only the public files are
+there (`train_wiki.json`, `val_wiki.json`, `pid2name.json`, `cfrl/`), the same things are made from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from erda.data.dataset import Dataset
+from erda.data.formats import read_fewrel, read_jsonl
+from erda.data.formats.reading import Faults, read_json, read_lines
+from erda.data.formats.relations import read_relation_list
+from erda.data.streams import sentence_key
+from erda.errors import DataError
+from erda.types import Example, Relation
+
+N_VALIDATION = 50  # validation examples a relation
+N_LISTED = 10  # candidates drawn for each validation example, as many as the published tests list
+FIXED_SEED = 2022  # validation examples and their candidates are the same in every stream
+WIKI_FILES = ("train_wiki.json", "val_wiki.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Examples and the files that they were read from."""
+
+    examples: tuple[Example, ...] = field(repr=False)
+    files: tuple[Path, ...]
+
+
+def read_relations(folder: Path) -> list[Relation]:
+    """FewRel's 80 relations in the order of their index in the splits."""
+    if (folder / "relations.json").is_file():
+        return read_relation_list(folder / "relations.json")
+    names_file, texts_file = folder / "cfrl" / "relation_name.txt", folder / "pid2name.json"
+    require_files("fewrel", [names_file, texts_file])
+    faults = Faults(names_file)
+    names = [line.strip() for _, line in read_lines(names_file, faults) if line.strip()]
+    faults.raise_if_any()
+    texts = read_json(texts_file)
+    if not isinstance(texts, dict):
+        raise DataError(f"{texts_file}: expected an object of Wikidata ids with name and description.")
+    by_name = {str(value[0]): (pid, str(value[1])) for pid, value in texts.items() if isinstance(value, list)}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise DataError(f"{texts_file}: no relation is called {unknown[0]!r} ({len(unknown)} names are missing).")
+    return [Relation(by_name[name][0], name, by_name[name][1]) for name in names]
+
+
+def read_validation(folder: Path, relations: Sequence[Relation]) -> Source:
+    """Validation examples: 50 a relation, no sentence of which is in any published split."""
+    path = folder / "validation.jsonl.gz"
+    if path.is_file():
+        return Source(read_jsonl(path, {relation.id for relation in relations}).examples, (path,))
+    whole = _read_wiki(folder, relations)
+    splits = sorted((folder / "cfrl").glob("*-shot/*_0.txt"))
+    taken = {" ".join(fields[2].casefold().split()) for file in splits for fields in _split_fields(file)}
+    return Source(draw_validation(whole.examples, taken), (*whole.files, *splits))
+
+
+def draw_validation(examples: Iterable[Example], taken: Collection[str]) -> tuple[Example, ...]:
+    """Fifty examples a relation at random by a fixed seed, from sentences that are not `taken`; none twice."""
+    free: dict[str, dict[str, Example]] = {}
+    for example in examples:
+        key = sentence_key(example)
+        if key not in taken:
+            free.setdefault(str(example.relation), {}).setdefault(key, example)
+    chosen: list[Example] = []
+    used: set[str] = set()
+    for relation in sorted(free):
+        keys = [key for key in sorted(free[relation]) if key not in used]
+        random.Random(f"{FIXED_SEED}:{relation}").shuffle(keys)
+        if len(keys) < N_VALIDATION:
+            raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} needed.")
+        used.update(keys[:N_VALIDATION])
+        chosen += [free[relation][key] for key in keys[:N_VALIDATION]]
+    return tuple(chosen)
+
+
+def draw_candidates(examples: Sequence[Example], relations: Sequence[Relation]) -> list[tuple[str, ...]]:
+    """For each example ten wrong relations at random by a fixed seed, so that `candidates` can be estimated."""
+    ids = sorted(relation.id for relation in relations)
+    lists = []
+    for example in examples:
+        wrong = [relation for relation in ids if relation != example.relation]
+        lists.append(tuple(random.Random(f"{FIXED_SEED}:{example.id}").sample(wrong, min(N_LISTED, len(wrong)))))
+    return lists
+
+
+def read_full(folder: Path) -> Dataset:
+    """All 80 relations with all their examples: what the continual setting is drawn from."""
+    relations = read_relations(folder)
+    path = folder / "full.jsonl.gz"
+    if path.is_file():
+        source = Source(read_jsonl(path, {relation.id for relation in relations}).examples, (path,))
+    else:
+        source = _read_wiki(folder, relations)
+    return Dataset("fewrel-full", tuple(relations), source.examples, checksum=files_checksum(source.files))
+
+
+def files_checksum(paths: Iterable[Path]) -> str:
+    """The sha256 over the sha256 of each file, in the order given."""
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+def require_files(dataset: str, paths: Iterable[Path]) -> None:
+    """Say which files of a dataset are not there, and how to get them."""
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        listed = "\n".join(f"  {path}" for path in missing)
+        raise DataError(
+            f"Dataset '{dataset}' is not complete; missing:\n{listed}\n"
+            f"Fetch it with 'erda data get {dataset}', or set ERDA_DATA to a folder that has it."
+        )
+
+
+def _read_wiki(folder: Path, relations: Sequence[Relation]) -> Source:
+    """FewRel's own files, lower-cased as the splits are, the 80 relations of the splits only."""
+    files = tuple(folder / name for name in WIKI_FILES)
+    require_files("fewrel", files)
+    known = {relation.id for relation in relations}
+    examples = [
+        replace(
+            example,
+            tokens=tuple(token.lower() for token in example.tokens),
+            head=replace(example.head, name=example.head.name.lower()),
+            tail=replace(example.tail, name=example.tail.name.lower()),
+        )
+        for file in files
+        for example in read_fewrel(file).examples
+        if example.relation in known
+    ]
+    return Source(tuple(examples), files)
+
+
+def _split_fields(path: Path) -> Iterable[list[str]]:
+    faults = Faults(path)
+    for _, line in read_lines(path, faults):
+        fields = line.split("\t")
+        if len(fields) > 2:
+            yield fields
+    faults.raise_if_any()

@@ -1,0 +1,20 @@
+"""File formats: each reader turns one file into a `Reading`, or says everything that is wrong with it."""
+
+from erda.data.formats.cfrl import read_cfrl
+from erda.data.formats.fewrel import read_fewrel
+from erda.data.formats.jsonl import example_from_json, example_to_json, read_jsonl, tokenise
+from erda.data.formats.reading import Reading
+from erda.data.formats.relations import read_relation_list
+from erda.data.formats.tacred import read_tacred
+
+__all__ = [
+    "Reading",
+    "example_from_json",
+    "example_to_json",
+    "read_cfrl",
+    "read_fewrel",
+    "read_jsonl",
+    "read_relation_list",
+    "read_tacred",
+    "tokenise",
+]

@@ -1,0 +1,85 @@
+"""The published CFRL splits: tab-separated lines, one example each.
+
+relation index, candidate relation indices, sentence, head, head token indices, tail, tail token indices, head id,
+tail id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from erda.data.formats.reading import Duplicates, Faults, Reading, read_lines
+from erda.errors import DataError
+from erda.types import Entity, Example, Span
+
+N_FIELDS = 9
+
+
+def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading:
+    """Examples and candidate lists of a split file, as published: a duplicate is counted and kept.
+
+    `relations` maps the file's relation indices ("1" to "80") to relation ids; without it the indices are the ids.
+    The id of an example is `<folder>/<file>:<line>`, as in `5-shot/train_0:17`.
+    """
+    faults, duplicates = Faults(path), Duplicates()
+    examples: list[Example] = []
+    candidates: list[tuple[str, ...]] = []
+    prefix = f"{path.parent.name}/{path.name.split('.')[0]}"
+    number = 0
+    for number, line in read_lines(path, faults):
+        try:
+            example, listed = _parse(line, f"{prefix}:{number}", relations)
+        except DataError as error:
+            faults.add(number, str(error))
+            continue
+        duplicates.seen(example, number)
+        examples.append(example)
+        candidates.append(listed)
+    if not number:
+        raise DataError(f"{path}: the file is empty; expected tab-separated lines of {N_FIELDS} fields.")
+    faults.raise_if_any()
+    return Reading(path, "cfrl", tuple(examples), candidates=tuple(candidates), duplicates=tuple(duplicates.found))
+
+
+def _parse(line: str, example_id: str, relations: Mapping[str, str] | None) -> tuple[Example, tuple[str, ...]]:
+    fields = line.split("\t")
+    if len(fields) != N_FIELDS:
+        raise DataError(f"{len(fields)} tab-separated fields; expected {N_FIELDS}.")
+    gold, listed, sentence, head, head_at, tail, tail_at, head_id, tail_id = fields
+    tokens = tuple(sentence.split())
+    if not tokens:
+        raise DataError("the sentence is empty.")
+    relation = _relation(gold, relations)
+    example = Example(
+        tokens,
+        Entity(head, _span(head_at, "head"), head_id or None),
+        Entity(tail, _span(tail_at, "tail"), tail_id or None),
+        relation,
+        example_id,
+    )
+    return example, tuple(_relation(index, relations) for index in listed.split() if index != gold)
+
+
+def _relation(index: str, relations: Mapping[str, str] | None) -> str:
+    if relations is None:
+        if not index.isdecimal():
+            raise DataError(f"relation index {index!r} is not a number.")
+        return index
+    try:
+        return relations[index]
+    except KeyError:
+        raise DataError(f"unknown relation index {index!r}; known: 1 to {len(relations)}.") from None
+
+
+def _span(indices: str, role: str) -> Span:
+    try:
+        numbers = [int(index) for index in indices.split()]
+    except ValueError:
+        raise DataError(f"{role} token indices {indices!r} are not numbers.") from None
+    if not numbers:
+        raise DataError(f"{role} has no token indices.")
+    first, last = numbers[0], numbers[-1]
+    if numbers != list(range(first, last + 1)):
+        raise DataError(f"{role} token indices {indices!r} are not one run.")
+    return Span(first, last + 1)

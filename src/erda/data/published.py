@@ -1,0 +1,125 @@
+"""The published CFRL splits of FewRel: 80 relations in eight tasks, 2, 5 or 10 shots, tests with candidate lists.
+
+The first task (the base relations) has 100 examples a relation. The order of the tasks follows one of two published
+families of six; the split of the relations into tasks, the examples and the candidate lists are as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from erda.data.fewrel import draw_candidates, files_checksum, read_relations, read_validation, require_files
+from erda.data.formats import read_cfrl
+from erda.data.streams import Plan, Pool, TaskStream, build_stream
+from erda.errors import DataError, StreamError, unknown_name
+from erda.types import Relation
+
+SHOTS = (2, 5, 10)
+FIRST_SHOTS = 100
+
+# family -> seed -> the task clusters in the order of learning. Cluster 7 holds the base relations.
+ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
+    "erda": {
+        100: (7, 0, 6, 2, 5, 1, 4, 3),
+        110: (7, 0, 4, 1, 6, 5, 2, 3),
+        120: (7, 2, 5, 0, 3, 6, 4, 1),
+        130: (7, 0, 1, 4, 5, 6, 3, 2),
+        140: (7, 5, 0, 3, 1, 2, 4, 6),
+        150: (7, 2, 3, 5, 4, 1, 0, 6),
+    },
+    "sckd": {
+        100: (7, 3, 0, 5, 4, 1, 6, 2),
+        200: (7, 6, 3, 2, 4, 0, 5, 1),
+        300: (7, 2, 3, 1, 5, 6, 0, 4),
+        400: (7, 0, 1, 2, 5, 3, 4, 6),
+        500: (7, 5, 6, 4, 2, 1, 3, 0),
+        600: (7, 2, 0, 1, 6, 3, 4, 5),
+    },
+}
+
+
+def published_stream(
+    folder: Path, *, shots: int, family: str = "erda", seed: int = 100, n_tasks: int | None = None
+) -> TaskStream:
+    """A published split in a published order. `folder` is FewRel's part of the data folder.
+
+    `n_tasks` stops after so many tasks. Validation questions come from outside the split, 50 a relation, each with
+    ten relations drawn at random by a fixed seed as its candidate list.
+    """
+    order = published_order(family, seed, n_tasks)
+    if shots not in SHOTS:
+        raise StreamError(
+            f"The published splits have 2, 5 or 10 shots, not {shots}; "
+            "dataset 'fewrel-full' draws streams of any number (100: the continual setting)."
+        )
+    cfrl = Path(folder) / "cfrl"
+    split = cfrl / f"{shots}-shot"
+    train_file, test_file, labels = (split / name for name in ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy"))
+    files = [train_file, test_file, labels, cfrl / "rel_index.npy"]
+    require_files("fewrel", files)
+    relations = read_relations(Path(folder))
+    index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
+    train, test = read_cfrl(train_file, index), read_cfrl(test_file, index)
+    validation = read_validation(Path(folder), relations)
+    plan = Plan(
+        name=f"fewrel 10-way {shots}-shot, {family} order {seed}",
+        dataset="fewrel",
+        checksum=files_checksum([*files, *validation.files]),
+        family=family,
+        seed=seed,
+        shots=shots,
+        first_shots=FIRST_SHOTS,
+        groups=_groups(order, relations, labels=labels, indices=cfrl / "rel_index.npy"),
+        order=order,
+        duplicates=len(train.duplicates) + len(test.duplicates),
+    )
+    return build_stream(
+        plan,
+        train=Pool(train.examples),
+        validation=Pool(validation.examples, draw_candidates(validation.examples, relations)),
+        test=Pool(test.examples, test.candidates),
+    )
+
+
+def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple[int, ...]:
+    """The task clusters of a published order, the first `n_tasks` of them."""
+    if family not in ORDERS:
+        raise StreamError(unknown_name("order family", family, ORDERS))
+    if seed not in ORDERS[family]:
+        known = ", ".join(map(str, ORDERS[family]))
+        raise StreamError(f"Order family '{family}' has no seed {seed}. Known: {known}.")
+    order = ORDERS[family][seed]
+    if n_tasks is not None and not 1 <= n_tasks <= len(order):
+        raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were asked for.")
+    return order[:n_tasks]
+
+
+def _groups(
+    order: Sequence[int], relations: Sequence[Relation], *, labels: Path, indices: Path
+) -> list[tuple[Relation, ...]]:
+    """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
+    label, index = _numbers(labels), _numbers(indices)
+    if len(label) != len(index):
+        raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")
+    if sorted(index) != list(range(1, len(relations) + 1)):
+        raise DataError(f"{indices}: expected each of 1 to {len(relations)} once.")
+    clusters: dict[int, list[Relation]] = {}
+    for number, cluster in zip(index, label, strict=True):
+        clusters.setdefault(cluster, []).append(relations[number - 1])
+    missing = [cluster for cluster in order if cluster not in clusters]
+    if missing:
+        raise DataError(f"{labels}: no relation belongs to cluster {missing[0]}.")
+    return [tuple(clusters[cluster]) for cluster in order]
+
+
+def _numbers(path: Path) -> list[int]:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
+        raise DataError(f"{path}: expected one row of whole numbers.")
+    return [int(value) for value in values]

@@ -1,0 +1,206 @@
+"""Streams of tasks: what a method learns one after another, and the tests that it never sees.
+
+Iterating over a `TaskStream` gives `Task`s, which hold training examples only. The questions of task `k` are at
+`stream.test(k)` and `stream.validation(k)`; nothing that is handed to a method leads there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from erda.errors import DataError, StreamError
+from erda.types import Example, Relation, Task, TestSet
+
+DRAWN = "drawn"  # the family of streams that are drawn by seed; the others are published orders
+Ids = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a stream consists of, down to the example. Two runs are comparable when their digests are equal."""
+
+    dataset: str
+    checksum: str  # sha256 of the data that the examples were read from
+    family: str  # "erda" or "sckd" (published orders), or "drawn"
+    seed: int
+    shots: int
+    first_shots: int
+    order: tuple[int, ...]  # published task clusters in the order of learning; empty when drawn
+    relations: Ids  # relation ids of each task, and below the example ids of each task
+    train: Ids = field(repr=False)
+    validation: Ids = field(repr=False)
+    test: Ids = field(repr=False)
+    hygiene: Mapping[str, int] = field(default_factory=dict)  # sentences that occur where they should not
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of everything above, in hex."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as plain JSON values."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The manifest that `to_json` wrote."""
+        ids = {name: tuple(map(tuple, value[name])) for name in ("relations", "train", "validation", "test")}
+        return cls(**{**value, **ids, "order": tuple(value["order"]), "hygiene": dict(value["hygiene"])})
+
+    def summary(self) -> dict[str, Any]:
+        """The manifest without its example ids but with its digest and counts: small enough for every record."""
+        value = self.to_json()
+        for pool in ("train", "validation", "test"):
+            value[f"n_{pool}"] = [len(ids) for ids in value.pop(pool)]
+        return {**value, "digest": self.digest}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One task of a stream with the questions that belong to it."""
+
+    task: Task
+    validation: TestSet
+    test: TestSet
+
+
+class TaskStream:
+    """Tasks in the order of learning. `len`, iteration and indexing give `Task`s; tests are asked for by name."""
+
+    def __init__(self, name: str, steps: Sequence[Step], manifest: Manifest) -> None:
+        self.name = name
+        self.manifest = manifest
+        self._steps = tuple(steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Task]:
+        return (step.task for step in self._steps)
+
+    def __getitem__(self, k: int) -> Task:
+        return self._steps[k].task
+
+    def __repr__(self) -> str:
+        return f"TaskStream({self.name!r}, {len(self)} tasks, {len(self.relations)} relations)"
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """All relations, in the order of learning."""
+        return tuple(relation for task in self for relation in task.relations)
+
+    def test(self, k: int) -> TestSet:
+        """The test questions of task `k` (0 is the first)."""
+        return self._steps[k].test
+
+    def validation(self, k: int) -> TestSet:
+        """The validation questions of task `k`; none of them is in a test or training set."""
+        return self._steps[k].validation
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Labelled examples and, where the dataset lists them, the relations that each is to be told from."""
+
+    examples: Sequence[Example]
+    candidates: Sequence[tuple[str, ...]] | None = None
+
+    def of(self, relations: Sequence[Relation]) -> Pool:
+        """The part that belongs to some relations, in the same order."""
+        wanted = {relation.id for relation in relations}
+        rows = [row for row, example in enumerate(self.examples) if example.relation in wanted]
+        listed = self.candidates
+        return Pool([self.examples[row] for row in rows], None if listed is None else [listed[row] for row in rows])
+
+    def questions(self) -> TestSet:
+        """The examples without their relations, and the answers apart."""
+        return TestSet(
+            tuple(replace(example, relation=None) for example in self.examples),
+            tuple(str(example.relation) for example in self.examples),
+            None if self.candidates is None else tuple(self.candidates),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that `build_stream` needs: how the stream is called, and who belongs to which task."""
+
+    name: str
+    dataset: str
+    checksum: str
+    family: str
+    seed: int
+    shots: int
+    first_shots: int
+    groups: Sequence[Sequence[Relation]]  # the relations of each task, in the order of learning
+    order: tuple[int, ...] = ()
+    duplicates: int = 0
+
+
+def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> TaskStream:
+    """Put relations and examples together into a stream with its manifest."""
+    names = [relation.id for group in plan.groups for relation in group]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise StreamError(f"A relation belongs to exactly one task; in several: {', '.join(twice)}.")
+    steps = []
+    for index, group in enumerate(plan.groups):
+        try:
+            task = Task(index, tuple(group), tuple(train.of(group).examples))
+        except DataError as error:
+            raise StreamError(f"Cannot build stream '{plan.name}': {error}") from None
+        steps.append(Step(task, validation.of(group).questions(), test.of(group).questions()))
+    manifest = Manifest(
+        dataset=plan.dataset,
+        checksum=plan.checksum,
+        family=plan.family,
+        seed=plan.seed,
+        shots=plan.shots,
+        first_shots=plan.first_shots,
+        order=plan.order,
+        relations=tuple(tuple(relation.id for relation in step.task.relations) for step in steps),
+        train=tuple(_ids(step.task.examples) for step in steps),
+        validation=tuple(_ids(step.validation.examples) for step in steps),
+        test=tuple(_ids(step.test.examples) for step in steps),
+        hygiene=_hygiene(steps, plan.duplicates),
+    )
+    _check_disjoint(manifest)
+    return TaskStream(plan.name, steps, manifest)
+
+
+def sentence_key(example: Example) -> str:
+    """A sentence as it is compared: case and spacing do not matter."""
+    return " ".join(" ".join(example.tokens).casefold().split())
+
+
+def _ids(examples: Sequence[Example]) -> tuple[str, ...]:
+    return tuple(example.id for example in examples)
+
+
+def _hygiene(steps: Sequence[Step], duplicates: int) -> dict[str, int]:
+    """How many test and validation sentences also occur where they should not."""
+    train = {sentence_key(example) for step in steps for example in step.task.examples}
+    test = [sentence_key(example) for step in steps for example in step.test.examples]
+    validation = [sentence_key(example) for step in steps for example in step.validation.examples]
+    tested = set(test)
+    return {
+        "duplicates": duplicates,
+        "test_in_train": sum(key in train for key in test),
+        "validation_in_train": sum(key in train for key in validation),
+        "validation_in_test": sum(key in tested for key in validation),
+    }
+
+
+def _check_disjoint(manifest: Manifest) -> None:
+    seen: dict[str, str] = {}
+    for pool in ("train", "validation", "test"):
+        for ids in getattr(manifest, pool):
+            for example_id in ids:
+                if example_id in seen:
+                    raise StreamError(f"Example '{example_id}' is in {seen[example_id]} and again in {pool}.")
+                seen[example_id] = pool
