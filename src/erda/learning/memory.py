@@ -1,0 +1,42 @@
+"""Episodic memory: the examples that stand for what was learned, one a relation in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from erda.types import Example
+
+
+def nearest_to_centroid(vectors: Tensor, n: int = 1) -> list[int]:
+    """Rows of the `n` vectors closest (Euclidean) to the mean of all, closest first: [n_examples, dim] -> rows. Eq. 5."""
+    distances = torch.linalg.vector_norm(vectors - vectors.mean(dim=0), dim=1)
+    return torch.argsort(distances, stable=True)[:n].tolist()
+
+
+@dataclass(eq=False)
+class Memory:
+    """Exemplars by relation, in the order of learning."""
+
+    exemplars: dict[str, tuple[Example, ...]] = field(default_factory=dict)
+
+    def select(self, relation: str, examples: Sequence[Example], vectors: Tensor, *, n: int = 1) -> None:
+        """Keep the `n` examples of `relation` nearest to their centroid."""
+        self.exemplars[relation] = tuple(examples[i] for i in nearest_to_centroid(vectors, n))
+
+    def __iter__(self) -> Iterator[Example]:
+        return (example for examples in self.exemplars.values() for example in examples)
+
+    def __len__(self) -> int:
+        return sum(len(examples) for examples in self.exemplars.values())
+
+
+def by_relation(examples: Sequence[Example]) -> Mapping[str, list[Example]]:
+    """Examples grouped by relation, in the order in which relations appear."""
+    groups: dict[str, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(example.relation or "", []).append(example)
+    return groups

@@ -1,0 +1,24 @@
+"""Relation embeddings: the name alone before a relation has an exemplar, the mean of name and exemplars after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from erda.types import Relation
+
+
+def relation_embeddings(
+    relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor]
+) -> Tensor:
+    """r_i of the paper: [n_relations, dim].
+
+    `names` [n_relations, dim] are the embedded names, `exemplars[id]` [n_exemplars, dim] the embedded exemplars.
+    """
+    rows = []
+    for relation, name in zip(relations, names, strict=True):
+        vectors = exemplars.get(relation.id)
+        rows.append(name if vectors is None else torch.cat([name[None], vectors]).mean(dim=0))
+    return torch.stack(rows)
