@@ -1,0 +1,1 @@
+"""Runs, their records, and the views of them: measures, tables, figures, report."""

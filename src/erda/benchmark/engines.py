@@ -1,0 +1,138 @@
+"""Where runs happen: one after another in this process, or several at once in processes of this machine.
+
+Every engine takes the same pieces of work and gives the same outcomes, in the order in which they end. A piece that
+fails, or whose process is killed, is reported and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, TypeVar
+
+from erda.benchmark.records import WriteError
+from erda.errors import ErdaError
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Work, Result]):
+    """What became of one piece of work: a result, or the fault that ended it."""
+
+    work: Work
+    result: Result | None
+    fault: ErdaError | None = None
+
+
+def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
+    """One after another, in this process. A result that cannot be written ends it all: the next could not be either."""
+    for work in works:
+        try:
+            yield Outcome(work, function(work))
+        except WriteError:
+            raise
+        except ErdaError as fault:
+            yield Outcome(work, None, fault)
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    work: Any = None
+
+
+def run_in_processes(
+    function: Callable[[Work], Result],
+    works: Sequence[Work],
+    *,
+    n_processes: int,
+    prepare: Callable[[int], None] | None = None,
+) -> Iterator[Outcome[Work, Result]]:
+    """Several at once. `function` and `prepare` (called once in each process with `n_processes`) must be importable.
+
+    A process that dies takes only its piece of work with it; a new one takes its place.
+    """
+    waiting = list(reversed(works))
+    workers: list[_Worker] = []
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < n_processes:
+                workers.append(_start(function, prepare, n_processes))
+                _hand_out(workers[-1], waiting)
+            for connection in wait([worker.connection for worker in workers]):
+                worker = next(one for one in workers if one.connection is connection)
+                outcome, alive = _receive(worker)
+                if outcome.fault is not None and isinstance(outcome.fault, WriteError):
+                    raise outcome.fault
+                if alive and waiting:
+                    _hand_out(worker, waiting)
+                else:
+                    workers.remove(worker)
+                    _stop(worker)
+                yield outcome
+    finally:
+        for worker in workers:
+            worker.process.terminate()
+            _stop(worker)
+
+
+def _start(function: Callable[..., Any], prepare: Callable[[int], None] | None, n_processes: int) -> _Worker:
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, function, prepare, n_processes), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _stop(worker: _Worker) -> None:
+    worker.connection.close()
+    worker.process.join(timeout=10)
+    if worker.process.is_alive():
+        worker.process.kill()
+        worker.process.join()
+
+
+def _hand_out(worker: _Worker, waiting: list[Any]) -> None:
+    worker.work = waiting.pop()
+    try:
+        worker.connection.send(worker.work)
+    except OSError:  # it died before it could take it: `_receive` will say so
+        return
+
+
+def _receive(worker: _Worker) -> tuple[Outcome[Any, Any], bool]:
+    try:
+        result, fault = worker.connection.recv()
+    except (EOFError, OSError):
+        worker.process.join(timeout=10)
+        code = worker.process.exitcode or 0
+        reason = "was killed; is there too little memory?" if code < 0 else "failed; its traceback is above."
+        reason = f"its process {reason} (exit code {code})"
+        return Outcome(worker.work, None, ErdaError(reason)), False
+    return Outcome(worker.work, result, fault), True
+
+
+def _serve(
+    connection: Connection, function: Callable[[Any], Any], prepare: Callable[[int], None] | None, n_processes: int
+) -> None:
+    """The life of a worker process: take work until there is none."""
+    try:
+        if prepare is not None:
+            prepare(n_processes)
+        while True:
+            work = connection.recv()
+            answer: tuple[Any, ErdaError | None]
+            try:
+                answer = (function(work), None)
+            except ErdaError as fault:
+                answer = (None, fault)
+            connection.send(answer)
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return

@@ -1,0 +1,244 @@
+"""The loop of the README plus a record: for each task of a stream `learn`, then `predict` the tests of all tasks seen.
+
+A finished run is read, not repeated; one that was cut short goes on after its last learned task. A method draws its
+random numbers task by task, so a resumed run leaves the same record as one in a single piece (but for the seconds).
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tqdm import tqdm
+
+from erda.benchmark.metrics import Answers, Marks, mark, measure
+from erda.benchmark.progress import Progress, locked, refuse_mixing
+from erda.benchmark.records import (
+    PREDICTIONS,
+    RECORD,
+    Outcomes,
+    Record,
+    half_precision,
+    measured,
+    read_record,
+    write_json,
+    write_outcomes,
+    write_record,
+)
+from erda.config import Run
+from erda.errors import ErdaError, StreamError
+from erda.types import Example, Predictions, TestSet
+
+if TYPE_CHECKING:
+    from erda.data.streams import TaskStream
+    from erda.methods.base import Method
+
+MANIFEST = "manifest.json"
+PACKAGES = ("erda", "torch", "transformers", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How the parts of a run come to be; each is called only when it is needed."""
+
+    stream: Callable[[], TaskStream]
+    build: Callable[[], Method]
+    restore: Callable[[Path], Method]  # from the folder that `method.save` wrote
+
+
+def run_directory(out: Path, asked: Run) -> Path:
+    """`OUT/METHOD/SEED`."""
+    return out / asked.method / str(asked.seed)
+
+
+def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, show_bar: bool = True) -> Record:
+    """Run one method on one stream: begin, go on where it was cut short, or read the record where it is finished.
+
+    `keep_method` leaves the learned method in `OUT/METHOD/SEED/method`.
+    """
+    directory = run_directory(out, asked)
+    if (directory / RECORD).exists():
+        record = read_record(directory)
+        refuse_mixing(directory, then=asdict(record), now=asdict(asked))
+        return record
+    with locked(directory):
+        stream = parts.stream()
+        questions = Questions(stream, asked.evaluate_on)
+        progress = Progress.open(directory, asked, stream.manifest.digest)
+        method = parts.restore(progress.method_directory) if progress.n_done else parts.build()
+        bar = tqdm(
+            desc=asked.title,
+            total=len(stream),
+            initial=progress.n_done,
+            unit="task",
+            disable=None if show_bar else True,  # None: tqdm hides the bar where there is no terminal
+        )
+        with bar, _memory_faults_explained(asked):
+            for task in stream:
+                if task.index < progress.n_done:
+                    continue
+                start = perf_counter()
+                method.learn(task)
+                _wait_for_device(asked.device)
+                learned = perf_counter()
+                predictions = method.predict(questions.until(task.index))
+                predicted = perf_counter()
+                marks = questions.mark(predictions, task.index)
+                progress.add(
+                    method,
+                    step=measure(marks),
+                    arrays=_step_arrays(predictions, marks),
+                    seconds=(learned - start, predicted - learned),
+                    peak_memory_mb=peak_memory_mb(),
+                )
+                bar.set_postfix({name: f"{100 * value:.1f}%" for name, value in progress.steps[-1].accuracy.items()})
+                bar.update()
+        return _finish(directory, stream, questions, progress, method, keep_method=keep_method)
+
+
+class Questions:
+    """The tests of a stream's tasks, and their answers, which the method is never handed."""
+
+    def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
+        ask = stream.validation if evaluate_on == "validation" else stream.test
+        self.tests: list[TestSet] = [ask(k) for k in range(len(stream))]
+        empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
+        if empty:
+            raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
+        self.answers = [Answers.of(test) for test in self.tests]
+
+    def until(self, k: int) -> list[Example]:
+        """The questions of tasks 0..k, one after another."""
+        return [example for test in self.tests[: k + 1] for example in test.examples]
+
+    def mark(self, predictions: Predictions, k: int) -> list[Marks]:
+        """Mark the predictions for `until(k)`, task by task."""
+        ends = np.cumsum([len(test.examples) for test in self.tests[: k + 1]])
+        if len(predictions) != ends[-1]:
+            raise StreamError(f"The method answered {len(predictions)} of {ends[-1]} questions.")
+        starts = [0, *ends[:-1]]
+        return [
+            mark(predictions[int(start) : int(end)], answers)
+            for start, end, answers in zip(starts, ends, self.answers[: k + 1], strict=True)
+        ]
+
+
+def _step_arrays(predictions: Predictions, marks: list[Marks]) -> dict[str, np.ndarray]:
+    """What is kept of one step for every question asked; `best` points into `relations`."""
+    protocols = [name for name in marks[0].right if all(name in one.right for one in marks)]
+    return {
+        "relations": np.array(predictions.relations, dtype=np.str_),
+        "best": predictions.scores.argmax(axis=1).astype(np.int32),
+        "scores": half_precision(predictions.scores),
+        **{f"right_{name}": np.concatenate([one.right[name] for one in marks]) for name in protocols},
+    }
+
+
+# -- the end of a run --------------------------------------------------------------------------------------------------
+
+
+def _finish(
+    directory: Path, stream: TaskStream, questions: Questions, progress: Progress, method: Method, *, keep_method: bool
+) -> Record:
+    """Write predictions, manifest and, last of all, the record; then the progress is not needed any more."""
+    spec = method.encoder.spec
+    asked = progress.asked
+    record = Record(
+        **{one.name: getattr(asked, one.name) for one in fields(Run)},
+        order=[[relation.id for relation in task.relations] for task in stream],
+        relation_names={relation.id: relation.name for relation in stream.relations},
+        manifest=stream.manifest.summary(),
+        encoder_spec={"name": spec.name, "settings": dict(spec.settings), "fingerprint": spec.fingerprint},
+        **measured(progress.steps),
+        seconds={"learn": progress.learn_seconds, "predict": progress.predict_seconds},
+        peak_memory_mb=progress.peak_memory_mb,
+        versions=versions(),
+    )
+    write_outcomes(directory / PREDICTIONS, _outcomes(questions, progress))
+    write_json(directory / MANIFEST, stream.manifest.to_json())
+    if keep_method:
+        method.save(directory / "method")
+    write_record(directory, record)
+    progress.discard()
+    return record
+
+
+def _outcomes(questions: Questions, progress: Progress) -> Outcomes:
+    steps = [progress.arrays(k + 1) for k in range(progress.n_done)]
+    last = steps[-1]
+    relations: list[str] = last["relations"].tolist()
+    column = {name: i for i, name in enumerate(relations)}
+    n_examples = len(last["best"])
+    best = np.full((len(steps), n_examples), -1, dtype=np.int32)
+    right = {
+        name.removeprefix("right_"): np.zeros(best.shape, dtype=bool) for name in last if name.startswith("right_")
+    }
+    for k, step in enumerate(steps):
+        n_asked = len(step["best"])
+        best[k, :n_asked] = np.array([column[name] for name in step["relations"].tolist()])[step["best"]]
+        for protocol, rows in right.items():
+            rows[k, :n_asked] = step[f"right_{protocol}"]
+    return Outcomes(
+        relations=tuple(relations),
+        examples=tuple(example.id for test in questions.tests for example in test.examples),
+        task=np.repeat(np.arange(len(questions.tests)), [len(test.examples) for test in questions.tests]),
+        gold=np.array([column[name] for test in questions.tests for name in test.gold]),
+        best=best,
+        right=right,
+        scores=last["scores"],
+    )
+
+
+# -- what the machine says ---------------------------------------------------------------------------------------------
+
+
+def peak_memory_mb() -> float:
+    """The most memory this process ever held, in MB; with a GPU it does not count the GPU's own."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    if found["erda"] == "not installed":  # run from a checkout
+        from erda import __version__
+
+        found["erda"] = __version__
+    return found
+
+
+def _wait_for_device(device: str) -> None:
+    """Let a GPU finish, so that seconds are charged where they belong."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def _memory_faults_explained(asked: Run) -> Iterator[None]:
+    """Turn 'out of memory' of the machine or of a GPU into a message that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "out of memory" not in str(error).lower():
+            raise
+        raise ErdaError(
+            f"{asked.title}: out of memory on {asked.device}. The tasks before are kept; "
+            "give the same command again with more memory, fewer --jobs, or a smaller encoder into another --out."
+        ) from error

@@ -1,0 +1,240 @@
+"""A run end to end: its record, its resumption, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_runs import N_TASKS, ToyMethod, toy_parts, toy_record, toy_run, toy_stream
+
+from erda.benchmark import records, runner
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.progress import check_same_experiment, locked
+from erda.benchmark.records import WriteError, read_outcomes, read_record
+from erda.benchmark.runner import Parts, run
+from erda.errors import ErdaError, RecordError, SettingsError, StreamError
+
+
+def without_times(record: records.Record) -> dict[str, object]:
+    value = asdict(record)
+    del value["seconds"], value["peak_memory_mb"]
+    return value
+
+
+def test_a_record_holds_what_was_measured(tmp_path: Path) -> None:
+    record = toy_record(tmp_path)
+    on_disk = json.loads((tmp_path / "toy/1/record.json").read_text())
+    named = "method encoder dataset shots seed order settings manifest accuracy matrix forgetting seconds versions"
+    assert set(named.split()) <= set(on_disk)
+    assert read_record(tmp_path / "toy/1") == record
+    assert record.order == [["r0", "r1"], ["r2", "r3"], ["r4", "r5"]]
+    assert record.manifest["digest"] == toy_stream(1).manifest.digest == record.digest
+    assert record.n_test == [16, 16, 16]
+    assert len(record.seconds["learn"]) == len(record.seconds["predict"]) == N_TASKS
+    assert record.matrix[ALL_SEEN] is not None
+    assert [len(row) for row in record.matrix[ALL_SEEN]] == [1, 2, 3]
+    assert record.accuracy[ALL_SEEN] == record.accuracy[CANDIDATES]  # every relation is listed with every question
+    assert record.chance[ALL_SEEN] == pytest.approx([1 / 2, 1 / 4, 1 / 6])
+    assert not (tmp_path / "toy/1/progress").exists()
+    assert json.loads((tmp_path / "toy/1/manifest.json").read_text()) == toy_stream(1).manifest.to_json()
+
+
+def test_measures_agree_with_the_predictions_beside_the_record(tmp_path: Path) -> None:
+    record = toy_record(tmp_path)
+    outcomes = read_outcomes(tmp_path / "toy/1")
+    assert outcomes.examples[0] == "test-r0-0"
+    assert outcomes.best.shape == (N_TASKS, 48)
+    for k in range(N_TASKS):
+        asked = outcomes.task <= k
+        assert (outcomes.best[k][~asked] == -1).all()
+        assert (outcomes.right[ALL_SEEN][k][asked] == (outcomes.best[k] == outcomes.gold)[asked]).all()
+        assert record.accuracy[ALL_SEEN] is not None
+        assert outcomes.right[ALL_SEEN][k][asked].mean() == pytest.approx(record.accuracy[ALL_SEEN][k])
+    assert (outcomes.scores.argmax(axis=1) == outcomes.best[-1]).mean() > 0.95  # float16 may tie
+
+
+def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None:
+    asked = toy_run()
+    method = ToyMethod(1)
+    parts = Parts(lambda: toy_stream(1), lambda: method, ToyMethod.load)
+    run(asked, parts, out=tmp_path, show_bar=False)
+    assert method.n_predicted == [16, 32, 48]
+
+
+def test_validation_data_can_be_measured_instead(tmp_path: Path) -> None:
+    record = toy_record(tmp_path, evaluate_on="validation")
+    assert record.n_test == [6, 6, 6]
+    assert read_outcomes(tmp_path / "toy/1").examples[0].startswith("validation-")
+
+
+def test_a_dataset_without_lists_has_no_candidates_protocol(tmp_path: Path) -> None:
+    parts = Parts(lambda: toy_stream(1, listed=False), lambda: ToyMethod(1), ToyMethod.load)
+    record = run(toy_run(), parts, out=tmp_path, show_bar=False)
+    assert record.accuracy[CANDIDATES] is None
+    assert record.matrix[CANDIDATES] is None
+    assert record.forgetting[CANDIDATES] is None
+    assert read_record(tmp_path / "toy/1") == record
+
+
+def test_a_finished_run_is_read_and_not_repeated(tmp_path: Path) -> None:
+    first = toy_record(tmp_path)
+
+    def never() -> None:
+        raise AssertionError("a finished run was run again")
+
+    again = run(toy_run(), Parts(never, never, never), out=tmp_path, show_bar=False)
+    assert again == first
+
+
+@pytest.mark.parametrize("stop", range(N_TASKS))
+def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, stop: int) -> None:
+    whole = toy_record(tmp_path / "whole")
+    asked = toy_run()
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, toy_parts(asked, interrupt_at=stop), out=tmp_path / "parts", show_bar=False)
+    assert not (tmp_path / "parts/toy/1/record.json").exists()
+    restored = []
+
+    def restore(directory: Path) -> ToyMethod:
+        restored.append(ToyMethod.load(directory))
+        return restored[-1]
+
+    parts = toy_parts(asked)
+    resumed = run(asked, Parts(parts.stream, parts.build, restore), out=tmp_path / "parts", show_bar=False)
+    assert without_times(resumed) == without_times(whole)
+    assert [method.n_tasks for method in restored] == ([N_TASKS] if stop else [])
+    outcomes = [read_outcomes(tmp_path / name / "toy/1") for name in ("whole", "parts")]
+    for name in ("best", "gold", "task", "scores"):
+        assert (getattr(outcomes[0], name) == getattr(outcomes[1], name)).all()
+
+
+def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = toy_record(tmp_path / "whole")
+    asked = toy_run()
+    write_json = records.write_json
+    calls = []
+
+    def die_at_the_second(path: Path, value: dict[str, object]) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        write_json(path, value)
+
+    monkeypatch.setattr("erda.benchmark.progress.write_json", die_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, toy_parts(asked), out=tmp_path / "parts", show_bar=False)
+    monkeypatch.undo()
+    assert sorted(path.name for path in (tmp_path / "parts/toy/1/progress").glob("method-*")) == [
+        "method-1",
+        "method-2",
+    ]
+    resumed = run(asked, toy_parts(asked), out=tmp_path / "parts", show_bar=False)
+    assert without_times(resumed) == without_times(whole)
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    other = toy_run(settings={"method": {"noise": 0.9}, "encoder": {}, "stream": {}})
+    with pytest.raises(SettingsError, match=r"method.noise: 0.5 there, 0.9 now"):
+        run(other, toy_parts(other), out=tmp_path, show_bar=False)
+
+
+def test_an_unfinished_run_with_other_settings_is_refused_and_kept(tmp_path: Path) -> None:
+    asked = toy_run()
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, show_bar=False)
+    before = (tmp_path / "toy/1/progress/progress.json").read_text()
+    other = toy_run(shots=5)
+    with pytest.raises(SettingsError, match="shots: 2 there, 5 now"):
+        run(other, toy_parts(other), out=tmp_path, show_bar=False)
+    assert (tmp_path / "toy/1/progress/progress.json").read_text() == before
+
+
+def test_one_folder_holds_one_experiment(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    another_method = toy_run(method="other", settings={"method": {"margin": 1.0}, "encoder": {}, "stream": {}})
+    check_same_experiment(tmp_path, another_method)  # methods have settings of their own
+    with pytest.raises(SettingsError, match="dataset: toy there, fewrel now"):
+        check_same_experiment(tmp_path, toy_run(method="other", seed=2, dataset="fewrel"))
+    settings = {"method": {"noise": 0.5}, "encoder": {"size": 4}, "stream": {}}
+    with pytest.raises(SettingsError, match=r"encoder.size: not set there, 4 now"):
+        check_same_experiment(tmp_path, toy_run(method="other", settings=settings))
+
+
+def test_changed_data_are_refused_on_resumption(tmp_path: Path) -> None:
+    asked = toy_run()
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, show_bar=False)
+    parts = toy_parts(asked)
+    changed = Parts(lambda: toy_stream(1, n_test=9), parts.build, parts.restore)
+    with pytest.raises(SettingsError, match="another stream"):
+        run(asked, changed, out=tmp_path, show_bar=False)
+
+
+def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy_record(tmp_path)
+    before = (tmp_path / "toy/1/record.json").read_bytes()
+    asked = toy_run(seed=2)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(WriteError, match=r"No space left on device. Earlier results are intact"):
+        run(asked, toy_parts(asked), out=tmp_path, show_bar=False)
+    monkeypatch.undo()
+    assert (tmp_path / "toy/1/record.json").read_bytes() == before
+    assert not list((tmp_path / "toy/2").rglob(".step*"))  # no half-written file is left
+    assert toy_record(tmp_path, seed=2).seed == 2
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(WriteError, match="Cannot write"):
+        toy_record(tmp_path / "taken")
+
+
+def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
+    with locked(tmp_path / "toy/1"), pytest.raises(RecordError, match="another process is at work"):
+        toy_record(tmp_path)
+    assert toy_record(tmp_path).n_tasks == N_TASKS
+
+
+def test_out_of_memory_says_what_to_do(tmp_path: Path) -> None:
+    class Greedy(ToyMethod):
+        def learn(self, task: object) -> None:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    parts = Parts(lambda: toy_stream(1), lambda: Greedy(1), ToyMethod.load)
+    with pytest.raises(ErdaError, match="toy 1: out of memory on cpu"):
+        run(toy_run(), parts, out=tmp_path, show_bar=False)
+
+
+def test_a_method_that_answers_too_few_questions_is_caught(tmp_path: Path) -> None:
+    class Lazy(ToyMethod):
+        def predict(self, examples: list[object]) -> object:
+            return super().predict(examples[:-1])
+
+    parts = Parts(lambda: toy_stream(1), lambda: Lazy(1), ToyMethod.load)
+    with pytest.raises(StreamError, match="answered 15 of 16 questions"):
+        run(toy_run(), parts, out=tmp_path, show_bar=False)
+
+
+def test_the_learned_method_can_be_kept(tmp_path: Path) -> None:
+    asked = toy_run()
+    run(asked, toy_parts(asked), out=tmp_path, keep_method=True, show_bar=False)
+    assert ToyMethod.load(tmp_path / "toy/1/method").n_tasks == N_TASKS
+
+
+def test_versions_and_memory_are_real(tmp_path: Path) -> None:
+    found = runner.versions()
+    assert found["numpy"] == np.__version__
+    assert found["erda"] != "not installed"
+    assert 10 < runner.peak_memory_mb() < 1e6

@@ -1,0 +1,133 @@
+"""A stream and a method small enough to be followed by eye, for the tests of the benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from erda.benchmark.records import Record
+from erda.benchmark.runner import Parts, run
+from erda.config import Run
+from erda.data.streams import Plan, Pool, TaskStream, build_stream
+from erda.errors import DataError
+from erda.types import Entity, Example, Predictions, Relation, Span, Task
+
+N_TASKS = 3
+
+
+def example(relation: str, number: int, pool: str) -> Example:
+    tokens = ("Ada", relation, "Bob", str(number))
+    return Example(
+        tokens, Entity("Ada", Span(0, 1)), Entity("Bob", Span(2, 3)), relation, f"{pool}-{relation}-{number}"
+    )
+
+
+def toy_stream(seed: int = 1, *, n_tasks: int = N_TASKS, listed: bool = True, n_test: int = 8) -> TaskStream:
+    """Tasks of two relations; each question lists every relation of the stream where `listed`."""
+    relations = [Relation(f"r{i}", f"relation {i}") for i in range(2 * n_tasks)]
+    names = tuple(relation.id for relation in relations)
+
+    def pool(name: str, size: int) -> Pool:
+        examples = [example(relation, number, name) for relation in names for number in range(size)]
+        return Pool(examples, [names] * len(examples) if listed and name != "train" else None)
+
+    plan = Plan(
+        name="toy",
+        dataset="toy",
+        checksum="0" * 64,
+        family="drawn",
+        seed=seed,
+        shots=2,
+        first_shots=2,
+        groups=[relations[2 * k : 2 * k + 2] for k in range(n_tasks)],
+    )
+    return build_stream(plan, train=pool("train", 2), validation=pool("validation", 3), test=pool("test", n_test))
+
+
+@dataclass
+class ToyMethod:
+    """Knows the gold relation by its token, but its noise grows with every task it learned."""
+
+    seed: int
+    noise: float = 0.5
+    known: list[str] = field(default_factory=list)
+    n_tasks: int = 0
+    n_predicted: list[int] = field(default_factory=list)
+    interrupt_at: int | None = None  # raise KeyboardInterrupt while this task is learned
+    encoder = SimpleNamespace(spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d"))
+
+    def learn(self, task: Task) -> None:
+        if self.n_tasks == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.known += [relation.id for relation in task.relations]
+        self.n_tasks += 1
+
+    def predict(self, examples: Sequence[Example]) -> Predictions:
+        assert all(one.relation is None for one in examples)
+        self.n_predicted.append(len(examples))
+        rng = np.random.default_rng([self.seed, self.n_tasks])
+        scores = rng.normal(scale=self.noise * self.n_tasks, size=(len(examples), len(self.known)))
+        for row, one in enumerate(examples):
+            scores[row, self.known.index(one.tokens[1])] += 1
+        return Predictions(tuple(self.known), scores.astype(np.float32))
+
+    def save(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        (directory / "toy.json").write_text(json.dumps([self.seed, self.noise, self.known, self.n_tasks]))
+
+    @classmethod
+    def load(cls, directory: Path) -> ToyMethod:
+        return cls(*json.loads((directory / "toy.json").read_text()))
+
+
+def toy_run(**changes: object) -> Run:
+    values: dict[str, object] = {
+        "method": "toy",
+        "encoder": "toy",
+        "dataset": "toy",
+        "shots": 2,
+        "order_family": "drawn",
+        "seed": 1,
+        "settings": {"method": {"noise": 0.5}, "encoder": {}, "stream": {}},
+    }
+    return Run(**{**values, **changes})
+
+
+def toy_parts(asked: Run, **method: object) -> Parts:
+    noise = asked.settings["method"]["noise"]
+    return Parts(
+        stream=lambda: toy_stream(asked.seed),
+        build=lambda: ToyMethod(asked.seed, noise, **method),
+        restore=ToyMethod.load,
+    )
+
+
+def toy_record(out: Path, **changes: object) -> Record:
+    asked = toy_run(**changes)
+    return run(asked, toy_parts(asked), out=out, show_bar=False)
+
+
+# pieces of work for the engines; they must be importable by another process
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def double_but_trip_on_three(number: int) -> int:
+    if number == 3:
+        raise DataError("three is bad")
+    return 2 * number
+
+
+def double_but_die_at_three(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
