@@ -21,8 +21,7 @@ from erda.errors import DataError
 from erda.types import Example, Relation
 
 N_VALIDATION = 50  # validation examples a relation
-N_LISTED = 10  # candidates drawn for each validation example, as many as the published tests list
-FIXED_SEED = 2022  # validation examples and their candidates are the same in every stream
+VALIDATION_SEED = 2022  # validation examples are the same in every stream
 WIKI_FILES = ("train_wiki.json", "val_wiki.json")
 
 
@@ -75,22 +74,12 @@ def draw_validation(examples: Iterable[Example], taken: Collection[str]) -> tupl
     used: set[str] = set()
     for relation in sorted(free):
         keys = [key for key in sorted(free[relation]) if key not in used]
-        random.Random(f"{FIXED_SEED}:{relation}").shuffle(keys)
+        random.Random(f"{VALIDATION_SEED}:{relation}").shuffle(keys)
         if len(keys) < N_VALIDATION:
             raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} needed.")
         used.update(keys[:N_VALIDATION])
         chosen += [free[relation][key] for key in keys[:N_VALIDATION]]
     return tuple(chosen)
-
-
-def draw_candidates(examples: Sequence[Example], relations: Sequence[Relation]) -> list[tuple[str, ...]]:
-    """For each example ten wrong relations at random by a fixed seed, so that `candidates` can be estimated."""
-    ids = sorted(relation.id for relation in relations)
-    lists = []
-    for example in examples:
-        wrong = [relation for relation in ids if relation != example.relation]
-        lists.append(tuple(random.Random(f"{FIXED_SEED}:{example.id}").sample(wrong, min(N_LISTED, len(wrong)))))
-    return lists
 
 
 def read_full(folder: Path) -> Dataset:

@@ -7,18 +7,22 @@ families of six; the split of the relations into tasks, the examples and the can
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from erda.data.fewrel import draw_candidates, files_checksum, read_relations, read_validation, require_files
-from erda.data.formats import read_cfrl
+from erda.data.dataset import Dataset
+from erda.data.drawing import draw_candidates
+from erda.data.fewrel import files_checksum, read_relations, read_validation, require_files
+from erda.data.formats import Reading, read_cfrl
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError, StreamError, unknown_name
-from erda.types import Relation
+from erda.types import Example, Relation
 
 SHOTS = (2, 5, 10)
 FIRST_SHOTS = 100
+N_LISTED = 10  # relations listed with each test example, and drawn for each validation example
 
 # family -> seed -> the task clusters in the order of learning. Cluster 7 holds the base relations.
 ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
@@ -41,6 +45,19 @@ ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One published split as it was read."""
+
+    relations: tuple[Relation, ...]  # by index
+    train: Reading
+    test: Reading
+    validation: tuple[Example, ...]
+    labels: Path
+    indices: Path
+    checksum: str
+
+
 def published_stream(
     folder: Path, *, shots: int, family: str = "erda", seed: int = 100, n_tasks: int | None = None
 ) -> TaskStream:
@@ -50,37 +67,60 @@ def published_stream(
     ten relations drawn at random by a fixed seed as its candidate list.
     """
     order = published_order(family, seed, n_tasks)
+    split = read_split(folder, shots)
+    plan = Plan(
+        name=f"fewrel 10-way {shots}-shot, {family} order {seed}",
+        dataset="fewrel",
+        checksum=split.checksum,
+        family=family,
+        seed=seed,
+        shots=shots,
+        first_shots=FIRST_SHOTS,
+        groups=_groups(order, split),
+        order=order,
+        duplicates=len(split.train.duplicates) + len(split.test.duplicates),
+    )
+    listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
+    return build_stream(
+        plan,
+        train=Pool(split.train.examples),
+        validation=Pool(split.validation, listed),
+        test=Pool(split.test.examples, split.test.candidates),
+    )
+
+
+def read_published(folder: Path, *, shots: int = 5) -> Dataset:
+    """A published split as a dataset: its train, its test, and the validation examples from outside it."""
+    split = read_split(folder, shots)
+    return Dataset(
+        "fewrel", split.relations, split.train.examples, split.validation, split.test.examples, split.checksum
+    )
+
+
+def read_split(folder: Path, shots: int) -> Split:
+    """The files of one published split."""
     if shots not in SHOTS:
         raise StreamError(
             f"The published splits have 2, 5 or 10 shots, not {shots}; "
             "dataset 'fewrel-full' draws streams of any number (100: the continual setting)."
         )
     cfrl = Path(folder) / "cfrl"
-    split = cfrl / f"{shots}-shot"
-    train_file, test_file, labels = (split / name for name in ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy"))
-    files = [train_file, test_file, labels, cfrl / "rel_index.npy"]
+    train, test, labels = (
+        cfrl / f"{shots}-shot" / name for name in ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
+    )
+    files = [train, test, labels, cfrl / "rel_index.npy"]
     require_files("fewrel", files)
     relations = read_relations(Path(folder))
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
-    train, test = read_cfrl(train_file, index), read_cfrl(test_file, index)
     validation = read_validation(Path(folder), relations)
-    plan = Plan(
-        name=f"fewrel 10-way {shots}-shot, {family} order {seed}",
-        dataset="fewrel",
+    return Split(
+        relations=tuple(relations),
+        train=read_cfrl(train, index),
+        test=read_cfrl(test, index),
+        validation=validation.examples,
+        labels=labels,
+        indices=cfrl / "rel_index.npy",
         checksum=files_checksum([*files, *validation.files]),
-        family=family,
-        seed=seed,
-        shots=shots,
-        first_shots=FIRST_SHOTS,
-        groups=_groups(order, relations, labels=labels, indices=cfrl / "rel_index.npy"),
-        order=order,
-        duplicates=len(train.duplicates) + len(test.duplicates),
-    )
-    return build_stream(
-        plan,
-        train=Pool(train.examples),
-        validation=Pool(validation.examples, draw_candidates(validation.examples, relations)),
-        test=Pool(test.examples, test.candidates),
     )
 
 
@@ -97,10 +137,9 @@ def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple
     return order[:n_tasks]
 
 
-def _groups(
-    order: Sequence[int], relations: Sequence[Relation], *, labels: Path, indices: Path
-) -> list[tuple[Relation, ...]]:
+def _groups(order: Sequence[int], split: Split) -> list[tuple[Relation, ...]]:
     """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
+    relations, labels, indices = split.relations, split.labels, split.indices
     label, index = _numbers(labels), _numbers(indices)
     if len(label) != len(index):
         raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")

@@ -111,16 +111,18 @@ def _tokens(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise DataError(f"'tokens' must be a list of words, got {_kind(value)}.")
     for position, token in enumerate(value):
-        if not isinstance(token, str) or not token.strip():
-            raise DataError(f"token {position} must be a word, got {token!r}.")
+        if not isinstance(token, str) or not token:
+            raise DataError(f"token {position} must be text, got {token!r}.")
     return tuple(value)
 
 
 def _entity(row: Mapping[str, Any], role: str, tokens: tuple[str, ...]) -> Entity:
     value, (start, end) = _entity_object(row, role)
     span = _in_role(role, start, end)
-    name = _optional_text(value, "name", role)
-    return Entity(name or " ".join(tokens[start:end]), span, _optional_text(value, "id", role))
+    mention = " ".join(tokens[start:end])
+    if end <= len(tokens) and not mention.strip():
+        raise DataError(f"{role} span ({start}, {end}) covers no word.")
+    return Entity(_optional_text(value, "name", role) or mention, span, _optional_text(value, "id", role))
 
 
 def _from_text(row: Mapping[str, Any]) -> tuple[tuple[str, ...], Entity, Entity]:

@@ -97,7 +97,7 @@ def read_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
                     continue
                 yield number, text.rstrip("\r\n")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); fetch or pack it again.") from None
+        raise _damaged(path, error) from None
 
 
 def read_text(path: Path) -> str:
@@ -106,7 +106,7 @@ def read_text(path: Path) -> str:
         with _opened(path) as file:
             raw = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); fetch or pack it again.") from None
+        raise _damaged(path, error) from None
     try:
         text: str = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -115,6 +115,18 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise DataError(f"{path}: the file is empty; expected JSON.")
     return text
+
+
+def read_start(path: Path, size: int = 4096) -> str:
+    """The beginning of a file, plain or gzip, to see what it looks like; other encodings are not noticed here."""
+    try:
+        with _opened(path) as file:
+            start: str = file.read(size).decode("utf-8-sig", errors="ignore").lstrip()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path, error) from None
+    if not start:
+        raise DataError(f"{path}: the file is empty.")
+    return start
 
 
 def read_json(path: Path) -> Any:
@@ -227,6 +239,10 @@ def _opened(path: Path) -> Any:
     magic = file.read(2)
     file.seek(0)
     return gzip.open(file) if magic == _GZIP_MAGIC else file
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: the gzip file is damaged or cut short ({error}); fetch or pack it again.")
 
 
 def _wrong_encoding(error: UnicodeDecodeError) -> str:

@@ -53,7 +53,7 @@ def _example(row: Any, example_id: str) -> Example:
         raise DataError("'token' must be a list of words.")
     if not isinstance(relation, str) or not relation:
         raise DataError(f"'relation' must be text, got {relation!r}.")
-    tokens: tuple[str, ...] = tuple(_BRACKETS.get(word, word) for word in words)
+    tokens = tuple(_BRACKETS.get(str(word), str(word)) for word in words)
     head, tail = (_entity(row, prefix, role, tokens) for prefix, role in (("subj", "head"), ("obj", "tail")))
     return Example(tokens, head, tail, relation, example_id)
 

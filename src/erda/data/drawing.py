@@ -1,0 +1,239 @@
+"""Streams drawn by seed from any dataset: N-way K-shot tasks after a first task with more examples.
+
+The seed decides the order of the relations and the training examples. Where a dataset has no test or validation pool
+of its own, its sentences are split once, by a fixed rule, so that the questions are the same for every seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from erda.data.dataset import Dataset
+from erda.data.streams import DRAWN, Plan, Pool, TaskStream, build_stream, sentence_key
+from erda.errors import StreamError, join_faults
+from erda.types import Example, Relation
+
+FIXED_SEED = 2022  # what does not depend on the stream's seed: the split into pools, candidate lists
+TRAIN_SHARE = 0.6  # of a relation's examples, at least, stay for training where the dataset has no pools of its own
+
+ByRelation = dict[str, list[Example]]
+Item = TypeVar("Item")
+
+
+def draw_stream(
+    dataset: Dataset,
+    *,
+    way: int,
+    shots: int,
+    seed: int,
+    first_way: int | None = None,
+    first_shots: int | None = 100,
+    n_tasks: int | None = None,
+    test_per_relation: int | None = 100,
+    validation_per_relation: int | None = 50,
+    candidates: int | None = None,
+) -> TaskStream:
+    """A stream: first `first_way` relations with `first_shots` examples each, then tasks of `way` with `shots`.
+
+    `first_way` defaults to `way`; `first_shots=None` means `shots`. The first task is drawn among the relations that
+    have enough examples. The last task takes the relations that are left and may be smaller; `n_tasks` stops earlier.
+    `candidates` lists so many wrong relations with each question (None: no candidate lists).
+    """
+    first_way, first_shots = first_way or way, first_shots or shots
+    _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
+    pools = split_pools(
+        dataset, shots=shots, test_per_relation=test_per_relation, validation_per_relation=validation_per_relation
+    )
+    _check_enough(dataset, pools, shots)
+    groups = _draw_groups(
+        dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks, seed=seed
+    )
+    train: list[Example] = []
+    for index, group in enumerate(groups):
+        wanted = shots if index else first_shots
+        chosen = [e for relation in group for e in _shuffled(pools.train[relation.id], seed, relation.id)[:wanted]]
+        train += _shuffled(chosen, seed, f"task {index}")
+    ids = [relation.id for group in groups for relation in group]
+    plan = Plan(
+        name=f"{dataset.name} {way}-way {shots}-shot, seed {seed}",
+        dataset=dataset.name,
+        checksum=dataset.checksum,
+        family=DRAWN,
+        seed=seed,
+        shots=shots,
+        first_shots=first_shots,
+        groups=groups,
+    )
+    return build_stream(
+        plan,
+        train=Pool(train),
+        validation=_question_pool(pools.validation, ids, candidates),
+        test=_question_pool(pools.test, ids, candidates),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Examples of each relation, by purpose."""
+
+    train: ByRelation
+    validation: ByRelation
+    test: ByRelation
+
+
+def split_pools(
+    dataset: Dataset, *, shots: int, test_per_relation: int | None, validation_per_relation: int | None
+) -> Pools:
+    """The three pools of a dataset; those that it lacks are split off its training examples, whole sentences at a time.
+
+    Of a relation with n examples max(shots, 0.6 n) stay for training; of the rest three eighths (at most
+    `validation_per_relation`) are for validation and the others (at most `test_per_relation`) for the test.
+    """
+    train = _by_relation(dataset, dataset.train)
+    validation, test = (_by_relation(dataset, pool) for pool in (dataset.validation, dataset.test))
+    if not dataset.validation or not dataset.test:
+        quotas = {}
+        for relation, examples in train.items():
+            spare = len(examples) - _reserve(len(examples), shots)
+            share = spare if dataset.test else spare * 3 // 8
+            n_validation = 0 if dataset.validation else _capped(share, validation_per_relation)
+            n_test = 0 if dataset.test else _capped(spare - n_validation, test_per_relation)
+            quotas[relation] = (n_validation, n_test)
+        train, split_validation, split_test = _split_sentences(train, quotas, shots)
+        validation, test = validation if dataset.validation else split_validation, test if dataset.test else split_test
+    for pool, limit in ((validation, validation_per_relation), (test, test_per_relation)):
+        for relation, examples in pool.items():
+            if limit is not None and len(examples) > limit:
+                pool[relation] = _shuffled(examples, FIXED_SEED, relation)[:limit]
+    return Pools(train, validation, test)
+
+
+def draw_candidates(examples: Sequence[Example], relations: Iterable[str], n_listed: int) -> list[tuple[str, ...]]:
+    """For each example `n_listed` wrong relations at random; they depend on its id, not on the order of the stream."""
+    ids = sorted(relations)
+    lists = []
+    for example in examples:
+        wrong = [relation for relation in ids if relation != example.relation]
+        lists.append(tuple(random.Random(f"{FIXED_SEED}:{example.id}").sample(wrong, min(n_listed, len(wrong)))))
+    return lists
+
+
+def _split_sentences(
+    train: ByRelation, quotas: Mapping[str, tuple[int, int]], shots: int
+) -> tuple[ByRelation, ByRelation, ByRelation]:
+    """Give whole sentences to validation and test, rarest relation first, never below a relation's training share."""
+    sentences: dict[str, list[Example]] = {}
+    for examples in train.values():
+        for example in examples:
+            sentences.setdefault(sentence_key(example), []).append(example)
+    left = {relation: len(examples) for relation, examples in train.items()}
+    floor = {relation: _reserve(n_examples, shots) for relation, n_examples in left.items()}
+    purpose: dict[str, int] = {}  # sentence -> 0 validation, 1 test
+    given = {relation: [0, 0] for relation in train}
+    for relation in sorted(train, key=lambda relation: (len(train[relation]), relation)):
+        keys = _shuffled(list(dict.fromkeys(sentence_key(example) for example in train[relation])), 0, relation)
+        for key in keys:
+            wanted = next((p for p in (1, 0) if given[relation][p] < quotas[relation][p]), None)
+            if wanted is None:
+                break
+            cost: dict[str, int] = {}
+            for example in sentences[key]:
+                cost[str(example.relation)] = cost.get(str(example.relation), 0) + 1
+            if key in purpose or any(left[other] - n < floor[other] for other, n in cost.items()):
+                continue
+            purpose[key] = wanted
+            for other, n in cost.items():
+                left[other] -= n
+                given[other][wanted] += n
+    split: tuple[ByRelation, ByRelation, ByRelation] = ({}, {}, {})
+    for relation, examples in train.items():
+        for pool in split:
+            pool[relation] = []
+        for example in examples:
+            split[purpose.get(sentence_key(example), -1) + 1][relation].append(example)
+    return split
+
+
+def _draw_groups(
+    dataset: Dataset,
+    train: ByRelation,
+    *,
+    way: int,
+    first_way: int,
+    first_shots: int,
+    n_tasks: int | None,
+    seed: int,
+) -> list[tuple[Relation, ...]]:
+    """The relations of each task in an order drawn by seed; every relation once."""
+    relations = _shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")
+    if first_way > len(relations):
+        raise StreamError(
+            f"Dataset '{dataset.name}' has {len(relations)} relations; a first task of {first_way} was asked for."
+        )
+    base = [relation for relation in relations if len(train[relation.id]) >= first_shots][:first_way]
+    if len(base) < first_way:
+        most = max(len(examples) for examples in train.values())
+        raise StreamError(
+            f"Dataset '{dataset.name}': the first task needs {first_way} relations with {first_shots} training "
+            f"examples each; {len(base)} have so many (the most is {most}). Ask for fewer examples in the first task."
+        )
+    rest = [relation for relation in relations if relation not in base]
+    groups = [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
+    if n_tasks is not None and n_tasks > len(groups):
+        raise StreamError(
+            f"Dataset '{dataset.name}' has {len(relations)} relations: a first task of {first_way} and then {way} a "
+            f"task make {len(groups)} tasks; {n_tasks} were asked for."
+        )
+    return groups[:n_tasks]
+
+
+def _check_numbers(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise StreamError(f"A stream needs {name} of at least 1, got {number}.")
+
+
+def _check_enough(dataset: Dataset, pools: Pools, shots: int) -> None:
+    faults = []
+    for relation in dataset.relations:
+        n_train, n_test = len(pools.train[relation.id]), len(pools.test[relation.id])
+        if n_train < shots:
+            faults.append(f"relation '{relation.id}' has {n_train} training examples; {shots} shots were asked for.")
+        elif not n_test:
+            faults.append(
+                f"relation '{relation.id}' has {n_train} examples; {shots} shots leave none for the test."
+                if not dataset.test
+                else f"relation '{relation.id}' has no test example."
+            )
+    if faults:
+        raise StreamError(join_faults([f"Dataset '{dataset.name}' cannot give such a stream:", *faults]))
+
+
+def _question_pool(pool: ByRelation, relations: Sequence[str], n_listed: int | None) -> Pool:
+    examples = _shuffled([example for relation in relations for example in pool[relation]], FIXED_SEED, "questions")
+    return Pool(examples, None if n_listed is None else draw_candidates(examples, pool, n_listed))
+
+
+def _by_relation(dataset: Dataset, examples: Iterable[Example]) -> ByRelation:
+    grouped: ByRelation = {relation.id: [] for relation in dataset.relations}
+    for example in examples:
+        grouped[str(example.relation)].append(example)
+    return grouped
+
+
+def _reserve(n_examples: int, shots: int) -> int:
+    return max(shots, -int(-n_examples * TRAIN_SHARE // 1))
+
+
+def _capped(number: int, limit: int | None) -> int:
+    return max(0, number if limit is None else min(number, limit))
+
+
+def _shuffled(items: Sequence[Item], seed: int, purpose: str) -> list[Item]:
+    """The items in an order that depends on the seed and the purpose alone."""
+    shuffled = list(items)
+    random.Random(f"{seed}:{purpose}").shuffle(shuffled)
+    return shuffled

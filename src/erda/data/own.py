@@ -1,0 +1,109 @@
+"""A user's own data: a file in any known format, or a folder with `train`, `validation` and `test` files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from erda.data.dataset import Dataset
+from erda.data.fewrel import files_checksum
+from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
+from erda.data.formats.reading import read_start
+from erda.errors import DataError, SettingsError, unknown_name
+from erda.types import Example, Relation
+
+FORMATS: dict[str, Callable[[Path], Reading]] = {
+    "cfrl": read_cfrl,
+    "fewrel": read_fewrel,
+    "jsonl": read_jsonl,
+    "tacred": read_tacred,
+}
+POOLS = ("train", "validation", "test")
+_ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
+_FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
+_TACRED_PREFIXES = {"per": "person", "org": "organization"}
+
+
+def read_examples(path: Path, format: str | None = None) -> Reading:
+    """Read a file in a named format, or in the one that it looks like. Relations listed beside it are checked."""
+    path = Path(path)
+    if format is not None and format not in FORMATS:
+        raise SettingsError(unknown_name("format", format, FORMATS))
+    format = format or detect_format(path)
+    listed = relations_beside(path)
+    if format == "jsonl" and listed:
+        return read_jsonl(path, {relation.id for relation in listed})
+    return FORMATS[format](path)
+
+
+def detect_format(path: Path) -> str:
+    """The format that a file looks like, from its beginning."""
+    start = read_start(path)
+    if start.startswith("["):
+        return "tacred"
+    if start.startswith("{"):
+        return "fewrel" if _FEWREL.match(start) and not _ROW_KEYS.match(start) else "jsonl"
+    if "\t" in start.split("\n", 1)[0]:
+        return "cfrl"
+    raise DataError(f"{path}: looks like no known format ({', '.join(sorted(FORMATS))}); name it with --format.")
+
+
+def relations_beside(path: Path) -> list[Relation]:
+    """Relations listed beside a file in `<file>.relations.json` or `relations.json`; none where there is no list."""
+    stem = path.name.split(".")[0]
+    for name in (f"{stem}.relations.json", "relations.json"):
+        if (path.parent / name).is_file():
+            return read_relation_list(path.parent / name)
+    return []
+
+
+def read_own(path: Path, *, name: str | None = None) -> Dataset:
+    """A dataset from one file, or from a folder that holds `train.jsonl` and perhaps `validation` and `test` files.
+
+    Files end in `.jsonl`, `.jsonl.gz`, `.json` or `.json.gz`. Only relations that occur belong to the dataset.
+    """
+    path = Path(path)
+    files = {"train": path} if path.is_file() else _folder_files(path)
+    readings = {pool: read_examples(file) for pool, file in files.items()}
+    pools = {pool: readings[pool].examples if pool in readings else () for pool in POOLS}
+    relations = name_relations(
+        (example for pool in POOLS for example in pools[pool]), relations_beside(next(iter(files.values())))
+    )
+    if not relations:
+        raise DataError(f"{path}: no example has a relation.")
+    stem = path.name.split(".")[0] if path.is_file() else path.name
+    return Dataset(name or stem, relations, **pools, checksum=files_checksum(files.values()))
+
+
+def name_relations(examples: Iterable[Example], listed: Collection[Relation] = ()) -> tuple[Relation, ...]:
+    """The relations that occur, in the order of the list or of their ids; one that is not listed is named by its id."""
+    occurring = {str(example.relation) for example in examples}
+    known = {relation.id: relation for relation in listed}
+    ids = [*(i for i in known if i in occurring), *sorted(i for i in occurring if i not in known)]
+    return tuple(known.get(i) or Relation(i, readable_name(i)) for i in ids)
+
+
+def readable_name(relation_id: str) -> str:
+    """A relation's id as words.
+
+    >>> readable_name("per:city_of_birth"), readable_name("org:number_of_employees/members")
+    ('person city of birth', 'organization number of employees or members')
+    """
+    prefix, colon, rest = relation_id.partition(":")
+    words = f"{_TACRED_PREFIXES.get(prefix, prefix)} {rest}" if colon else relation_id
+    return " ".join(words.replace("_", " ").replace("/", " or ").split()) or relation_id
+
+
+def _folder_files(folder: Path) -> dict[str, Path]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such file or folder.")
+    found = {}
+    for pool in POOLS:
+        for ending in (".jsonl", ".jsonl.gz", ".json", ".json.gz"):
+            if (folder / f"{pool}{ending}").is_file():
+                found[pool] = folder / f"{pool}{ending}"
+                break
+    if "train" not in found:
+        raise DataError(f"{folder}: holds no train.jsonl (also .jsonl.gz, .json, .json.gz).")
+    return found
