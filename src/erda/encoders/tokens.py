@@ -1,0 +1,226 @@
+"""Sentences of whole words -> word pieces with marks around the two entities.
+
+Mode `paper` writes `# head #` and `@ tail @` with the tokenizer's own pieces. Mode `markers` writes
+`[E1] head [/E1]` and `[E2] tail [/E2]`: four pieces of their own, with ids right after the model's vocabulary, so that
+they can be trained without touching a word that sentences use. `Pieces.head` and `.tail` are where the marks start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from erda.encoders.weights import ModelFolder
+from erda.errors import ModelError, SettingsError, unknown_name
+from erda.types import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Key = TypeVar("Key")
+
+MODES = ("paper", "markers")
+MARKS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+N_SPECIAL = 6  # [CLS], [SEP] and four marks
+KEPT_SENTENCES = 100_000
+KEPT_WORDS = 400_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """A sentence as the model reads it: piece ids from [CLS] to [SEP], and where the two start marks are.
+
+    A plain text has no marks: `head` and `tail` are then 0, the place of [CLS]. `key` is a digest of all three.
+    """
+
+    ids: np.ndarray  # [n_pieces] int32
+    head: int
+    tail: int
+    key: bytes
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class MarkedTokenizer:
+    """Word pieces of marked sentences. Words and sentences that were seen before are not tokenised again.
+
+    A word without pieces (an empty string, a zero-width space) vanishes; an entity without pieces becomes the unknown
+    piece. Control pieces written out in a sentence (`[SEP]`) are ordinary text. A sentence over `limit` pieces is cut
+    around its entities (`cut`).
+    """
+
+    def __init__(self, tokenizer: Any, *, mode: str, vocab_size: int, limit: int) -> None:
+        if mode not in MODES:
+            raise SettingsError(unknown_name("mode", mode, MODES))
+        if limit < N_SPECIAL + 2:
+            raise SettingsError(f"a sentence needs room for {N_SPECIAL + 2} pieces or more, got {limit}.")
+        if not getattr(tokenizer, "is_fast", False):
+            raise ModelError(f"{type(tokenizer).__name__} has no fast version; save the model with a tokenizer.json.")
+        self.mode = mode
+        self.limit = limit
+        self.vocab_size = vocab_size
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.encode_special_tokens = True  # `[SEP]` in a sentence is text
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self._words: dict[str, list[int]] = {}
+        self._sentences: dict[Example, Pieces] = {}
+        self._texts: dict[str, Pieces] = {}
+        special = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "unk", "pad")}
+        lacking = [name for name, id in special.items() if id is None]
+        if lacking:
+            raise ModelError(f"the tokenizer has no {', no '.join(lacking)} piece; erda needs a BERT-like encoder.")
+        self._cls, self._sep, self._unk, self.pad_id = special.values()
+        self._mask = self._unk if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        self._read_words(["#", "@"])
+        hash_mark, at_mark = (self._words[mark] or [self._unk] for mark in "#@")
+        self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
+        self._marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
+
+    @classmethod
+    def load(cls, folder: ModelFolder, *, mode: str, max_pieces: int = 0) -> MarkedTokenizer:
+        """The tokenizer of a model folder; `max_pieces` lowers the model's own limit."""
+        from transformers import AutoConfig, AutoTokenizer
+
+        try:
+            config = AutoConfig.from_pretrained(folder.path)
+            tokenizer = AutoTokenizer.from_pretrained(folder.path, add_prefix_space=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"Cannot read the tokenizer in {folder.path}: {error}") from error
+        reserved = 0 if config.model_type == "bert" else 2  # RoBERTa's kin count positions from the padding id on
+        limit = min(tokenizer.model_max_length, config.max_position_embeddings - reserved)
+        if len(tokenizer) > config.vocab_size:
+            raise ModelError(
+                f"{folder.path}: the tokenizer has {len(tokenizer)} pieces, the model {config.vocab_size}."
+            )
+        return cls(tokenizer, mode=mode, vocab_size=config.vocab_size, limit=min(limit, max_pieces or limit))
+
+    def encode(
+        self, examples: Sequence[Example], *, blanked: Sequence[tuple[bool, bool]] | None = None
+    ) -> list[Pieces]:
+        """Word pieces of marked sentences. `blanked[i]` says which of head and tail of sentence i is one mask piece."""
+        if blanked is not None:
+            self._read_words(chain.from_iterable(example.tokens for example in examples))
+            return [self._mark(example, blank) for example, blank in zip(examples, blanked, strict=True)]
+        known = self._sentences
+        found = [known.get(example) for example in examples]
+        if None in found:
+            new = [example for example, pieces in zip(examples, found, strict=True) if pieces is None]
+            self._read_words(chain.from_iterable(example.tokens for example in new))
+            made = {example: self._mark(example) for example in new}
+            found = [pieces or made[example] for example, pieces in zip(examples, found, strict=True)]
+            _keep(known, made, KEPT_SENTENCES)
+        return [pieces for pieces in found if pieces is not None]
+
+    def encode_texts(self, texts: Sequence[str]) -> list[Pieces]:
+        """Word pieces of plain texts: [CLS] text [SEP], cut at the limit."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        self._read_words(word for text in new for word in text.split())
+        made = {}
+        for text in new:
+            ids = list(chain.from_iterable(self._words[word] for word in text.split()))
+            made[text] = _pieces([self._cls, *ids[: self.limit - 2], self._sep], 0, 0)
+        found = [self._texts.get(text) or made[text] for text in texts]
+        _keep(self._texts, made, KEPT_SENTENCES)
+        return found
+
+    def _read_words(self, words: Iterable[str]) -> None:
+        """Tokenise the words that are not known yet, all at once."""
+        known = self._words
+        if len(known) > KEPT_WORDS:
+            known.clear()
+        new = [word for word in dict.fromkeys(words) if word not in known]
+        if new:
+            clean = [[word.encode("utf-8", "replace").decode("utf-8")] for word in new]  # lone surrogates become `?`
+            encodings = self._backend.encode_batch_fast(clean, is_pretokenized=True, add_special_tokens=False)
+            known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))
+
+    def _mark(self, example: Example, blank: tuple[bool, bool] = (False, False)) -> Pieces:
+        words = [self._words[token] for token in example.tokens]
+        head_first = example.head.span < example.tail.span
+        spans = [example.head.span, example.tail.span]
+        marks = [self._marks[:2], self._marks[2:]]
+        if not head_first:
+            spans, marks, blank = spans[::-1], marks[::-1], blank[::-1]
+        (one, two), (open_one, close_one), (open_two, close_two) = spans, *marks
+        parts = [
+            list(chain.from_iterable(words[start:end]))
+            for start, end in ((0, one.start), (one.start, one.end), (one.end, two.start), (two.start, two.end))
+        ]
+        parts.append(list(chain.from_iterable(words[two.end :])))
+        for place, hidden in zip((1, 3), blank, strict=True):
+            if hidden:
+                parts[place] = [self._mask]
+            elif not parts[place]:
+                parts[place] = [self._unk]
+        room = self.limit - N_SPECIAL
+        if sum(map(len, parts)) > room:
+            parts = cut(parts, room)
+        before, first, between, second, after = parts
+        ids = [
+            self._cls,
+            *before,
+            open_one,
+            *first,
+            close_one,
+            *between,
+            open_two,
+            *second,
+            close_two,
+            *after,
+            self._sep,
+        ]
+        start_one = 1 + len(before)
+        start_two = start_one + 2 + len(first) + len(between)
+        return _pieces(ids, start_one, start_two) if head_first else _pieces(ids, start_two, start_one)
+
+
+def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
+    """Shorten (before, entity, between, entity, after) to `room` pieces.
+
+    Both entities stay whole where they fit, and of the rest the pieces nearest to either entity (of two as near, the
+    one further left). Entities that do not fit keep their first pieces: each at least half of the room, or all it has.
+    """
+    before, first, between, second, after = parts
+    n_entity = len(first) + len(second)
+    if n_entity > room:
+        n_first = min(len(first), max(room // 2, room - len(second)))
+        return [[], first[:n_first], [], second[: room - n_first], []]
+    steps = np.arange(len(between))
+    distances = np.concatenate(
+        [np.arange(len(before), 0, -1), np.minimum(steps + 1, len(between) - steps), np.arange(1, len(after) + 1)]
+    )
+    kept = np.sort(np.argsort(distances, kind="stable")[: room - n_entity])
+    context = np.array([*before, *between, *after], dtype=np.int64)[kept].tolist()
+    n_before = int(np.searchsorted(kept, len(before)))
+    n_between = int(np.searchsorted(kept, len(before) + len(between)))
+    return [context[:n_before], first, context[n_before:n_between], second, context[n_between:]]
+
+
+def pad(batch: Sequence[Pieces], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Piece ids padded to the longest of the batch, [n, longest], and lengths, [n]."""
+    import torch
+
+    lengths = np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
+    ids = np.full((len(batch), int(lengths.max())), pad_id, dtype=np.int64)
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([pieces.ids for pieces in batch])
+    return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+def _pieces(ids: list[int], head: int, tail: int) -> Pieces:
+    array = np.array(ids, dtype=np.int32)
+    digest = blake2b(array.tobytes(), digest_size=16, person=b"%d %d" % (head, tail))
+    return Pieces(array, head, tail, digest.digest())
+
+
+def _keep(store: dict[Key, Pieces], made: dict[Key, Pieces], size: int) -> None:
+    """Remember new sentences; past `size` the oldest go."""
+    store.update(made)
+    for old in list(store)[: max(0, len(store) - size)]:
+        del store[old]

@@ -1,0 +1,209 @@
+"""Marks stay around the right pieces, whatever the words are; long sentences keep both entities."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import SENTENCES, build_model, sentence
+
+from erda.encoders import tokens
+from erda.encoders.tokens import MARKS, MarkedTokenizer, cut, pad
+from erda.encoders.weights import find_model
+from erda.errors import ModelError, SettingsError
+from erda.types import Entity, Example, Span
+
+MINILM = find_model("minilm")
+TOKENIZERS = {mode: MarkedTokenizer.load(MINILM, mode=mode) for mode in ("paper", "markers")}
+SHORT = MarkedTokenizer.load(MINILM, mode="markers", max_pieces=24)
+
+
+def spelled(tokenizer: MarkedTokenizer, ids: np.ndarray) -> list[str]:
+    names = {row: piece for piece, row in tokenizer._backend.get_vocab().items()}
+    return [
+        names.get(int(id), MARKS[int(id) - tokenizer.vocab_size] if id >= tokenizer.vocab_size else "?") for id in ids
+    ]
+
+
+def test_paper_mode_writes_hash_and_at() -> None:
+    (pieces,) = TOKENIZERS["paper"].encode([sentence("The capital of Germany is Berlin", (5, 6), (3, 4))])
+    assert " ".join(spelled(TOKENIZERS["paper"], pieces.ids)) == "[CLS] the capital of @ germany @ is # berlin # [SEP]"
+    assert (pieces.head, pieces.tail) == (8, 4)
+
+
+def test_markers_mode_writes_marks_of_its_own() -> None:
+    tokenizer = TOKENIZERS["markers"]
+    (pieces,) = tokenizer.encode([sentence("Marie Curie was born in # Warsaw", (0, 2), (6, 7))])
+    assert " ".join(spelled(tokenizer, pieces.ids)) == (
+        "[CLS] [E1] marie cu ##rie [/E1] was born in # [E2] warsaw [/E2] [SEP]"
+    )
+    assert (pieces.head, pieces.tail) == (1, 10)
+    assert tokenizer.mark_origins == TOKENIZERS["paper"]._marks
+
+
+@st.composite
+def examples(draw: st.DrawFn, *, max_tokens: int = 12) -> Example:
+    word = st.one_of(
+        st.text(max_size=8),
+        st.text(alphabet=st.characters(categories=["Cs", "Mn", "Zs", "Cf", "So", "Lo"]), max_size=3),
+        st.sampled_from(
+            ["", " ", "\u200b", "\x00", "#", "@", "[SEP]", "[E1]", "unbelievable", "New York", "naïve", "北京"]
+        ),
+    )
+    words = draw(st.lists(word, min_size=2, max_size=max_tokens))
+    n = len(words)
+    split = draw(st.integers(1, n - 1))
+    one = sorted(draw(st.tuples(st.integers(0, split - 1), st.integers(1, split))))
+    two = sorted(draw(st.tuples(st.integers(split, n - 1), st.integers(split + 1, n))))
+    first = Span(one[0], max(one[1], one[0] + 1))
+    second = Span(two[0], max(two[1], two[0] + 1))
+    head, tail = (first, second) if draw(st.booleans()) else (second, first)
+    return Example(tuple(words), Entity("h", head), Entity("t", tail))
+
+
+def word_pieces(tokenizer: MarkedTokenizer, word: str) -> list[int]:
+    """The slow way: one word at a time, without any memory."""
+    clean = word.encode("utf-8", "replace").decode("utf-8")
+    return tokenizer._backend.encode([clean], is_pretokenized=True, add_special_tokens=False).ids
+
+
+@given(examples(), st.sampled_from(["paper", "markers"]))
+@settings(max_examples=150, deadline=None)
+def test_spans_stay_right(example: Example, mode: str) -> None:
+    tokenizer = TOKENIZERS[mode]
+    expected: list[int] = [tokenizer._cls]
+    starts: dict[str, int] = {}
+    for place, word in enumerate(example.tokens):
+        for role, entity, mark in (("head", example.head, 0), ("tail", example.tail, 2)):
+            if entity.span.start == place:
+                starts[role] = len(expected)
+                expected.append(tokenizer._marks[mark])
+                if not any(word_pieces(tokenizer, example.tokens[i]) for i in range(place, entity.span.end)):
+                    expected.append(tokenizer._unk)
+        expected += word_pieces(tokenizer, word)
+        for entity, mark in ((example.head, 1), (example.tail, 3)):
+            if entity.span.end == place + 1:
+                expected.append(tokenizer._marks[mark])
+    expected.append(tokenizer._sep)
+    (pieces,) = tokenizer.encode([example])
+    assert pieces.ids.tolist() == expected
+    assert (pieces.head, pieces.tail) == (starts["head"], starts["tail"])
+
+
+@given(examples(max_tokens=60))
+@settings(max_examples=150, deadline=None)
+def test_a_cut_sentence_keeps_both_entities_and_their_marks(example: Example) -> None:
+    (whole,) = TOKENIZERS["markers"].encode([example])
+    (pieces,) = SHORT.encode([example])
+    assert len(pieces) <= 24
+    assert len(pieces) == min(len(whole), 24)
+    open_head, close_head, open_tail, close_tail = range(SHORT.vocab_size, SHORT.vocab_size + 4)
+    assert pieces.ids[0] == SHORT._cls
+    assert pieces.ids[-1] == SHORT._sep
+    for start, opening, closing, whole_start in (
+        (pieces.head, open_head, close_head, whole.head),
+        (pieces.tail, open_tail, close_tail, whole.tail),
+    ):
+        assert pieces.ids[start] == opening
+        inside = pieces.ids[start + 1 : pieces.ids.tolist().index(closing)].tolist()
+        assert inside
+        assert inside == whole.ids[whole_start + 1 : whole_start + 1 + len(inside)].tolist()
+    assert (pieces.head < pieces.tail) == (whole.head < whole.tail)
+
+
+@pytest.mark.parametrize(
+    ("parts", "room", "kept"),
+    [
+        (["abcdef", "H", "", "T", "uvwxyz"], 6, ["ef", "H", "", "T", "uv"]),
+        (["abc", "HH", "klmnopq", "T", "xyz"], 8, ["bc", "HH", "kq", "T", "x"]),  # of two as near, the one further left
+        (["abc", "HHHH", "k", "TTTT", "x"], 6, ["", "HHH", "", "TTT", ""]),
+        (["abc", "H", "k", "TTTTTTT", "x"], 6, ["", "H", "", "TTTTT", ""]),
+        (["abc", "HHHHHHH", "k", "T", "x"], 6, ["", "HHHHH", "", "T", ""]),
+        (["abc", "H", "k", "T", "x"], 2, ["", "H", "", "T", ""]),
+    ],
+)
+def test_the_rule_of_the_cut(parts: list[str], room: int, kept: list[str]) -> None:
+    shortened = cut([[ord(letter) for letter in part] for part in parts], room)
+    assert ["".join(map(chr, part)) for part in shortened] == kept
+
+
+def test_ten_thousand_tokens() -> None:
+    words = ["word"] * 10_000
+    words[17], words[9_990] = "alpha", "omega"
+    example = Example(tuple(words), Entity("omega", Span(9_990, 9_991)), Entity("alpha", Span(17, 18)))
+    tokenizer = TOKENIZERS["paper"]
+    (pieces,) = tokenizer.encode([example])
+    assert len(pieces) == tokenizer.limit == 512
+    assert spelled(tokenizer, pieces.ids[pieces.head : pieces.head + 3]) == ["#", "omega", "#"]
+    assert spelled(tokenizer, pieces.ids[pieces.tail : pieces.tail + 3]) == ["@", "alpha", "@"]
+
+
+def test_blanked_entities_become_one_mask_piece() -> None:
+    tokenizer = TOKENIZERS["markers"]
+    example = sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6))
+    both, tail_only, reverse = tokenizer.encode(
+        [example, example, sentence("Marie Curie was born in Warsaw", (5, 6), (0, 2))],
+        blanked=[(True, True), (False, True), (True, False)],
+    )
+    assert spelled(tokenizer, both.ids)[1:4] == ["[E1]", "[MASK]", "[/E1]"]
+    assert spelled(tokenizer, tail_only.ids)[2:4] == ["marie", "cu"]
+    assert spelled(tokenizer, tail_only.ids)[tail_only.tail + 1] == "[MASK]"
+    assert spelled(tokenizer, reverse.ids)[reverse.head + 1] == "[MASK]"
+    assert spelled(tokenizer, reverse.ids)[reverse.tail + 1] == "marie"
+    assert "[MASK]" not in spelled(tokenizer, tokenizer.encode([example])[0].ids)
+
+
+def test_control_pieces_in_a_sentence_are_text() -> None:
+    (pieces,) = TOKENIZERS["paper"].encode([sentence("a [SEP] b [CLS] c", (0, 1), (4, 5))])
+    assert spelled(TOKENIZERS["paper"], pieces.ids).count("[SEP]") == 1
+    assert spelled(TOKENIZERS["paper"], pieces.ids).count("[CLS]") == 1
+
+
+def test_plain_texts() -> None:
+    tokenizer = TOKENIZERS["markers"]
+    one, empty, long = tokenizer.encode_texts(["place of birth", "", "word " * 9_000])
+    assert spelled(tokenizer, one.ids) == ["[CLS]", "place", "of", "birth", "[SEP]"]
+    assert spelled(tokenizer, empty.ids) == ["[CLS]", "[SEP]"]
+    assert len(long) == 512
+    assert (one.head, one.tail) == (0, 0)
+
+
+def test_keys_tell_sentences_apart() -> None:
+    tokenizer = TOKENIZERS["paper"]
+    there = sentence("Berlin is in Germany", (0, 1), (3, 4))
+    back = sentence("Berlin is in Germany", (3, 4), (0, 1))
+    again = sentence("berlin is in germany", (0, 1), (3, 4), relation="capital")
+    keys = [pieces.key for pieces in tokenizer.encode([there, back, again])]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_memory_of_words_and_sentences_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "KEPT_WORDS", 5)
+    monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
+    tokenizer = MarkedTokenizer.load(build_model(tmp_path), mode="paper")
+    first = [pieces.ids.tolist() for pieces in tokenizer.encode(SENTENCES)]
+    second = [tokenizer.encode([example])[0].ids.tolist() for example in SENTENCES]
+    assert first == second
+    assert len(tokenizer._sentences) == 3
+    assert len(tokenizer._words) < 30
+
+
+def test_a_batch_is_padded_to_its_longest() -> None:
+    batch = TOKENIZERS["paper"].encode(SENTENCES)
+    ids, lengths = pad(batch, 7)
+    assert ids.shape == (len(batch), max(map(len, batch)))
+    for row, pieces in enumerate(batch):
+        assert ids[row, : lengths[row]].tolist() == pieces.ids.tolist()
+        assert (ids[row, lengths[row] :] == 7).all()
+
+
+def test_faults_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="Did you mean 'markers'"):
+        MarkedTokenizer.load(MINILM, mode="marker")
+    with pytest.raises(SettingsError, match="room for 8 pieces"):
+        MarkedTokenizer.load(MINILM, mode="paper", max_pieces=5)
+    folder = build_model(tmp_path / "m")
+    (folder.path / "config.json").write_text("{broken")
+    with pytest.raises(ModelError, match="Cannot read the tokenizer"):
+        MarkedTokenizer.load(folder, mode="paper")

@@ -1,0 +1,72 @@
+"""Tiny models with random weights and a tiny vocabulary, saved to a folder: no hub, no registry."""
+
+from pathlib import Path
+
+import torch
+
+from erda.encoders.weights import ModelFolder, find_model
+from erda.types import Entity, Example, Span
+
+PLACES = ["paris", "france", "berlin", "germany"]
+WORDS = ["the", "a", "of", "in", "was", "is", "born", "capital", "city", "king", "queen", "river", "marie", "curie"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789é"
+
+
+def vocabulary(special: list[str]) -> list[str]:
+    pieces = [*special, "#", "@", "-", ".", ",", *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS, *PLACES]
+    return list(dict.fromkeys(pieces))
+
+
+def build_model(
+    folder: Path, kind: str = "bert", *, seed: int = 0, n_layers: int = 3, dropout: float = 0.1, positions: int = 64
+) -> ModelFolder:
+    """Save a tiny model of a kind (`bert`, `roberta`, `mpnet`, `electra`) and say where."""
+    from transformers import CONFIG_MAPPING, AutoModel, BertTokenizer, MPNetTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "mpnet":
+        vocab = vocabulary(["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])
+        tokenizer = MPNetTokenizer(vocab={piece: row for row, piece in enumerate(vocab)}, model_max_length=positions)
+    else:
+        vocab = vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        tokenizer = BertTokenizer(vocab={piece: row for row, piece in enumerate(vocab)}, model_max_length=positions)
+    config = CONFIG_MAPPING[kind](
+        vocab_size=len(vocab),
+        hidden_size=16,
+        num_hidden_layers=n_layers,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=positions + (0 if kind == "bert" else 2),
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config)
+        for name, parameter in model.named_parameters():  # biases start at zero, which hides mistakes
+            if name.endswith("bias"):
+                torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return find_model(folder)
+
+
+def sentence(text: str, head: tuple[int, int], tail: tuple[int, int], *, relation: str | None = None) -> Example:
+    tokens = tuple(text.split(" "))
+
+    def entity(span: tuple[int, int]) -> Entity:
+        return Entity(" ".join(tokens[span[0] : span[1]]), Span(*span))
+
+    return Example(tokens, entity(head), entity(tail), relation)
+
+
+SENTENCES = [
+    sentence("marie curie was born in paris", (0, 2), (5, 6)),
+    sentence("paris is the capital of france", (0, 1), (5, 6)),
+    sentence("the capital of germany is berlin", (5, 6), (3, 4)),
+    sentence("a river in france", (1, 2), (3, 4)),
+    sentence("the queen of france was born in berlin , a city in germany .", (1, 2), (7, 8)),
+    sentence("berlin paris", (1, 2), (0, 1)),
+]
