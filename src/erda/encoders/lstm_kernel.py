@@ -8,6 +8,7 @@ length, so that those still running at a step are the first rows. The arithmetic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -41,12 +42,12 @@ def _tanh(x):
 
 @_jit
 def _add_product(left, right, out, n):
-    """out[:n] += left[:n] @ right, four rows and four inner steps at a time; inner size a multiple of 4."""
+    """out[:n] += left[:n] @ right, four rows and four inner steps at a time."""
     inner, width = right.shape
-    whole = n - n % 4
-    for b in range(0, whole, 4):
+    whole_rows, whole = n - n % 4, inner - inner % 4
+    for b in range(0, whole_rows, 4):
         o0, o1, o2, o3 = out[b], out[b + 1], out[b + 2], out[b + 3]
-        for k in range(0, inner, 4):
+        for k in range(0, whole, 4):
             r0, r1, r2, r3 = right[k], right[k + 1], right[k + 2], right[k + 3]
             a00, a01, a02, a03 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
             a10, a11, a12, a13 = left[b + 1, k], left[b + 1, k + 1], left[b + 1, k + 2], left[b + 1, k + 3]
@@ -58,18 +59,50 @@ def _add_product(left, right, out, n):
                 o1[j] = (((o1[j] + a10 * w0) + a11 * w1) + a12 * w2) + a13 * w3
                 o2[j] = (((o2[j] + a20 * w0) + a21 * w1) + a22 * w2) + a23 * w3
                 o3[j] = (((o3[j] + a30 * w0) + a31 * w1) + a32 * w2) + a33 * w3
-    for b in range(whole, n):
+        for k in range(whole, inner):
+            r0, a00, a10, a20, a30 = right[k], left[b, k], left[b + 1, k], left[b + 2, k], left[b + 3, k]
+            for j in range(width):
+                o0[j] += a00 * r0[j]
+                o1[j] += a10 * r0[j]
+                o2[j] += a20 * r0[j]
+                o3[j] += a30 * r0[j]
+    for b in range(whole_rows, n):
         o0 = out[b]
-        for k in range(0, inner, 4):
+        for k in range(0, whole, 4):
             r0, r1, r2, r3 = right[k], right[k + 1], right[k + 2], right[k + 3]
             a00, a01, a02, a03 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
             for j in range(width):
                 o0[j] = (((o0[j] + a00 * r0[j]) + a01 * r1[j]) + a02 * r2[j]) + a03 * r3[j]
+        for k in range(whole, inner):
+            r0, a00 = right[k], left[b, k]
+            for j in range(width):
+                o0[j] += a00 * r0[j]
 
 
 @_jit
-def _last_state(projected, rows, active, recurrent, hidden):
+def _transposed(matrix):
+    rows, columns = matrix.shape
+    out = np.empty((columns, rows), dtype=np.float32)
+    for i in range(rows):
+        for j in range(columns):
+            out[j, i] = matrix[i, j]
+    return out
+
+
+@_jit
+def _project(vectors, w_in, bias):
+    """The part of the gates' inputs that a word decides: [n_words, width] -> [n_words, 4 * size]."""
+    out = np.empty((vectors.shape[0], w_in.shape[0]), dtype=np.float32)
+    for b in range(out.shape[0]):
+        out[b] = bias
+    _add_product(vectors, _transposed(w_in), out, out.shape[0])
+    return out
+
+
+@_jit
+def _last_state(vectors, rows, active, w_in, w_rec, bias, hidden):
     """Last hidden states without keeping anything for a gradient; `hidden` is zero on entry: [n_sentences, size]."""
+    projected, recurrent = _project(vectors, w_in, bias), _transposed(w_rec)
     n_steps, n_sentences = rows.shape
     size = hidden.shape[1]
     cell = np.zeros((n_sentences, size), dtype=np.float32)
@@ -91,12 +124,13 @@ def _last_state(projected, rows, active, recurrent, hidden):
 
 
 @_jit
-def _forward(projected, rows, active, recurrent, gates, cells, hiddens):
+def _forward(vectors, rows, active, w_in, w_rec, bias, gates, cells, hiddens):
     """One direction, kept for the gradient.
 
     gates: [n_steps, n_sentences, 4 * size], activated; cells, hiddens: [n_steps + 1, n_sentences, size], zero on entry.
     A sentence that has ended carries its last state on to the final step.
     """
+    projected, recurrent = _project(vectors, w_in, bias), _transposed(w_rec)
     n_steps, n_sentences = rows.shape
     size = hiddens.shape[2]
     for t in range(n_steps):
@@ -122,20 +156,26 @@ def _forward(projected, rows, active, recurrent, gates, cells, hiddens):
 
 
 @_jit
-def _backward(d_last, active, recurrent_t, gates, cells, d_gates):
-    """Gradient of the gates' inputs, [n_steps, n_sentences, 4 * size] (zero on entry), from that of the last states."""
-    n_steps, n_sentences = d_gates.shape[0], d_gates.shape[1]
-    size = d_last.shape[1]
+def _backward(d_last, vectors, rows, active, w_rec, gates, cells, hiddens, d_weights):
+    """Gradient of one direction's weights from that of its last states.
+
+    `d_weights` (zero on entry) is [width + size + 1, 4 * size]: input weights, recurrent weights and bias, transposed.
+    """
+    n_steps, n_sentences = rows.shape
+    width, size = vectors.shape[1], d_last.shape[1]
     d_hidden = np.zeros((n_sentences, size), dtype=np.float32)
     d_cell = np.zeros((n_sentences, size), dtype=np.float32)
-    running = 0
+    n_tokens = active.sum()
+    d_gates = np.empty((n_tokens, 4 * size), dtype=np.float32)
+    inputs = np.empty((width + size + 1, n_tokens), dtype=np.float32)  # what the weights were multiplied with
+    running, place = 0, 0
     for t in range(n_steps - 1, -1, -1):
         n = active[t]
         for b in range(running, n):  # sentences whose last token this is
             d_hidden[b] = d_last[b]
         running = n
         for b in range(n):
-            z, dz, c0, c1, dh, dc = gates[t, b], d_gates[t, b], cells[t, b], cells[t + 1, b], d_hidden[b], d_cell[b]
+            z, dz, c0, c1, dh, dc = gates[t, b], d_gates[place + b], cells[t, b], cells[t + 1, b], d_hidden[b], d_cell[b]
             for j in range(size):
                 i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
                 tc = _tanh(c1[j])
@@ -146,7 +186,15 @@ def _backward(d_last, active, recurrent_t, gates, cells, d_gates):
                 dz[3 * size + j] = dh[j] * tc * o * (_ONE - o)
                 dc[j] = dcell * f
                 dh[j] = _f4(0.0)
-        _add_product(d_gates[t], recurrent_t, d_hidden, n)
+            word, before = vectors[rows[t, b]], hiddens[t, b]
+            for j in range(width):
+                inputs[j, place + b] = word[j]
+            for j in range(size):
+                inputs[width + j, place + b] = before[j]
+            inputs[width + size, place + b] = _ONE
+        _add_product(d_gates[place : place + n], w_rec, d_hidden, n)
+        place += n
+    _add_product(inputs, d_gates, d_weights, inputs.shape[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +239,22 @@ def last_states(vectors: Tensor, batch: Batch, weights: list[Tensor]) -> Tensor:
     """Last states of both directions side by side, in the caller's order: [n_sentences, 2 * size].
 
     `vectors` [n_words, width] are word vectors (no gradient), `weights` the eight tensors of a one-layer bidirectional
-    `nn.LSTM` (`_flat_weights`). Differentiable in `weights` where gradients are on.
+    `nn.LSTM` in its own order. Differentiable in `weights` where gradients are on.
     """
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         states: Tensor = _LastStates.apply(vectors, batch, *weights)
         return states
     size = weights[1].shape[1]
     hidden = [np.zeros((len(batch.order), size), dtype=np.float32) for _ in range(2)]
-    calls = []
-    for d in range(2):
-        w_in, w_rec, b_in, b_rec = (weight.detach() for weight in weights[4 * d : 4 * d + 4])
-        projected = torch.addmm(b_in + b_rec, vectors, w_in.t()).numpy()
-        calls.append((projected, batch.rows[d], batch.active, w_rec.t().contiguous().numpy(), hidden[d]))
+    calls = [(*_inputs(vectors, batch, weights, d), hidden[d]) for d in range(2)]
     _both(_last_state, calls[0], calls[1])
     return torch.from_numpy(np.concatenate(hidden, axis=1)[batch.order])
+
+
+def _inputs(vectors: Tensor, batch: Batch, weights: Sequence[Tensor], d: int) -> tuple[np.ndarray, ...]:
+    """What both kernels read in direction `d`: vectors, rows, active, w_in, w_rec, bias."""
+    w_in, w_rec, b_in, b_rec = (weight.detach().numpy() for weight in weights[4 * d : 4 * d + 4])
+    return vectors.numpy(), batch.rows[d], batch.active, w_in, w_rec, b_in + b_rec
 
 
 class _LastStates(torch.autograd.Function):
@@ -214,38 +264,29 @@ class _LastStates(torch.autograd.Function):
     def forward(ctx: Any, vectors: Tensor, batch: Batch, *weights: Tensor) -> Tensor:
         size = weights[1].shape[1]
         n_steps, n_sentences = batch.rows[0].shape
-        calls, kept = [], []
+        calls = []
         for d in range(2):
-            w_in, w_rec, b_in, b_rec = weights[4 * d : 4 * d + 4]
-            projected = torch.addmm(b_in + b_rec, vectors, w_in.t()).numpy()
-            gates = np.zeros((n_steps, n_sentences, 4 * size), dtype=np.float32)
+            gates = np.empty((n_steps, n_sentences, 4 * size), dtype=np.float32)
             cells = np.zeros((n_steps + 1, n_sentences, size), dtype=np.float32)
-            hiddens = np.zeros_like(cells)
-            calls.append((projected, batch.rows[d], batch.active, w_rec.t().contiguous().numpy(), gates, cells, hiddens))
-            kept.append((gates, cells, hiddens))
+            calls.append((*_inputs(vectors, batch, weights, d), gates, cells, np.zeros_like(cells)))
         _both(_forward, calls[0], calls[1])
-        ctx.kept, ctx.batch, ctx.vectors, ctx.recurrent = kept, batch, vectors, (weights[1], weights[5])
-        last = np.concatenate([kept[0][2][-1], kept[1][2][-1]], axis=1)
-        return torch.from_numpy(last[batch.order])
+        ctx.calls, ctx.order = calls, batch.order
+        return torch.from_numpy(np.concatenate([call[-1][-1] for call in calls], axis=1)[batch.order])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        batch: Batch = ctx.batch
         d_states = np.empty(tuple(grads[0].shape), dtype=np.float32)
-        d_states[batch.order] = grads[0].numpy()
+        d_states[ctx.order] = grads[0].numpy()
         size = d_states.shape[1] // 2
-        calls, d_gates = [], []
-        for d in range(2):
-            gates, cells, _ = ctx.kept[d]
-            d_gates.append(np.zeros_like(gates))
+        calls = []
+        for d, (vectors, rows, active, w_in, w_rec, _, gates, cells, hiddens) in enumerate(ctx.calls):
             d_last = np.ascontiguousarray(d_states[:, d * size : (d + 1) * size])
-            calls.append((d_last, batch.active, ctx.recurrent[d].contiguous().numpy(), gates, cells, d_gates[d]))
+            d_weights = np.zeros((w_in.shape[1] + size + 1, 4 * size), dtype=np.float32)
+            calls.append((d_last, vectors, rows, active, w_rec, gates, cells, hiddens, d_weights))
         _both(_backward, calls[0], calls[1])
         result: list[Tensor | None] = [None, None]
-        for d in range(2):
-            flat = torch.from_numpy(d_gates[d]).flatten(0, 1)
-            inputs = ctx.vectors[torch.from_numpy(batch.rows[d]).flatten()]
-            before = torch.from_numpy(ctx.kept[d][2][:-1]).flatten(0, 1)
-            d_bias = flat.sum(0)
-            result += [flat.t() @ inputs, flat.t() @ before, d_bias, d_bias]
+        for call in calls:
+            d_weights = torch.from_numpy(call[-1])
+            width = d_weights.shape[0] - size - 1
+            result += [d_weights[:width].t(), d_weights[width:-1].t(), d_weights[-1], d_weights[-1].clone()]
         return tuple(result)
