@@ -6,10 +6,11 @@ random numbers task by task, so a resumed run leaves the same record as one in a
 
 from __future__ import annotations
 
+import os
 import platform
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from importlib import metadata
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
+from erda.benchmark.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.metrics import Answers, Marks, mark, measure
-from erda.benchmark.progress import Progress, locked, refuse_mixing
+from erda.benchmark.progress import Progress, check_same_experiment, locked, refuse_mixing
 from erda.benchmark.records import (
     PREDICTIONS,
     RECORD,
@@ -34,7 +36,7 @@ from erda.benchmark.records import (
     write_outcomes,
     write_record,
 )
-from erda.config import Run
+from erda.config import Run, RunSettings, build_run_method, open_run_stream, restore_run_method
 from erda.errors import ErdaError, StreamError
 from erda.types import Example, Predictions, TestSet
 
@@ -196,6 +198,71 @@ def _outcomes(questions: Questions, progress: Progress) -> Outcomes:
         right=right,
         scores=last["scores"],
     )
+
+
+# -- several methods, several streams ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of all runs: their records in the order asked, how many were there already, what failed and why."""
+
+    records: tuple[Record, ...]
+    n_found: int
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    asked: Run
+    out: Path
+    keep_method: bool
+    show_bar: bool
+
+
+def run_all(
+    settings: RunSettings, *, out: Path, n_processes: int = 1, keep_methods: bool = False, show_bars: bool = True
+) -> Finished:
+    """Run every method on every stream; what is finished is read, what fails is reported and the rest goes on."""
+    asked = settings.runs()
+    for one in {run.method: run for run in asked}.values():
+        check_same_experiment(out, one)
+    n_found = sum((run_directory(out, one) / RECORD).exists() for one in asked)
+    several = n_processes > 1
+    works = [_Work(one, out, keep_methods, show_bars and not several) for one in asked]
+    outcomes: Iterable[Outcome[_Work, Record]]
+    if several:
+        running = run_in_processes(_run_one, works, n_processes=n_processes, prepare=_share_cores)
+        outcomes = tqdm(running, total=len(works), unit="run", disable=None if show_bars else True)
+    else:
+        outcomes = run_here(_run_one, works)
+    records: dict[tuple[str, int], Record] = {}
+    faults = []
+    for outcome in outcomes:
+        one = outcome.work.asked
+        if outcome.result is not None:
+            records[one.method, one.seed] = outcome.result
+        else:
+            faults.append(f"{one.title}: {outcome.fault}")
+    order = [(one.method, one.seed) for one in asked]
+    return Finished(tuple(records[key] for key in order if key in records), n_found, tuple(faults))
+
+
+def _run_one(work: _Work) -> Record:
+    asked = work.asked
+    parts = Parts(
+        stream=lambda: open_run_stream(asked),
+        build=lambda: build_run_method(asked),
+        restore=lambda directory: restore_run_method(asked, directory),
+    )
+    return run(asked, parts, out=work.out, keep_method=work.keep_method, show_bar=work.show_bar)
+
+
+def _share_cores(n_processes: int) -> None:
+    """Give each process its share of the cores, so that they do not fight over them."""
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_processes))
 
 
 # -- what the machine says ---------------------------------------------------------------------------------------------

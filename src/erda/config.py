@@ -1,0 +1,440 @@
+"""Settings files and flags -> validated settings -> built objects. Only this module and `cli/` know settings files.
+
+What is given later wins: built-in defaults, then a preset, then a settings file, then `--set`, then flags of their own
+(`--shots 5`). Within one of these, a setting for one method (`erda.memory_size`) wins over one for all
+(`memory_size`). All faults are reported at once.
+
+A settings file is TOML. Its top level holds the names of `RUN_KEYS`; its table `settings` holds what `--set` takes:
+
+    dataset = "fewrel"
+    shots = 5
+    methods = ["erda", "seqrun"]
+
+    [settings]
+    batch_size = 5              # every method that has it
+    erda.memory_size = 1        # one method
+    encoder.hidden_size = 100   # the encoder
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
+from erda.presets import preset_text
+
+if TYPE_CHECKING:
+    from erda.data.streams import TaskStream
+    from erda.encoders.base import Encoder
+    from erda.methods.base import Method
+
+Setting = bool | int | float | str
+
+# how a stream is cut, where the dataset's own shape is not wanted (`open_stream`)
+STREAM_KEYS = ("way", "first_way", "first_shots", "n_tasks", "test_per_relation", "candidates")
+# name at the top level of a settings file -> its type; also what `--set` and the flags of `erda run` are called
+RUN_KEYS: dict[str, Any] = {
+    "dataset": str,
+    "shots": int,
+    "order_family": str,
+    "seeds": list[int],
+    "methods": list[str],
+    "encoder": str,
+    "device": str,
+    "evaluate_on": str,
+    **dict.fromkeys(STREAM_KEYS, int),
+}
+DEFAULTS: dict[str, Any] = {
+    "dataset": "atlas",
+    "shots": None,  # the dataset's own
+    "order_family": "erda",
+    "seeds": [],  # all six of the family
+    "methods": ["erda"],
+    "encoder": "bilstm",
+    "device": "cpu",
+    "evaluate_on": "test",
+}
+POOLS = ("test", "validation")
+# Settings are counts, sizes, weights, margins and rates, so 0 or more unless it says otherwise here: (least, below).
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("shots", *STREAM_KEYS), (1, math.inf)),
+    "batch_size": (1, math.inf),
+    "hidden_size": (1, math.inf),
+    "temperature": (1e-6, math.inf),
+    "max_gradient_norm": (1e-6, math.inf),
+    "dropout": (0, 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One method on one stream: what a record answers for.
+
+    `settings` has three parts: "method" (every setting of the method), "encoder" (those that were given) and "stream"
+    (how the stream was cut, beyond dataset, shots and order).
+    """
+
+    method: str
+    encoder: str
+    dataset: str
+    shots: int
+    order_family: str
+    seed: int
+    evaluate_on: str = "test"
+    device: str = "cpu"
+    settings: dict[str, dict[str, Setting]] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """How messages and progress bars call it."""
+        return f"{self.method} {self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything that `erda run` was asked to do, checked: several methods on several streams."""
+
+    dataset: str
+    shots: int
+    order_family: str
+    seeds: tuple[int, ...]
+    methods: tuple[str, ...]
+    encoder: str
+    device: str
+    evaluate_on: str
+    method_settings: dict[str, dict[str, Setting]]  # method -> every setting of it
+    encoder_settings: dict[str, Setting]
+    stream_settings: dict[str, Setting]
+
+    def runs(self) -> tuple[Run, ...]:
+        """Every method on every stream, seed by seed, so that methods can be compared early."""
+        return tuple(
+            Run(
+                method=method,
+                encoder=self.encoder,
+                dataset=self.dataset,
+                shots=self.shots,
+                order_family=self.order_family,
+                seed=seed,
+                evaluate_on=self.evaluate_on,
+                device=self.device,
+                settings={
+                    "method": dict(self.method_settings[method]),
+                    "encoder": dict(self.encoder_settings),
+                    "stream": dict(self.stream_settings),
+                },
+            )
+            for seed in self.seeds
+            for method in self.methods
+        )
+
+
+# -- what was given, and where -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value with the place it came from, for messages. Text from a command line takes the type that is expected."""
+
+    name: str
+    value: Any
+    origin: str
+    is_text: bool = False
+
+
+def read_settings_file(path: Path) -> list[Given]:
+    """The values of a TOML file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
+    return _from_toml(text, str(path))
+
+
+def _from_toml(text: str, origin: str) -> list[Given]:
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{origin}: is not valid TOML: {error}.") from error
+    value.pop("description", None)
+    settings = value.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise SettingsError(f"{origin}: 'settings' must be a table, [settings].")
+    given = [Given(_tidy(name), one, origin) for name, one in value.items()]
+    for name, one in settings.items():
+        nested = one.items() if isinstance(one, dict) else [("", one)]
+        for inner, setting in nested:
+            given.append(Given(_tidy(f"{name}.{inner}" if inner else name), setting, f"{origin}, [settings]"))
+    return given
+
+
+def _from_sets(sets: Iterable[str], faults: list[str]) -> list[Given]:
+    given = []
+    for text in sets:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            faults.append(f"--set {text}: expected name=value.")
+        else:
+            given.append(Given(_tidy(name), value.strip(), f"--set {name.strip()}", is_text=True))
+    return given
+
+
+def _tidy(name: str) -> str:
+    return name.strip().replace("-", "_")
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+
+
+def load_settings(
+    *,
+    preset: str | None = None,
+    file: Path | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, str | None] | None = None,
+) -> RunSettings:
+    """Put defaults, preset, file, `--set` and flags together, check it all, and report every fault at once.
+
+    `flags` maps names of `RUN_KEYS` to the text of a flag of their own; None where it was not given.
+    """
+    faults: list[str] = []
+    layers = [
+        _from_toml(preset_text(preset), f"preset '{preset}'") if preset else [],
+        read_settings_file(file) if file else [],
+        _from_sets(sets, faults),
+        [
+            Given(name, text, f"--{name.replace('_', '-')}", is_text=True)
+            for name, text in (flags or {}).items()
+            if text is not None
+        ],
+    ]
+    values = dict(DEFAULTS)
+    for layer in layers:
+        for given in layer:
+            if given.name in RUN_KEYS:
+                _put(values, given, RUN_KEYS[given.name], faults)
+    _check_run(values, faults)
+    rest = [[given for given in layer if given.name not in RUN_KEYS] for layer in layers]
+    method_settings, encoder_settings = _check_settings(values, rest, faults)
+    if faults:
+        raise SettingsError(join_faults(faults))
+    return RunSettings(
+        dataset=values["dataset"],
+        shots=values["shots"],
+        order_family=values["order_family"],
+        seeds=tuple(values["seeds"]),
+        methods=tuple(values["methods"]),
+        encoder=values["encoder"],
+        device=values["device"],
+        evaluate_on=values["evaluate_on"],
+        method_settings={name: method_settings[name] for name in values["methods"]},
+        encoder_settings=encoder_settings,
+        stream_settings={name: values[name] for name in STREAM_KEYS if name in values},
+    )
+
+
+def _put(target: dict[str, Any], given: Given, kind: type, faults: list[str], *, name: str | None = None) -> None:
+    """Convert one value and keep it, or say what is wrong with it."""
+    name = name or given.name
+    try:
+        value = _convert(given, kind)
+        _check_range(name, value)
+    except SettingsError as error:
+        shown = "" if given.origin.endswith(given.name) else f" {given.name}:"
+        faults.append(f"{given.origin}:{shown} {error}")
+    else:
+        target[name] = value
+
+
+def _convert(given: Given, kind: Any) -> Any:
+    """The value as `kind`, strictly: 1.5 is no whole number, 1 is no truth value, but 1 may be a float."""
+    value = given.value
+    if kind in (list[str], list[int]):
+        (inner,) = kind.__args__
+        items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+        if isinstance(items, int) and inner is int:
+            items = [items]
+        if not isinstance(items, list):
+            raise SettingsError(f"expected a list, got {value!r}.")
+        return [_convert(Given(given.name, item, given.origin, given.is_text), inner) for item in items if item != ""]
+    if given.is_text:
+        value = _parse(str(value), kind)
+    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise SettingsError(f"expected {KIND_NAMES[kind]}, got {given.value!r}.")
+    return value
+
+
+KIND_NAMES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def _parse(text: str, kind: Any) -> Any:
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        return None
+
+
+def _check_range(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    least, below = RANGES.get(name, (0, math.inf))
+    if not least <= value < below:
+        limit = f"at least {least:g}" + (f" and below {below:g}" if below < math.inf else "")
+        raise SettingsError(f"must be {limit}, got {value}.")
+
+
+def _check_run(values: dict[str, Any], faults: list[str]) -> None:
+    """Check names and numbers of the run itself, and fill in shots and seeds where none were given."""
+    from erda.data.catalogue import default_seeds
+    from erda.methods import METHODS
+
+    try:
+        shots = _default_shots(values["dataset"])
+        values["shots"] = values["shots"] or shots
+    except SettingsError as error:
+        faults.append(str(error))
+    try:
+        values["seeds"] = values["seeds"] or list(default_seeds(values["dataset"], values["order_family"]))
+    except ErdaError as error:
+        faults.append(str(error))
+    faults += [unknown_name("method", name, METHODS) for name in values["methods"] if name not in METHODS]
+    for name in ("methods", "seeds"):
+        twice = sorted({str(one) for one in values[name] if values[name].count(one) > 1})
+        if twice:
+            faults.append(f"{name}: {', '.join(twice)} given twice.")
+    if not values["methods"]:
+        faults.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
+    if any(seed < 0 for seed in values["seeds"]):
+        faults.append("seeds: must be 0 or more.")
+    if values["evaluate_on"] not in POOLS:
+        faults.append(unknown_name("pool to evaluate on", values["evaluate_on"], POOLS))
+    _check_device(values["device"], faults)
+
+
+def _default_shots(dataset: str) -> int:
+    """The shots of a dataset's own shape; a fault where there is no such dataset."""
+    from erda.data.catalogue import DATASETS, find_entry
+
+    if dataset not in DATASETS and Path(dataset).expanduser().exists():
+        return 5
+    return find_entry(dataset).shape.shots
+
+
+def _check_device(device: str, faults: list[str]) -> None:
+    import torch
+
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        faults.append(f"device: '{device}' is none. Known: cpu, cuda, cuda:0, cuda:1, ...")
+        return
+    if kind == "cuda" and not torch.cuda.is_available():
+        faults.append(f"device: '{device}' was asked for, but PyTorch sees no CUDA device here. Use --device cpu.")
+
+
+def _check_settings(
+    values: dict[str, Any], layers: list[list[Given]], faults: list[str]
+) -> tuple[dict[str, dict[str, Setting]], dict[str, Setting]]:
+    """Settings of the methods (defaults filled in) and of the encoder (only those given)."""
+    from erda.encoders import encoder_settings
+    from erda.methods import METHODS
+
+    types = {name: settings_of(method) for name, method in METHODS.items()}
+    chosen = [name for name in values["methods"] if name in METHODS]
+    results: dict[str, dict[str, Setting]] = {name: default_settings(METHODS[name]) for name in METHODS}
+    encoder_types = encoder_settings(values["encoder"])
+    encoder: dict[str, Setting] = {}
+    for layer in layers:
+        for given in sorted(layer, key=lambda one: "." in one.name):  # for all methods first, then for one
+            owner, _, name = given.name.rpartition(".")
+            if owner == "encoder" and name in encoder_types:
+                _put(encoder, given, encoder_types[name], faults, name=name)
+            elif owner in METHODS and name in types[owner]:
+                _put(results[owner], given, types[owner][name], faults, name=name)
+            else:
+                owners = [] if owner else [one for one in METHODS if name in types[one]]
+                taking = [one for one in owners if one in chosen] if given.is_text else owners
+                if not taking:
+                    faults.append(_unknown_setting(given, chosen, owners, types, encoder_types))
+                before = len(faults)
+                for one in taking:
+                    if len(faults) == before:
+                        _put(results[one], given, types[one][name], faults)
+    return results, encoder
+
+
+def _unknown_setting(
+    given: Given, chosen: list[str], owners: list[str], types: Mapping[str, Mapping[str, type]], encoder: Iterable[str]
+) -> str:
+    if owners:
+        return f"{given.origin}: only {', '.join(owners)} has this setting, and the run has {', '.join(chosen)}."
+    if given.name == "seed":
+        return f"{given.origin}: a run's seed also orders its stream; give it with --seeds."
+    known = {*RUN_KEYS, *(f"encoder.{name}" for name in encoder)}
+    owner = given.name.rpartition(".")[0]
+    for method in chosen if not owner else (owner,):
+        known |= {f"{owner}.{name}" if owner else name for name in types.get(method, ())}
+    return f"{given.origin}: {unknown_name('setting', given.name, known)}"
+
+
+def settings_of(method: type[Method]) -> dict[str, type]:
+    """Names and types of the settings that a user may give a method; the seed is the run's."""
+    from erda.methods.base import setting_types
+
+    return {name: kind for name, kind in setting_types(method).items() if name != "seed"}
+
+
+def default_settings(method: type[Method]) -> dict[str, Setting]:
+    """Every setting of a method with its built-in value."""
+    defaults = {one.name: one.default for one in fields(method)}
+    return {name: defaults[name] for name in settings_of(method)}  # type: ignore[misc]  # settings have defaults
+
+
+# -- building ----------------------------------------------------------------------------------------------------------
+
+
+def open_run_stream(run: Run) -> TaskStream:
+    """The stream of a run. Runs of several methods on one stream share it: it is frozen."""
+    cut = tuple(sorted(run.settings.get("stream", {}).items()))
+    return _open_stream(run.dataset, run.shots, run.order_family, run.seed, cut)
+
+
+@lru_cache(maxsize=1)
+def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
+    from erda.data.catalogue import open_stream
+
+    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
+
+
+def build_run_encoder(run: Run) -> Encoder:
+    """The encoder of a run, as it is before the first task."""
+    from erda.encoders import build_encoder
+
+    return build_encoder(run.encoder, seed=run.seed, device=run.device, **run.settings.get("encoder", {}))
+
+
+def build_run_method(run: Run) -> Method:
+    """The method of a run, which has learned nothing yet."""
+    from erda.methods import METHODS
+
+    settings: dict[str, Any] = run.settings.get("method", {})
+    return METHODS[run.method](build_run_encoder(run), seed=run.seed, **settings)
+
+
+def restore_run_method(run: Run, directory: Path) -> Method:
+    """The method of a run as it was saved."""
+    from erda.methods import METHODS
+
+    return METHODS[run.method].load(directory, encoder=build_run_encoder(run))

@@ -1,0 +1,136 @@
+"""Settings from five places: which wins, what is refused, and that all faults come at once."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from erda.config import load_settings
+from erda.errors import SettingsError
+from erda.presets import FOLDER, preset_description, preset_names
+
+
+def faults(**given: object) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**given)
+    return str(caught.value).splitlines()
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_a_run_on_the_embedded_dataset() -> None:
+    settings = load_settings()
+    assert (settings.dataset, settings.shots, settings.methods, settings.encoder) == ("atlas", 5, ("erda",), "bilstm")
+    assert settings.seeds == (100, 110, 120, 130, 140, 150)
+    assert settings.method_settings["erda"]["contrastive_weight"] == 0.1
+
+
+def test_flag_over_set_over_file_over_preset(tmp_path: Path) -> None:
+    file = toml(tmp_path, 'shots = 3\nway = 4\nencoder = "minilm"\n')
+    flags = {"shots": "7"}
+    sets = ["shots=6", "way=6", "encoder=bilstm"]
+    assert load_settings(preset="fewrel-10-shot").shots == 10
+    assert load_settings(preset="fewrel-10-shot", file=file, sets=["encoder=bilstm"]).shots == 3
+    settings = load_settings(preset="fewrel-10-shot", file=file, sets=sets, flags=flags)
+    assert settings.shots == 7
+    assert settings.stream_settings == {"way": 6}
+    assert settings.encoder == "bilstm"
+    assert settings.dataset == "fewrel"
+
+
+def test_one_method_over_all_methods_within_a_place_but_the_later_place_wins(tmp_path: Path) -> None:
+    file = toml(tmp_path, "[settings]\nerda.batch_size = 3\nbatch_size = 2\n")
+    both = {"methods": "erda,seqrun"}
+    settings = load_settings(file=file, flags=both).method_settings
+    assert (settings["erda"]["batch_size"], settings["seqrun"]["batch_size"]) == (3, 2)
+    settings = load_settings(file=file, sets=["batch_size=9"], flags=both).method_settings
+    assert (settings["erda"]["batch_size"], settings["seqrun"]["batch_size"]) == (9, 9)
+
+
+def test_encoder_settings_are_kept_apart() -> None:
+    settings = load_settings(sets=["encoder.hidden_size=64", "encoder.dropout=0.5"])
+    assert settings.encoder_settings == {"hidden_size": 64, "dropout": 0.5}
+
+
+def test_hyphens_and_underscores_are_the_same() -> None:
+    assert load_settings(sets=["order-family=sckd"]).seeds == (100, 200, 300, 400, 500, 600)
+
+
+def test_all_faults_at_once() -> None:
+    found = faults(
+        sets=["btch_size=7", "memory_size=-1", "temperature=abc", "encoder.dropout=1", "nothing", "shots=0"],
+        flags={"dataset": "fewrell", "seeds": "100,100", "methods": "erda,emrr"},
+    )
+    assert len(found) == 9
+    text = "\n".join(found)
+    assert "Did you mean 'batch_size'?" in text
+    assert "--set memory_size: must be at least 0, got -1." in text
+    assert "--set temperature: expected a number, got 'abc'." in text
+    assert "--set encoder.dropout: must be at least 0 and below 1, got 1.0." in text
+    assert "--set nothing: expected name=value." in text
+    assert "--set shots: must be at least 1, got 0." in text
+    assert "Did you mean 'fewrel'?" in text
+    assert "Unknown method 'emrr'." in text
+    assert "seeds: 100 given twice." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("shots = 2.5", "mine.toml: shots: expected a whole number, got 2.5."),
+        ("shots = true", "mine.toml: shots: expected a whole number, got True."),
+        ("seeds = 'x'", "mine.toml: seeds: expected a whole number, got 'x'."),
+        ("methods = 3", "mine.toml: methods: expected a list, got 3."),
+        ("shotz = 5", "Did you mean 'shots'?"),
+        ("settings = 3", "'settings' must be a table"),
+        ("shots = ", "is not valid TOML"),
+        ("[settings]\naverage_multi_margin = 1", "expected true or false, got 1."),
+        ("[settings]\ntemperature = inf", "must be at least 1e-06, got inf."),
+    ],
+)
+def test_faults_of_a_file_name_the_file(tmp_path: Path, text: str, message: str) -> None:
+    found = "\n".join(faults(file=toml(tmp_path, text)))
+    assert message in found
+    assert "mine.toml" in found
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in faults(file=tmp_path / "none.toml")[0]
+    (tmp_path / "bad.toml").write_bytes(b"\xff")
+    assert "is not UTF-8" in faults(file=tmp_path / "bad.toml")[0]
+
+
+def test_a_setting_that_no_chosen_method_has_is_a_fault_on_the_command_line_only(tmp_path: Path) -> None:
+    only_seqrun = {"methods": "seqrun"}
+    assert "only erda has this setting" in faults(sets=["memory_size=2"], flags=only_seqrun)[0]
+    file = toml(tmp_path, "[settings]\nmemory_size = 2\n")
+    assert "memory_size" not in load_settings(file=file, flags=only_seqrun).method_settings["seqrun"]
+
+
+def test_the_seed_is_not_a_setting() -> None:
+    assert "--seeds" in faults(sets=["seed=3"])[0]
+
+
+def test_a_device_that_is_not_there() -> None:
+    assert "device: 'warp' is none" in faults(flags={"device": "warp"})[0]
+
+
+def test_runs_are_all_methods_of_a_seed_before_the_next_seed() -> None:
+    runs = load_settings(flags={"methods": "erda,joint", "seeds": "1,2"}, sets=["n_tasks=3"]).runs()
+    assert [(run.seed, run.method) for run in runs] == [(1, "erda"), (1, "joint"), (2, "erda"), (2, "joint")]
+    assert runs[0].settings["stream"] == {"n_tasks": 3}
+    assert "memory_size" in runs[0].settings["method"]
+    assert "memory_size" not in runs[1].settings["method"]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
+    assert load_settings(preset=name).methods
+    assert preset_description(name).endswith(".")
+    assert "dataset" in tomllib.loads((FOLDER / f"{name}.toml").read_text())
