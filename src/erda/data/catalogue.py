@@ -9,11 +9,13 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from erda.data.dataset import Dataset
 from erda.data.drawing import draw_stream
-from erda.data.fewrel import files_checksum, read_full, require_files
+from erda.data.fewrel import WIKI_FILES, read_full
+from erda.data.files import Stamps, file_stamps, files_checksum, require_files
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own import name_relations, read_own
 from erda.data.published import ORDERS, published_stream, read_published
@@ -57,7 +59,7 @@ class Entry:
     licence: str
     shape: Shape
     load: Callable[[Path], Dataset]  # from the data folder
-    needs: tuple[str, ...] = ()  # files in the data folder; a tuple of alternatives is joined by "|"
+    needs: tuple[str, ...] = ()  # files in the data folder; "a|b" is satisfied by either
     remote: tuple[RemoteFile, ...] = ()
     obtain: str = ""  # what to do where the files cannot be fetched
 
@@ -94,6 +96,7 @@ _SPLITS = (
         for name, blob in zip(("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy"), blobs, strict=True)
     ),
 )  # fmt: skip
+_RELATION_FILES = tuple(f"fewrel/relations.json|fewrel/{name}" for name in ("pid2name.json", "cfrl/relation_name.txt"))
 _TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
 
 
@@ -135,8 +138,8 @@ DATASETS: dict[str, Entry] = {
         load=lambda folder: read_published(folder / "fewrel"),
         needs=(
             *(file.target for file in _SPLITS),
-            "fewrel/relations.json|fewrel/pid2name.json",
-            "fewrel/validation.jsonl.gz|fewrel/train_wiki.json",
+            *_RELATION_FILES,
+            *(f"fewrel/validation.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
         ),
         remote=(*_SPLITS, _NAMES, *_WIKI),
     ),
@@ -146,7 +149,7 @@ DATASETS: dict[str, Entry] = {
         licence="MIT",
         shape=Shape(way=10, shots=100),
         load=lambda folder: read_full(folder / "fewrel"),
-        needs=("fewrel/relations.json|fewrel/pid2name.json", "fewrel/full.jsonl.gz|fewrel/train_wiki.json"),
+        needs=(*_RELATION_FILES, *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES)),
         remote=(*_WIKI, _NAMES),
     ),
     "redoc41": Entry(
@@ -197,6 +200,12 @@ def missing_files(entry: Entry, folder: Path) -> list[str]:
     return missing
 
 
+def not_there(entry: Entry, folder: Path) -> str:
+    """Says which files of a dataset are missing."""
+    listed = "\n".join(f"  {folder / name}" for name in missing_files(entry, folder))
+    return f"Dataset '{entry.name}' is not here; missing:\n{listed}"
+
+
 def find_entry(name: str) -> Entry:
     """The entry of the catalogue with this name."""
     if name not in DATASETS:
@@ -208,14 +217,15 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None) -> Dat
     """A dataset by its name, or from the user's own file or folder (docs/data.md)."""
     path = _own_path(name_or_path)
     if path is not None:
-        return read_own(path)
+        return _read_own_once(path, file_stamps([path, *(sorted(path.iterdir()) if path.is_dir() else ())]))
     entry = find_entry(str(name_or_path))
     folder = folder or data_folder()
     missing = missing_files(entry, folder)
     if missing and entry.obtain:
-        raise DataError(_not_there(entry, folder, missing) + f"\n{entry.obtain}")
+        raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
     require_files(entry.name, [folder / name for name in missing])
-    return entry.load(folder)
+    files = [folder / name for need in entry.needs for name in need.split("|")]
+    return _load_once(entry.name, folder, file_stamps(files))
 
 
 def open_stream(
@@ -270,6 +280,17 @@ def default_seeds(dataset: str | Path, family: str = "erda") -> tuple[int, ...]:
     return tuple(ORDERS[family])
 
 
+@lru_cache(maxsize=4)
+def _load_once(name: str, folder: Path, stamps: Stamps) -> Dataset:
+    """A dataset stays in memory for the next stream while its files are the same."""
+    return DATASETS[name].load(folder)
+
+
+@lru_cache(maxsize=4)
+def _read_own_once(path: Path, stamps: Stamps) -> Dataset:
+    return read_own(path)
+
+
 def _own_path(name_or_path: str | Path) -> Path | None:
     """The path that was meant, if it was one: something that exists, or looks like a file name."""
     if str(name_or_path) in DATASETS:
@@ -286,8 +307,3 @@ def _refuse_for_published(**asked: tuple[int | None, int]) -> None:
                 f"The published splits of 'fewrel' have {name} {published}, not {number}; "
                 "dataset 'fewrel-full' draws streams of any shape."
             )
-
-
-def _not_there(entry: Entry, folder: Path, missing: list[str]) -> str:
-    listed = "\n".join(f"  {folder / name}" for name in missing)
-    return f"Dataset '{entry.name}' is not here; missing:\n{listed}"

@@ -209,7 +209,7 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int) -> None:
                 else f"relation '{relation.id}' has no test example."
             )
     if faults:
-        raise StreamError(join_faults([f"Dataset '{dataset.name}' cannot give such a stream:", *faults]))
+        raise StreamError(f"Dataset '{dataset.name}' cannot give such a stream:\n{join_faults(faults)}")
 
 
 def _question_pool(pool: ByRelation, relations: Sequence[str], n_listed: int | None) -> Pool:

@@ -6,14 +6,16 @@ there (`train_wiki.json`, `val_wiki.json`, `pid2name.json`, `cfrl/`), the same t
 
 from __future__ import annotations
 
-import hashlib
+import gzip
+import json
 import random
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from erda.data.dataset import Dataset
-from erda.data.formats import read_fewrel, read_jsonl
+from erda.data.files import files_checksum, require_files
+from erda.data.formats import example_to_json, read_fewrel, read_jsonl
 from erda.data.formats.reading import Faults, read_json, read_lines
 from erda.data.formats.relations import read_relation_list
 from erda.data.streams import sentence_key
@@ -21,16 +23,9 @@ from erda.errors import DataError
 from erda.types import Example, Relation
 
 N_VALIDATION = 50  # validation examples a relation
+VALIDATION_FILE = "validation.jsonl.gz"
 VALIDATION_SEED = 2022  # validation examples are the same in every stream
 WIKI_FILES = ("train_wiki.json", "val_wiki.json")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Examples and the files that they were read from."""
-
-    examples: tuple[Example, ...] = field(repr=False)
-    files: tuple[Path, ...]
 
 
 def read_relations(folder: Path) -> list[Relation]:
@@ -52,15 +47,29 @@ def read_relations(folder: Path) -> list[Relation]:
     return [Relation(by_name[name][0], name, by_name[name][1]) for name in names]
 
 
-def read_validation(folder: Path, relations: Sequence[Relation]) -> Source:
+def read_validation(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:
     """Validation examples: 50 a relation, no sentence of which is in any published split."""
-    path = folder / "validation.jsonl.gz"
+    path = folder / VALIDATION_FILE
     if path.is_file():
-        return Source(read_jsonl(path, {relation.id for relation in relations}).examples, (path,))
-    whole = _read_wiki(folder, relations)
+        return read_jsonl(path, {relation.id for relation in relations}).examples
     splits = sorted((folder / "cfrl").glob("*-shot/*_0.txt"))
     taken = {" ".join(fields[2].casefold().split()) for file in splits for fields in _split_fields(file)}
-    return Source(draw_validation(whole.examples, taken), (*whole.files, *splits))
+    return draw_validation(_read_wiki(folder, relations), taken)
+
+
+def write_validation(folder: Path) -> Path:
+    """Write the validation examples that `read_validation` draws from FewRel's own files, for the next time."""
+    path, part = folder / VALIDATION_FILE, folder / f".{VALIDATION_FILE}.part"
+    rows = [example_to_json(example) for example in read_validation(folder, read_relations(folder))]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    try:
+        part.write_bytes(gzip.compress(text.encode(), mtime=0))
+        part.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return path
 
 
 def draw_validation(examples: Iterable[Example], taken: Collection[str]) -> tuple[Example, ...]:
@@ -87,37 +96,18 @@ def read_full(folder: Path) -> Dataset:
     relations = read_relations(folder)
     path = folder / "full.jsonl.gz"
     if path.is_file():
-        source = Source(read_jsonl(path, {relation.id for relation in relations}).examples, (path,))
+        examples, files = read_jsonl(path, {relation.id for relation in relations}).examples, [path]
     else:
-        source = _read_wiki(folder, relations)
-    return Dataset("fewrel-full", tuple(relations), source.examples, checksum=files_checksum(source.files))
+        examples, files = _read_wiki(folder, relations), [folder / name for name in WIKI_FILES]
+    return Dataset("fewrel-full", tuple(relations), examples, checksum=files_checksum(files))
 
 
-def files_checksum(paths: Iterable[Path]) -> str:
-    """The sha256 over the sha256 of each file, in the order given."""
-    whole = hashlib.sha256()
-    for path in paths:
-        whole.update(hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()
-
-
-def require_files(dataset: str, paths: Iterable[Path]) -> None:
-    """Say which files of a dataset are not there, and how to get them."""
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        listed = "\n".join(f"  {path}" for path in missing)
-        raise DataError(
-            f"Dataset '{dataset}' is not complete; missing:\n{listed}\n"
-            f"Fetch it with 'erda data get {dataset}', or set ERDA_DATA to a folder that has it."
-        )
-
-
-def _read_wiki(folder: Path, relations: Sequence[Relation]) -> Source:
+def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:
     """FewRel's own files, lower-cased as the splits are, the 80 relations of the splits only."""
     files = tuple(folder / name for name in WIKI_FILES)
     require_files("fewrel", files)
     known = {relation.id for relation in relations}
-    examples = [
+    return tuple(
         replace(
             example,
             tokens=tuple(token.lower() for token in example.tokens),
@@ -127,8 +117,7 @@ def _read_wiki(folder: Path, relations: Sequence[Relation]) -> Source:
         for file in files
         for example in read_fewrel(file).examples
         if example.relation in known
-    ]
-    return Source(tuple(examples), files)
+    )
 
 
 def _split_fields(path: Path) -> Iterable[list[str]]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from erda.data.dataset import Dataset
-from erda.data.fewrel import files_checksum
+from erda.data.files import files_checksum
 from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
 from erda.data.formats.reading import read_start
-from erda.errors import DataError, SettingsError, unknown_name
+from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
 from erda.types import Example, Relation
 
 FORMATS: dict[str, Callable[[Path], Reading]] = {
@@ -93,6 +93,38 @@ def readable_name(relation_id: str) -> str:
     prefix, colon, rest = relation_id.partition(":")
     words = f"{_TACRED_PREFIXES.get(prefix, prefix)} {rest}" if colon else relation_id
     return " ".join(words.replace("_", " ").replace("/", " or ").split()) or relation_id
+
+
+def describe(reading: Reading, *, top: int = 20) -> str:
+    """What a file held, for people: counts, the commonest relations, duplicates, the longest sentence."""
+    counts, n_examples = reading.counts, len(reading.examples)
+    lines = [f"{reading.path}: {n_examples} examples of {len(counts)} relations ({reading.format})"]
+    lines += [f"  {count:7d}  {relation}" for relation, count in list(counts.items())[:top]]
+    if len(counts) > top:
+        lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
+    if reading.unrelated:
+        lines.append(f"{len(reading.unrelated)} rows without a relation (null or no_relation), left out")
+    lines += [f"{count} rows left out: {reason}" for reason, count in reading.left_out.items()]
+    if reading.duplicates:
+        kept = "kept once" if reading.format == "jsonl" else "kept as published"
+        lines.append(f"{len(reading.duplicates)} duplicates, {kept}:")
+        lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
+        if len(reading.duplicates) > SHOWN_FAULTS:
+            lines.append(f"  ... and {len(reading.duplicates) - SHOWN_FAULTS} more")
+    n_conflicts = _count_conflicts(reading.examples)
+    if n_conflicts:
+        lines.append(f"{n_conflicts} examples have the same sentence and entities as another, with another relation")
+    longest = max((len(example.tokens) for example in reading.examples), default=0)
+    lines.append(f"longest sentence: {longest} tokens")
+    return "\n".join(lines)
+
+
+def _count_conflicts(examples: Iterable[Example]) -> int:
+    relations: dict[tuple[object, ...], set[str | None]] = {}
+    for example in examples:
+        key = (example.tokens, example.head.span, example.tail.span)
+        relations.setdefault(key, set()).add(example.relation)
+    return sum(len(found) for found in relations.values() if len(found) > 1)
 
 
 def _folder_files(folder: Path) -> dict[str, Path]:

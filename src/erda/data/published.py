@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from erda.data.dataset import Dataset
 from erda.data.drawing import draw_candidates
-from erda.data.fewrel import files_checksum, read_relations, read_validation, require_files
+from erda.data.fewrel import read_relations, read_validation
+from erda.data.files import Stamps, file_stamps, files_checksum, require_files
 from erda.data.formats import Reading, read_cfrl
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError, StreamError, unknown_name
@@ -104,23 +106,26 @@ def read_split(folder: Path, shots: int) -> Split:
             f"The published splits have 2, 5 or 10 shots, not {shots}; "
             "dataset 'fewrel-full' draws streams of any number (100: the continual setting)."
         )
-    cfrl = Path(folder) / "cfrl"
-    train, test, labels = (
-        cfrl / f"{shots}-shot" / name for name in ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
-    )
-    files = [train, test, labels, cfrl / "rel_index.npy"]
+    files = _split_files(Path(folder), shots)
     require_files("fewrel", files)
-    relations = read_relations(Path(folder))
+    return _read_once(Path(folder), shots, file_stamps([*files, *Path(folder).iterdir()]))
+
+
+@lru_cache(maxsize=3)
+def _read_once(folder: Path, shots: int, stamps: Stamps) -> Split:
+    """A split stays in memory for the next stream while its files are the same."""
+    files = train, test, labels, indices = _split_files(folder, shots)
+    relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
-    validation = read_validation(Path(folder), relations)
+    validation = read_validation(folder, relations)
     return Split(
         relations=tuple(relations),
         train=read_cfrl(train, index),
         test=read_cfrl(test, index),
-        validation=validation.examples,
+        validation=validation,
         labels=labels,
-        indices=cfrl / "rel_index.npy",
-        checksum=files_checksum([*files, *validation.files]),
+        indices=indices,
+        checksum=files_checksum(files, validation),
     )
 
 
@@ -135,6 +140,12 @@ def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple
     if n_tasks is not None and not 1 <= n_tasks <= len(order):
         raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were asked for.")
     return order[:n_tasks]
+
+
+def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
+    cfrl = folder / "cfrl"
+    names = ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
+    return (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
 
 
 def _groups(order: Sequence[int], split: Split) -> list[tuple[Relation, ...]]:

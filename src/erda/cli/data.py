@@ -1,0 +1,92 @@
+"""`erda data list | get NAME | check FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EXAMPLES = """examples:
+  erda data list
+  erda data get fewrel
+  erda data check my-examples.jsonl
+"""
+GET_EXAMPLES = """examples:
+  erda data get fewrel
+  ERDA_DATA=/data erda data get fewrel-full
+  erda data get fewrel --mirror http://localhost:8000
+"""
+CHECK_EXAMPLES = """examples:
+  erda data check my-examples.jsonl
+  erda data check my-examples.jsonl.gz --top 50
+  erda data check train.json --format tacred
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the group `data` to the command line."""
+    group = _parser(subparsers, "data", "Look at, fetch and check datasets.", EXAMPLES)
+    commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    listing = _parser(
+        commands, "list", "List the datasets, and which of them are here.", "examples:\n  erda data list\n"
+    )
+    listing.set_defaults(handler=list_datasets)
+
+    get = _parser(commands, "get", "Fetch a dataset from its public source and verify it.", GET_EXAMPLES)
+    get.add_argument("name", metavar="NAME", help="a dataset of 'erda data list'")
+    get.add_argument("--mirror", metavar="URL", help="fetch from here instead of raw.githubusercontent.com")
+    get.set_defaults(handler=get_files)
+
+    check = _parser(commands, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
+    check.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
+    check.add_argument("--format", metavar="NAME", help="cfrl, fewrel, jsonl or tacred (default: what it looks like)")
+    check.add_argument("--top", metavar="N", type=int, default=20, help="relations to show (default: 20)")
+    check.set_defaults(handler=check_file)
+
+
+def list_datasets(args: argparse.Namespace) -> int:
+    """Print one line for each dataset."""
+    from erda.data.catalogue import DATASETS, data_folder, missing_files
+
+    folder = data_folder()
+    rows = []
+    for entry in DATASETS.values():
+        here = "embedded" if not entry.needs else "here"
+        if missing_files(entry, folder):
+            here = "to fetch" if entry.remote else "to obtain"
+        rows.append((entry.name, here, entry.licence, entry.about))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        print("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
+    print(f"\nData folder: {folder}" + ("" if folder.is_dir() else " (not there yet)"))
+    return 0
+
+
+def get_files(args: argparse.Namespace) -> int:
+    """Fetch a dataset."""
+    from erda.data.catalogue import GITHUB
+    from erda.data.fetch import get_dataset
+
+    get_dataset(args.name, mirror=args.mirror or GITHUB, say=lambda line: print(line, file=sys.stderr))
+    return 0
+
+
+def check_file(args: argparse.Namespace) -> int:
+    """Read a file and print what it holds; faults end the command with 2."""
+    from erda.data.own import describe, read_examples
+
+    print(describe(read_examples(args.file, args.format), top=args.top))
+    return 0
+
+
+def _parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, examples: str
+) -> argparse.ArgumentParser:
+    return subparsers.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )

@@ -1,0 +1,118 @@
+"""Fetching datasets from their public sources: to a temporary name, checked by git blob id, then moved into place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from erda.data.catalogue import GITHUB, Entry, RemoteFile, data_folder, find_entry, missing_files, not_there
+from erda.data.fewrel import VALIDATION_FILE, write_validation
+from erda.errors import DataError
+
+TIMEOUT_S = 30
+
+
+def get_dataset(
+    name: str, *, folder: Path | None = None, mirror: str = GITHUB, say: Callable[[str], None] = lambda line: None
+) -> Path:
+    """Fetch what a dataset still needs and return the data folder. Files that are there and whole are left alone.
+
+    `say` is told about each file. A fetch that is interrupted leaves whole files only; run it again to go on.
+    """
+    entry, folder = find_entry(name), folder or data_folder()
+    if not missing_files(entry, folder):
+        damaged = [file for file in entry.remote if _is_damaged(folder / file.target, file.blob)]
+        if not damaged:
+            say(f"{name}: everything is here ({folder}).")
+            return folder
+    if not entry.remote:
+        raise DataError(_by_hand(entry, folder))
+    wanted = [file for file in entry.remote if not _is_whole(folder / file.target, file.blob)]
+    for position, file in enumerate(wanted):
+        say(f"{file.url(mirror)}\n  -> {folder / file.target}")
+        try:
+            _fetch(file, folder / file.target, mirror)
+        except _UnreachableError as error:
+            raise DataError(_put_these(str(error), wanted[position:], folder, mirror)) from None
+    if name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
+        say(f"drawing validation examples\n  -> {folder / 'fewrel' / VALIDATION_FILE}")
+        write_validation(folder / "fewrel")
+    say(f"{name}: everything is here ({folder}).")
+    return folder
+
+
+def git_blob_id(path: Path) -> str:
+    """The id that git gives to a file's content: sha1 of 'blob <size>', a zero byte and the content."""
+    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+class _UnreachableError(Exception):
+    """The source did not answer with the file."""
+
+
+def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
+    part: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        os.close(handle)
+        part = Path(name)
+        _download(file.url(mirror), part)
+        got = git_blob_id(part)
+        if got != file.blob:
+            raise DataError(
+                f"{file.url(mirror)}: not the file that is expected (git blob id {got}, expected {file.blob}); "
+                "nothing was kept. Try again, or fetch it another way."
+            )
+        part.chmod(0o644)
+        part.replace(target)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written ({error.strerror or error}).") from None
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _download(url: str, path: Path) -> None:
+    import pooch
+    import requests
+
+    download = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=1 << 16, timeout=TIMEOUT_S)
+    try:
+        download(url, str(path), None)
+    except requests.HTTPError as error:
+        status = "an error" if error.response is None else error.response.status_code
+        raise _UnreachableError(f"{url}: the server answered {status}.") from None
+    except requests.Timeout:
+        raise _UnreachableError(f"{url}: no answer within {TIMEOUT_S} s.") from None
+    except requests.ConnectionError:
+        raise _UnreachableError(f"{url}: no connection.") from None
+    except requests.RequestException as error:
+        raise _UnreachableError(f"{url}: the transfer broke off ({type(error).__name__}).") from None
+
+
+def _is_whole(path: Path, blob: str) -> bool:
+    return path.is_file() and git_blob_id(path) == blob
+
+
+def _is_damaged(path: Path, blob: str) -> bool:
+    return path.is_file() and git_blob_id(path) != blob
+
+
+def _by_hand(entry: Entry, folder: Path) -> str:
+    return f"{not_there(entry, folder)}\n{entry.obtain}"
+
+
+def _put_these(reason: str, files: list[RemoteFile], folder: Path, mirror: str) -> str:
+    lines = [f"Cannot fetch {reason}"]
+    lines.append("What is fetched already is kept. On a machine with a network, get these and put them where they go:")
+    lines += [f"  {file.url(mirror)}\n    -> {folder / file.target}  (git blob id {file.blob})" for file in files]
+    return "\n".join(lines)
