@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from erda.data.dataset import Dataset
@@ -44,10 +44,11 @@ def draw_stream(
     """
     first_way, first_shots = first_way or way, first_shots or shots
     _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
+    dataset, n_ambiguous = without_ambiguous(dataset)
     pools = split_pools(
         dataset, shots=shots, test_per_relation=test_per_relation, validation_per_relation=validation_per_relation
     )
-    _check_enough(dataset, pools, shots)
+    _check_enough(dataset, pools, shots, n_ambiguous)
     groups = _draw_groups(
         dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks, seed=seed
     )
@@ -66,6 +67,7 @@ def draw_stream(
         shots=shots,
         first_shots=first_shots,
         groups=groups,
+        counts={"ambiguous_left_out": n_ambiguous},
     )
     return build_stream(
         plan,
@@ -73,6 +75,26 @@ def draw_stream(
         validation=_question_pool(pools.validation, ids, candidates),
         test=_question_pool(pools.test, ids, candidates),
     )
+
+
+def without_ambiguous(dataset: Dataset) -> tuple[Dataset, int]:
+    """The dataset without the examples whose sentence and entities occur with two relations, and their number.
+
+    Such an example has no single right answer, so it can be neither asked nor taught.
+    """
+    pools = (dataset.train, dataset.validation, dataset.test)
+    relation_of: dict[tuple[object, ...], str | None] = {}
+    ambiguous = set()
+    for pool in pools:
+        for example in pool:
+            key = (example.tokens, example.head.span, example.tail.span)
+            if relation_of.setdefault(key, example.relation) != example.relation:
+                ambiguous.add(key)
+    if not ambiguous:
+        return dataset, 0
+    kept = [tuple(e for e in pool if (e.tokens, e.head.span, e.tail.span) not in ambiguous) for pool in pools]
+    n_left_out = sum(map(len, pools)) - sum(map(len, kept))
+    return replace(dataset, train=kept[0], validation=kept[1], test=kept[2]), n_left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +218,7 @@ def _check_numbers(**numbers: int | None) -> None:
             raise StreamError(f"A stream needs {name} of at least 1, got {number}.")
 
 
-def _check_enough(dataset: Dataset, pools: Pools, shots: int) -> None:
+def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) -> None:
     faults = []
     for relation in dataset.relations:
         n_train, n_test = len(pools.train[relation.id]), len(pools.test[relation.id])
@@ -209,7 +231,8 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int) -> None:
                 else f"relation '{relation.id}' has no test example."
             )
     if faults:
-        raise StreamError(f"Dataset '{dataset.name}' cannot give such a stream:\n{join_faults(faults)}")
+        left_out = " (examples with two relations for the same entities are left out)" if n_ambiguous else ""
+        raise StreamError(f"Dataset '{dataset.name}' cannot give such a stream{left_out}:\n{join_faults(faults)}")
 
 
 def _question_pool(pool: ByRelation, relations: Sequence[str], n_listed: int | None) -> Pool:

@@ -80,7 +80,7 @@ def published_stream(
         first_shots=FIRST_SHOTS,
         groups=_groups(order, split),
         order=order,
-        duplicates=len(split.train.duplicates) + len(split.test.duplicates),
+        counts={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
     )
     listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
     return build_stream(

@@ -139,7 +139,7 @@ class Plan:
     first_shots: int
     groups: Sequence[Sequence[Relation]]  # the relations of each task, in the order of learning
     order: tuple[int, ...] = ()
-    duplicates: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)  # more for the manifest's `hygiene`
 
 
 def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> TaskStream:
@@ -167,7 +167,7 @@ def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> Ta
         train=tuple(_ids(step.task.examples) for step in steps),
         validation=tuple(_ids(step.validation.examples) for step in steps),
         test=tuple(_ids(step.test.examples) for step in steps),
-        hygiene=_hygiene(steps, plan.duplicates),
+        hygiene={**plan.counts, **_hygiene(steps)},
     )
     _check_disjoint(manifest)
     return TaskStream(plan.name, steps, manifest)
@@ -182,14 +182,13 @@ def _ids(examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(example.id for example in examples)
 
 
-def _hygiene(steps: Sequence[Step], duplicates: int) -> dict[str, int]:
+def _hygiene(steps: Sequence[Step]) -> dict[str, int]:
     """How many test and validation sentences also occur where they should not."""
     train = {sentence_key(example) for step in steps for example in step.task.examples}
     test = [sentence_key(example) for step in steps for example in step.test.examples]
     validation = [sentence_key(example) for step in steps for example in step.validation.examples]
     tested = set(test)
     return {
-        "duplicates": duplicates,
         "test_in_train": sum(key in train for key in test),
         "validation_in_train": sum(key in train for key in validation),
         "validation_in_test": sum(key in tested for key in validation),
