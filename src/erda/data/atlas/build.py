@@ -1,0 +1,211 @@
+"""Sentences of `atlas`: facts (which pair of names belongs to which relation) put into patterns, by seed.
+
+The facts are the same for every seed: each pair of names is dealt once, to one relation or to none, and within it to
+one purpose. So an entity pair means one relation in whatever is drawn, and no pair of a test sentence is in training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from erda.data.atlas.content import PURPOSES, Content, Pattern, RelationContent, read_content
+from erda.data.atlas.sentences import Fact, write_sentence
+from erda.data.dataset import Dataset
+from erda.errors import DataError
+from erda.types import Example
+
+TRAIN_PER_RELATION = 120
+UNRELATED = "unrelated"
+UNRELATED_SHARE = 1 / 3  # of the corpus
+KNOWN_PAIR_SHARE = 0.5  # of the related corpus sentences: they repeat an entity pair of the train pool
+STRAY_PAIR_SHARE = 0.2  # of the unrelated corpus sentences: a pair of the train pool, mentioned without its relation
+_FACT_SHARES = {"train": 5, "validation": 1, "test": 2, "corpus": 2}  # of ten facts
+_FACTS_SEED = "atlas facts"
+_MAX_TRIES = 200
+
+Facts = Mapping[str, Mapping[str, tuple[Fact, ...]]]  # relation id or "unrelated HEAD TAIL" -> purpose -> facts
+
+
+def build(
+    *,
+    seed: int = 0,
+    train_per_relation: int = TRAIN_PER_RELATION,
+    validation_per_relation: int = 30,
+    test_per_relation: int = 50,
+) -> Dataset:
+    """The labelled dataset: three pools that share neither a pattern nor an entity pair."""
+    content = read_content()
+    sizes = {"train": train_per_relation, "validation": validation_per_relation, "test": test_per_relation}
+    pools: dict[str, tuple[Example, ...]] = {}
+    for purpose, size in sizes.items():
+        if size < 0:
+            raise DataError(f"atlas: {purpose}_per_relation is {size}; it cannot be negative.")
+        pools[purpose] = tuple(
+            example for part in content.relations for example in _draw_pool(content, part, purpose, seed, size)
+        )
+    asked = ",".join(f"{name}={value}" for name, value in {"seed": seed, **sizes}.items())
+    return Dataset(
+        name="atlas",
+        relations=tuple(part.relation for part in content.relations if part.relation is not None),
+        checksum=hashlib.sha256(f"{content.checksum}:{asked}".encode()).hexdigest(),
+        **pools,
+    )
+
+
+def unrelated(*, seed: int = 0, n: int = 500) -> tuple[Example, ...]:
+    """Sentences that mention two entities without any of the relations (`relation` None), for no-relation tests."""
+    content = read_content()
+    writer = _Writer(content, random.Random(f"{seed}:unrelated"))
+    groups = content.unrelated
+    examples = []
+    for index in range(n):
+        part = groups[index % len(groups)]
+        facts = deal_facts()[_key(part)]["test"]
+        sentence = writer.write(part.patterns["test"], facts, f"atlas-unrelated-{index}")
+        examples.append(sentence)
+    writer.rng.shuffle(examples)
+    return tuple(examples)
+
+
+def corpus(*, seed: int = 0, n: int = 8000) -> tuple[Example, ...]:
+    """Unlabelled tagged sentences for augmentation: `relation` is None everywhere.
+
+    Written in training patterns and patterns of their own, never in those of validation or test, and never a sentence
+    of a pool. About a third has none of the relations. Half of the others repeat an entity pair of the train pool of
+    `build(seed=seed)`, so that entity matching finds something; some unrelated ones do too, so that it also errs.
+    `source` holds what a sentence really says ("atlas:author", "atlas:unrelated"): only for measuring precision.
+    """
+    content, facts = read_content(), deal_facts()
+    writer = _Writer(content, random.Random(f"{seed}:corpus"))
+    rng = writer.rng
+    known = {_key(part): _shuffled(facts[_key(part)]["train"], seed, part)[:TRAIN_PER_RELATION]
+             for part in content.relations}  # fmt: skip
+    strays = {(part.head, part.tail): _stray_pairs(content, known, part) for part in content.unrelated}
+    n_unrelated = round(n * UNRELATED_SHARE)
+    examples = []
+    for index in range(n):
+        example_id = f"atlas-corpus-{index}"
+        if index < n_unrelated:
+            part = content.unrelated[index % len(content.unrelated)]
+            stray = strays[part.head, part.tail]
+            pairs = stray if stray and rng.random() < STRAY_PAIR_SHARE else facts[_key(part)]["corpus"]
+            examples.append(writer.write(part.patterns["corpus"], pairs, example_id, f"atlas:{UNRELATED}"))
+            continue
+        part = content.relations[index % len(content.relations)]
+        own, trained = part.patterns["corpus"], part.patterns["train"]
+        if rng.random() < KNOWN_PAIR_SHARE:  # own patterns only: a known pair in a training pattern may be in the pool
+            sentence = writer.write(own, known[_key(part)], example_id, f"atlas:{_key(part)}")
+        else:
+            sentence = writer.write((*own, *trained), facts[_key(part)]["corpus"], example_id, f"atlas:{_key(part)}")
+        examples.append(sentence)
+    rng.shuffle(examples)
+    return tuple(examples)
+
+
+@lru_cache(maxsize=1)
+def deal_facts() -> Facts:
+    """Every pair of names to one relation (or none) and one purpose. Pairs have no order: (a, b) excludes (b, a)."""
+    content = read_content()
+    people = {"woman": "person", "man": "person"}
+    groups: dict[tuple[str, str], list[RelationContent]] = {}
+    for part in (*content.relations, *content.unrelated):
+        kinds = sorted((people.get(part.head, part.head), people.get(part.tail, part.tail)))
+        groups.setdefault((kinds[0], kinds[1]), []).append(part)
+    facts: dict[str, dict[str, tuple[Fact, ...]]] = {}
+    for (first, second), parts in sorted(groups.items()):
+        rng = random.Random(f"{_FACTS_SEED}:{first}:{second}")
+        dealt: dict[str, list[Fact]] = {_key(part): [] for part in parts}
+        turn = itertools.cycle(parts)
+        for pair in _shuffled_pairs(content, first, second, rng):
+            for part in itertools.islice(turn, len(parts)):
+                if fact := _fitting(content, part, pair, rng):
+                    dealt[_key(part)].append(fact)
+                    break
+        for key, listed in dealt.items():
+            facts[key] = _split(listed)
+    return facts
+
+
+class _Writer:
+    """Writes sentences that are all different, patterns and facts in turn."""
+
+    def __init__(self, content: Content, rng: random.Random) -> None:
+        self.content = content
+        self.rng = rng
+        self._written: set[tuple[str, ...]] = set()
+
+    def write(
+        self, patterns: Sequence[Pattern], facts: Sequence[Fact], example_id: str, source: str | None = None
+    ) -> Example:
+        """A sentence in one of the patterns about one of the facts that has not been written before."""
+        for _ in range(_MAX_TRIES):
+            example = write_sentence(
+                self.content, self.rng.choice(patterns), self.rng.choice(facts), self.rng, example_id, source
+            )
+            if example.tokens not in self._written:
+                self._written.add(example.tokens)
+                return example
+        raise DataError(
+            f"atlas: {len(patterns)} patterns and {len(facts)} entity pairs do not give enough different sentences "
+            f"(gave up at '{example_id}'); ask for fewer."
+        )
+
+
+def _draw_pool(content: Content, part: RelationContent, purpose: str, seed: int, size: int) -> Iterator[Example]:
+    """Examples of one relation: facts without repetition while they last, patterns evenly."""
+    relation = _key(part)
+    writer = _Writer(content, random.Random(f"{seed}:{purpose}:{relation}"))
+    facts = _shuffled(deal_facts()[relation][purpose], seed, part)
+    patterns = list(part.patterns[purpose])
+    for index in range(size):
+        if index % len(patterns) == 0:
+            writer.rng.shuffle(patterns)
+        pairs = [facts[index]] if index < len(facts) else facts
+        example = writer.write([patterns[index % len(patterns)]], pairs, f"atlas-{purpose}-{relation}-{index}", "atlas")
+        yield replace(example, relation=relation)
+
+
+def _stray_pairs(content: Content, known: Mapping[str, Sequence[Fact]], part: RelationContent) -> list[Fact]:
+    """Pairs of the train pool whose names fit the types of an unrelated group."""
+    heads, tails = content.members[part.head], content.members[part.tail]
+    return [fact for facts in known.values() for fact in facts if fact[0] in heads and fact[1] in tails]
+
+
+def _key(part: RelationContent) -> str:
+    return part.relation.id if part.relation else f"{UNRELATED} {part.head} {part.tail}"
+
+
+def _shuffled(facts: Sequence[Fact], seed: int, part: RelationContent) -> list[Fact]:
+    shuffled = list(facts)
+    random.Random(f"{seed}:facts:{_key(part)}").shuffle(shuffled)
+    return shuffled
+
+
+def _shuffled_pairs(content: Content, first: str, second: str, rng: random.Random) -> list[Fact]:
+    if first == second:
+        pairs = list(itertools.combinations(content.names[first], 2))
+    else:
+        pairs = list(itertools.product(content.names[first], content.names[second]))
+    rng.shuffle(pairs)
+    return pairs
+
+
+def _fitting(content: Content, part: RelationContent, pair: Fact, rng: random.Random) -> Fact | None:
+    """The pair as (head, tail) of the types that the relation asks for; None where it fits neither way round."""
+    ways = [pair, (pair[1], pair[0])]
+    rng.shuffle(ways)
+    fits = (way for way in ways if way[0] in content.members[part.head] and way[1] in content.members[part.tail])
+    return next(fits, None)
+
+
+def _split(facts: Sequence[Fact]) -> dict[str, tuple[Fact, ...]]:
+    turns = [purpose for purpose in PURPOSES for _ in range(_FACT_SHARES[purpose])]
+    split: dict[str, list[Fact]] = {purpose: [] for purpose in PURPOSES}
+    for index, fact in enumerate(facts):
+        split[turns[index % len(turns)]].append(fact)
+    return {purpose: tuple(listed) for purpose, listed in split.items()}

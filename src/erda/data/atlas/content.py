@@ -1,0 +1,129 @@
+"""What `atlas` is written in: relations with their sentence patterns, and names, read from the TOML files beside this.
+
+A pattern is plain English with slots: `{head}` and `{tail}` once each, `{year}`, `{month}`, `{number}`, and for persons
+words that follow their gender, written for a man: `{head.he}`, `{tail.His}`, `{tail.son}` (sentences.py has all). Each
+pattern belongs to one purpose (`PURPOSES`) for good: it stands in the list of that name in its file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from erda.types import Relation
+
+DOMAINS = ("family",)
+PURPOSES = ("train", "validation", "test", "corpus")
+OTHER_FILES = ("names", "contexts", "unrelated")
+
+_TOKEN = re.compile(r"\w+(?:[-'](?!s\b)\w+)*|'s\b|[^\w\s]")
+_SLOT = re.compile(r"\{([a-zA-Z.]+)\}")
+# A first word after which an opening phrase ("According to the town archive, …") would read badly.
+_NO_OPENING = frozenset(
+    "After Although As At Before By During For From If In On Once Only Since Then Until When While With".split()
+)
+_LONGEST_WITH_CLOSING = 16  # tokens; longer patterns say enough
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A sentence with slots, cut up once: `parts` are lists of tokens and names of slots in turn."""
+
+    text: str
+    parts: tuple[tuple[str, ...] | str, ...]
+    opens: bool  # may follow an opening phrase
+    closes: bool  # may be followed by a closing phrase
+
+
+@dataclass(frozen=True, slots=True)
+class RelationContent:
+    """A relation, the types of its two arguments, and its patterns by purpose. `relation` None: no relation at all."""
+
+    relation: Relation | None
+    domain: str
+    head: str
+    tail: str
+    patterns: Mapping[str, tuple[Pattern, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Everything in the files. `names` maps a type to its names; `genders` says who is "he" and who is "she"."""
+
+    relations: tuple[RelationContent, ...]
+    unrelated: tuple[RelationContent, ...]
+    names: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, frozenset[str]]  # the same names, to ask who is of a type
+    genders: Mapping[str, str]
+    openings: tuple[tuple[str, ...], ...]
+    closings: tuple[tuple[str, ...], ...]
+    checksum: str
+
+
+def tokenize(text: str) -> tuple[str, ...]:
+    """Words and punctuation apart, case kept, the possessive 's on its own.
+
+    >>> tokenize("Anna's aunt, Jean-Luc O'Neill, died.")
+    ('Anna', "'s", 'aunt', ',', 'Jean-Luc', "O'Neill", ',', 'died', '.')
+    """
+    return tuple(_TOKEN.findall(text))
+
+
+def cut_pattern(text: str) -> Pattern:
+    """A pattern cut into runs of tokens and slots."""
+    pieces = _SLOT.split(text)
+    parts: list[tuple[str, ...] | str] = []
+    for index, piece in enumerate(pieces):
+        if index % 2:
+            parts.append(piece)
+        elif tokens := tokenize(piece):
+            parts.append(tokens)
+    n_tokens = sum(1 if isinstance(part, str) else len(part) for part in parts)
+    first = parts[0]
+    opens = isinstance(first, str) or (first[0].isalpha() and first[0] not in _NO_OPENING)
+    return Pattern(text, tuple(parts), opens, n_tokens <= _LONGEST_WITH_CLOSING)
+
+
+@lru_cache(maxsize=1)
+def read_content() -> Content:
+    """All the TOML files of the package."""
+    raw = {name: files(__package__).joinpath(f"{name}.toml").read_bytes() for name in (*DOMAINS, *OTHER_FILES)}
+    digest = hashlib.sha256()
+    for name in sorted(raw):
+        digest.update(name.encode() + b"\0" + raw[name] + b"\0")
+    tables = {name: tomllib.loads(text.decode()) for name, text in raw.items()}
+    relations = tuple(_relation(domain, entry) for domain in DOMAINS for entry in tables[domain]["relations"])
+    names, contexts = tables["names"], tables["contexts"]
+    genders = {name: gender for gender in ("woman", "man") for name in names[gender]}
+    by_type = {**{kind: tuple(listed) for kind, listed in names.items()}, "person": tuple(genders)}
+    return Content(
+        relations=relations,
+        unrelated=tuple(_unrelated(entry) for entry in tables["unrelated"]["groups"]),
+        names=by_type,
+        members={kind: frozenset(listed) for kind, listed in by_type.items()},
+        genders=genders,
+        openings=tuple(tokenize(text) for text in contexts["openings"]),
+        closings=tuple(tokenize(text) for text in contexts["closings"]),
+        checksum=digest.hexdigest(),
+    )
+
+
+def _relation(domain: str, entry: Mapping[str, Any]) -> RelationContent:
+    relation = Relation(entry["id"], entry["name"], entry["description"])
+    patterns = {purpose: _cut_all(entry[purpose]) for purpose in PURPOSES}
+    return RelationContent(relation, domain, entry["head"], entry["tail"], patterns)
+
+
+def _unrelated(entry: Mapping[str, Any]) -> RelationContent:
+    patterns = {purpose: _cut_all(entry[purpose]) for purpose in ("test", "corpus")}
+    return RelationContent(None, "unrelated", entry["head"], entry["tail"], patterns)
+
+
+def _cut_all(texts: Sequence[str]) -> tuple[Pattern, ...]:
+    return tuple(cut_pattern(text) for text in texts)
