@@ -1,0 +1,62 @@
+"""Where sentences come from: one file a kind of source, one table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from erda.corpus.sources.base import Batch, Limits, Row, Source, Tally
+from erda.corpus.sources.documents import DocumentSource
+from erda.corpus.sources.jsonl import JsonlSource
+from erda.corpus.sources.plain import NameTagger, PlainSource, read_names, spacy_tagger
+from erda.corpus.sources.wikipedia import WikipediaSource
+from erda.errors import SettingsError, unknown_name
+
+__all__ = ["SOURCES", "Batch", "Limits", "Row", "Source", "SourceSettings", "Tally", "open_source"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """How sources are read: their format (by the file's name where None), and what plain text needs."""
+
+    format: str | None = None
+    names: Path | None = None
+    spacy: str | None = None
+    n_workers: int = 1
+
+
+def _plain(path: Path, settings: SourceSettings) -> Source:
+    if settings.names:
+        return PlainSource(path, NameTagger(read_names(settings.names)))
+    if settings.spacy:
+        return PlainSource(path, spacy_tagger(settings.spacy))
+    raise SettingsError(
+        f"{path} is plain text, which marks no entities; give a list of entity names with --names FILE, "
+        "or a spaCy pipeline with --spacy MODEL."
+    )
+
+
+SOURCES: dict[str, Callable[[Path, SourceSettings], Source]] = {
+    "jsonl": lambda path, settings: JsonlSource(path),
+    "wikipedia": lambda path, settings: WikipediaSource(path, n_workers=settings.n_workers),
+    "documents": lambda path, settings: DocumentSource(path),
+    "text": _plain,
+}
+_BY_ENDING = {".jsonl": "jsonl", ".xml": "wikipedia", ".json": "documents", ".txt": "text"}
+
+
+def open_source(path: Path, settings: SourceSettings) -> Source:
+    """The source that a file is, by `settings.format` or by its name (packed or not)."""
+    kind = settings.format
+    if kind is None:
+        endings = [ending for ending in path.suffixes if ending not in (".gz", ".bz2")]
+        kind = _BY_ENDING.get(endings[-1] if endings else "")
+        if kind is None:
+            raise SettingsError(
+                f"{path}: cannot tell its format by its name; expected {', '.join(_BY_ENDING)} (also .gz, .bz2), "
+                f"or give --format: {', '.join(SOURCES)}."
+            )
+    if kind not in SOURCES:
+        raise SettingsError(unknown_name("format", kind, SOURCES))
+    return SOURCES[kind](path, settings)

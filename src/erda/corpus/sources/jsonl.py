@@ -1,0 +1,92 @@
+"""Our own tagged JSONL, plain or packed: one sentence with one entity pair a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, numbered_lines, split_spaced
+from erda.data.formats import example_from_json
+from erda.errors import DataError
+
+BATCH_LINES = 20_000
+
+
+class JsonlSource:
+    """Rows of a JSONL file; a row that is none is dropped, counted and named by its line."""
+
+    unit = "lines"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.meter = Meter()
+
+    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
+        """Batches of lines after the first `skip`."""
+        rows: list[Row] = []
+        tally, number = Tally(), skip
+        for number, line in numbered_lines(self.path, skip, self.meter):
+            if line.isspace():
+                continue
+            tally.read += 1
+            try:
+                row = _row(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                tally.drop("line that is not JSON", f"{self.path.name}:{number}: {error}")
+            except DataError as error:
+                tally.drop("row that is no tagged sentence", f"{self.path.name}:{number}: {error}")
+            else:
+                if row.text.count(" ") >= limits.max_tokens:
+                    tally.drop("sentence longer than max_tokens", f"{self.path.name}:{number}")
+                else:
+                    rows.append(row)
+            if number % BATCH_LINES == 0:
+                yield Batch(number, rows, tally)
+                rows, tally = [], Tally()
+        yield Batch(number, rows, tally)
+
+
+def _row(value: Any) -> Row:
+    """A row, the quick way where it is plainly right; `example_from_json` reads all others or says what is wrong."""
+    try:
+        tokens, head, tail = value["tokens"], value["head"], value["tail"]
+        (head_start, head_end), (tail_start, tail_end) = head["span"], tail["span"]
+        text = " ".join(tokens)
+        plain = (
+            (0 <= head_start < head_end <= tail_start < tail_end <= len(tokens))
+            or (0 <= tail_start < tail_end <= head_start < head_end <= len(tokens))
+        ) and text.split() == tokens
+        names = head["name"], tail["name"]
+        others = [head.get("id"), tail.get("id"), value.get("relation"), value.get("source")]
+        words = all(names) and all(type(word) is str for word in (*names, *filter(None, others)))
+        numbers = (head_start, head_end, tail_start, tail_end)
+        if plain and words and all(type(number) is int for number in numbers):
+            head_id, tail_id, relation, source = (word or None for word in others)
+            columns = (names[0], head_id, *numbers[:2], names[1], tail_id, *numbers[2:])
+            return Row(text, *columns, relation, source)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        pass
+    return _checked(value)
+
+
+def _checked(value: Any) -> Row:
+    if not isinstance(value, dict):
+        raise DataError("expected a JSON object.")
+    example = example_from_json(value)
+    words, places = split_spaced(example.tokens)
+    head, tail = example.head, example.tail
+    return Row(
+        " ".join(words),
+        head.name,
+        head.id,
+        places[head.span.start],
+        places[head.span.end],
+        tail.name,
+        tail.id,
+        places[tail.span.start],
+        places[tail.span.end],
+        example.relation,
+        example.source,
+    )

@@ -1,0 +1,164 @@
+"""A Wikipedia dump as it is downloaded (`*-pages-articles*.xml.bz2`), streamed page by page.
+
+Parsing wikitext is what takes time, so pages go to worker processes; their order, and so the corpus, stays the same.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from multiprocessing.pool import AsyncResult
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, opened
+from erda.corpus.sources.wikitext import Wiki, page_rows
+from erda.errors import DataError
+
+BATCH_PAGES = 16
+_OTHER_PREFIXES = ("image", "wikt", "wiktionary", "commons", "meta", "wikisource", "wikiquote", "simple", "mw", "doi")
+
+
+class Page(NamedTuple):
+    """One page of a dump."""
+
+    number: int
+    namespace: str
+    title: str
+    redirect: str | None
+    model: str
+    text: str
+
+
+class WikipediaSource:
+    """The articles of a dump. Redirects are collected; the build resolves ids by them when all is read."""
+
+    unit = "pages"
+
+    def __init__(self, path: Path, *, n_workers: int = 1) -> None:
+        self.path = path
+        self.meter = Meter()
+        self._n_workers = n_workers
+
+    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
+        """Batches of pages after the first `skip`."""
+        wiki, pages = read_dump(self.path, self.meter)
+        groups = _in_groups((page for page in pages if page.number > skip), BATCH_PAGES)
+        parse = partial(_parse_pages, wiki=wiki, limits=limits)
+        found = _in_workers(parse, groups, self._n_workers) if self._n_workers > 1 else map(parse, groups)
+        position = skip
+        for batch in found:
+            position = batch.position
+            yield batch
+        if not position:
+            raise DataError(f"{self.path}: no <page> in it; expected a Wikipedia dump (pages-articles).")
+
+
+def read_dump(path: Path, meter: Meter | None = None) -> tuple[Wiki, Iterator[Page]]:
+    """What a dump says of itself, and its pages."""
+    events = _events(path, meter)
+    wiki = _read_wiki(events, path)
+    return wiki, _read_pages(events, path)
+
+
+def _events(path: Path, meter: Meter | None) -> Iterator[tuple[str, ElementTree.Element]]:
+    """Ends of elements, without the namespace; what was read is let go with the next page."""
+    with opened(path, meter) as file:
+        try:
+            root = None
+            for event, element in ElementTree.iterparse(file, events=("start", "end")):
+                element.tag = element.tag.rpartition("}")[2]
+                if root is None:
+                    root = element
+                if event == "end":
+                    yield element.tag, element
+                    if element.tag in ("page", "siteinfo"):
+                        root.clear()
+        except ElementTree.ParseError as error:
+            raise DataError(
+                f"{path}: not XML, or cut short, at line {error.position[0]} ({error}); fetch it again and run the "
+                "same command: what was read of other files is kept."
+            ) from None
+
+
+def _read_wiki(events: Iterator[tuple[str, ElementTree.Element]], path: Path) -> Wiki:
+    for tag, element in events:
+        if tag == "siteinfo":
+            names = {
+                (space.text or "").lower() for space in element.iter() if space.tag.endswith("namespace") and space.text
+            }
+            return Wiki(
+                name=_text(element, "dbname") or "wiki",
+                namespaces=frozenset(names | set(_OTHER_PREFIXES)),
+                first_letter=_text(element, "case") != "case-sensitive",
+            )
+        if tag == "page":
+            break
+    raise DataError(f"{path}: no <siteinfo> before the first page; expected a Wikipedia dump (pages-articles).")
+
+
+def _read_pages(events: Iterator[tuple[str, ElementTree.Element]], path: Path) -> Iterator[Page]:
+    number = 0
+    for tag, element in events:
+        if tag != "page":
+            continue
+        number += 1
+        redirect = next((e.get("title") for e in element.iter() if e.tag.endswith("redirect")), None)
+        yield Page(
+            number,
+            _text(element, "ns") or "0",
+            _text(element, "title") or "",
+            redirect,
+            _text(element, "model") or "wikitext",
+            _text(element, "text") or "",
+        )
+
+
+def _text(element: ElementTree.Element, tag: str) -> str | None:
+    return next((e.text for e in element.iter() if e.tag.rpartition("}")[2] == tag), None)
+
+
+def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Batch:
+    """Rows, counts and redirects of a few pages; runs in a worker process."""
+    rows: list[Row] = []
+    tally = Tally()
+    redirects: dict[str, str] = {}
+    for page in pages:
+        target = wiki.title(page.redirect) if page.redirect else None
+        if page.namespace != "0":
+            tally.drop("page outside the articles")
+        elif page.redirect:
+            tally.drop("redirect page")
+            if target:
+                redirects[wiki.entity_id(page.title)] = wiki.entity_id(target)
+        elif page.model != "wikitext" or not page.text or not page.title:
+            tally.drop("page without wikitext", page.title)
+        else:
+            try:
+                rows += page_rows(page.title, page.text, wiki, limits, tally)
+            except RecursionError:
+                tally.drop("page nested too deeply", page.title)
+    return Batch(pages[-1].number, rows, tally, redirects)
+
+
+def _in_groups(pages: Iterator[Page], size: int) -> Iterator[tuple[Page, ...]]:
+    while group := tuple(islice(pages, size)):
+        yield group
+
+
+def _in_workers(
+    parse: Callable[[tuple[Page, ...]], Batch], groups: Iterator[tuple[Page, ...]], n_workers: int
+) -> Iterator[Batch]:
+    """Batches in order; only a few groups are under way at a time, so memory does not grow with the dump."""
+    with multiprocessing.get_context("spawn").Pool(n_workers) as pool:
+        waiting: deque[AsyncResult[Batch]] = deque()
+        for group in groups:
+            waiting.append(pool.apply_async(parse, (group,)))
+            if len(waiting) >= 4 * n_workers:
+                yield waiting.popleft().get()
+        while waiting:
+            yield waiting.popleft().get()

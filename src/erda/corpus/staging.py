@@ -1,0 +1,231 @@
+"""First half of a build: sources -> chunks of rows, each sorted, noted in a journal as soon as it is on disk.
+
+A build that was stopped at any moment goes on after the last noted chunk of each source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from erda.corpus.engine import connect, file_list
+from erda.corpus.keys import EntityPair, entity_key, lookup_keys, sentence_key
+from erda.corpus.manifest import StoredFile, fault_of, store_file
+from erda.corpus.sources import Limits, Row, Source, Tally
+
+CHUNK_ROWS = 100_000
+JOURNAL = "journal.jsonl"
+
+
+@dataclass
+class Staged:
+    """What has been read of one source."""
+
+    folder: Path
+    chunks: list[StoredFile] = field(default_factory=list)
+    redirects: list[StoredFile] = field(default_factory=list)
+    position: int = 0
+    n_rows: int = 0
+    tally: Tally = field(default_factory=Tally)
+    done: bool = False
+
+    def chunk_paths(self) -> list[Path]:
+        """The chunks' files."""
+        return [self.folder / chunk.path for chunk in self.chunks]
+
+
+def stage(
+    source: Source, folder: Path, *, limits: Limits, excluded: set[int], tick: Callable[[], None] = lambda: None
+) -> Staged:
+    """Read a source into chunks in `folder`, going on where an earlier run stopped; `tick` is called now and then."""
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = read_journal(folder)
+    if staged.done:
+        return staged
+    stager = _Stager(staged, excluded)
+    for batch in source.batches(staged.position, limits):
+        stager.take(batch.rows, batch.tally, batch.redirects)
+        tick()
+        staged.position = batch.position
+        if len(stager.rows) >= CHUNK_ROWS:
+            stager.flush(done=False)
+    stager.flush(done=True)
+    return staged
+
+
+class _Stager:
+    def __init__(self, staged: Staged, excluded: set[int]) -> None:
+        self.staged, self.excluded = staged, excluded
+        self.rows: list[tuple[Any, ...]] = []
+        self.redirects: dict[str, str] = {}
+        self.tally = Tally()
+
+    def take(self, rows: list[Row], tally: Tally, redirects: Any) -> None:
+        """Keep the rows that may enter."""
+        self.tally.add(tally)
+        self.redirects.update(redirects)
+        text, key = "", 0
+        for row in rows:
+            if row.text != text:  # the pairs of one sentence follow each other
+                text, key = row.text, sentence_key(row.text)
+            if key in self.excluded:
+                self.tally.drop("sentence given with --exclude")
+            elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
+                self.tally.drop("head and tail are the same entity", row.source or "")
+            else:
+                self.rows.append((*row, key))
+
+    def flush(self, *, done: bool) -> None:
+        """Write a chunk and note it."""
+        staged, number = self.staged, len(self.staged.chunks)
+        entry: dict[str, Any] = {"position": staged.position, "done": done, "chunk": None, "redirects": None}
+        if self.rows:
+            path = staged.folder / f"chunk-{number:05d}.parquet"
+            table = chunk_table([Row(*row[:-1]) for row in self.rows], [row[-1] for row in self.rows], staged.n_rows)
+            entry["chunk"] = _write(table, staged.folder, path)
+        if self.redirects:
+            entry["redirects"] = self._write_redirects(number)
+        entry |= {"n_rows": len(self.rows), "tally": self.tally.to_json()}
+        _note(staged.folder / JOURNAL, entry)
+        _apply(staged, entry)
+        self.rows, self.redirects, self.tally = [], {}, Tally()
+
+    def _write_redirects(self, number: int) -> dict[str, Any]:
+        import pyarrow as pa
+
+        table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
+        return _write(
+            table, self.staged.folder, self.staged.folder / f"redirects-{len(self.staged.redirects):05d}.parquet"
+        )
+
+
+def read_journal(folder: Path) -> Staged:
+    """What an earlier run noted; from the first damaged chunk on, nothing counts and all is read again."""
+    staged = Staged(folder)
+    path = folder / JOURNAL
+    kept: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break  # the last line of a run that was killed while writing it
+        files = [StoredFile(**entry[kind]) for kind in ("chunk", "redirects") if entry[kind]]
+        if not line.endswith("\n") or any(fault_of(folder, file) for file in files):
+            break
+        _apply(staged, entry)
+        kept.append(line)
+    if path.exists():
+        path.write_text("".join(kept), encoding="utf-8")
+    return staged
+
+
+def resolve_redirects(staged: Sequence[Staged], *, memory: str) -> None:
+    """Give every entity that is named by a redirect the id of the page that it leads to (two steps at most)."""
+    files = [source.folder / file.path for source in staged for file in source.redirects]
+    if not files:
+        return
+    connection = connect(memory=memory)
+    connection.execute(f"CREATE VIEW redirects AS SELECT * FROM read_parquet({file_list(files)})")
+    for source in staged:
+        for position, chunk in enumerate(source.chunks):
+            path = source.folder / chunk.path.replace("chunk-", "resolved-")
+            source.n_rows -= _resolve_chunk(connection, source.folder / chunk.path, path, source.tally)
+            source.chunks[position] = StoredFile(path.name, 0, "")
+
+
+def _resolve_chunk(connection: Any, chunk: Path, path: Path, tally: Tally) -> int:
+    """Write a chunk anew with its ids resolved; gives the number of rows that fell away."""
+    import pyarrow.parquet as pq
+
+    targets = dict(
+        connection.execute(
+            "WITH ids AS (SELECT DISTINCT unnest([head_id, tail_id]) AS id FROM read_parquet(?)) "
+            "SELECT id, coalesce(second.target, first.target) FROM ids JOIN redirects AS first ON first.origin = id "
+            "LEFT JOIN redirects AS second ON second.origin = first.target",
+            [str(chunk)],
+        ).fetchall()
+    )
+    columns = pq.read_table(chunk).to_pydict()
+    fields = zip(*(columns[name] for name in Row._fields), strict=True)
+    rows, sentences, ordinals, lookups = [], [], [], []
+    for row, sentence, ordinal, lookup in zip(
+        map(Row._make, fields), columns["sentence"], columns["ordinal"], columns["lookup"], strict=True
+    ):
+        head_id, tail_id = (targets.get(i, i) if i else None for i in (row.head_id, row.tail_id))
+        moved = row._replace(head_id=head_id, tail_id=tail_id)
+        if head_id and head_id == tail_id:
+            tally.drop("head and tail are the same entity", row.source or "")
+            continue
+        rows.append(moved)
+        sentences.append(sentence)
+        ordinals.append(ordinal)
+        lookups.append(lookup if moved == row else sorted({*lookup, *_lookup(moved)}))
+    table = chunk_table(rows, sentences, ordinals=ordinals, lookups=lookups)
+    _write(table, path.parent, path)
+    return len(columns["text"]) - len(rows)
+
+
+def chunk_table(
+    rows: Sequence[Row],
+    sentences: Sequence[int],
+    first_ordinal: int = 0,
+    *,
+    ordinals: Sequence[int] | None = None,
+    lookups: Sequence[Sequence[int]] | None = None,
+) -> Any:
+    """Rows as an Arrow table sorted by head, with their keys and their place in the source (`ordinal`)."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    columns = {name: columns.get(name, ()) for name in Row._fields}
+    columns["sentence"] = sentences
+    columns["ordinal"] = range(first_ordinal, first_ordinal + len(rows)) if ordinals is None else ordinals
+    columns["lookup"] = [sorted(_lookup(row)) for row in rows] if lookups is None else lookups
+    columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
+    columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
+    numbers = {name: pa.int32() for name in Row._fields if name.endswith(("_start", "_end"))}
+    types = {**numbers, "sentence": pa.uint64(), "ordinal": pa.int64(), "lookup": pa.list_(pa.uint64())}
+    arrays = {name: pa.array(list(values), types.get(name, pa.string())) for name, values in columns.items()}
+    return pa.table(arrays).sort_by("head_key")
+
+
+def _lookup(row: Row) -> set[int]:
+    return lookup_keys(EntityPair(row.head_name, row.tail_name, row.head_id, row.tail_id))
+
+
+def _write(table: Any, folder: Path, path: Path) -> dict[str, Any]:
+    import pyarrow.parquet as pq
+
+    temporary = path.with_name(path.name + ".tmp")
+    pq.write_table(table, temporary, row_group_size=8192, compression="zstd")
+    file = store_file(folder, temporary, path)
+    return {"path": file.path, "size": file.size, "sha256": file.sha256}
+
+
+def _note(path: Path, entry: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as journal:
+        journal.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        journal.flush()
+        os.fsync(journal.fileno())
+
+
+def _apply(staged: Staged, entry: dict[str, Any]) -> None:
+    if entry["chunk"]:
+        staged.chunks.append(StoredFile(**entry["chunk"]))
+    if entry["redirects"]:
+        staged.redirects.append(StoredFile(**entry["redirects"]))
+    staged.position, staged.done = entry["position"], entry["done"]
+    staged.n_rows += entry["n_rows"]
+    staged.tally.add(Tally(**entry["tally"]))
+
+
+def forget_others(folder: Path, kept: Sequence[str]) -> None:
+    """Remove what was staged of sources that are not part of this build any more."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir() and path.name not in kept:
+            shutil.rmtree(path)

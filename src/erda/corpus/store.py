@@ -1,0 +1,256 @@
+"""A corpus on disk, opened to be read: find the sentences of entity pairs, fetch rows, search, mine.
+
+A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change.
+Finding pairs is a binary search in memory-mapped sorted keys; fetching is one DuckDB query that reads only the row
+groups (2,048 rows each) that hold the rows asked for. So memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from erda.corpus import mining
+from erda.corpus.engine import connect, disk_faults, file_list
+from erda.corpus.keys import EntityPair, lookup_keys, plain
+from erda.corpus.manifest import Manifest, Part, StoredFile, fault_of, read_manifest, write_json
+from erda.corpus.sentences import tokens_of
+from erda.corpus.stats import CorpusStats, corpus_stats
+from erda.errors import DataError
+from erda.types import Entity, Example, Span
+
+_CHECKED = "checked.json"
+_FIELDS = (
+    "row, sentence, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, "
+    "relation, source"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSentence:
+    """A row of a corpus. `key` is the same for the same sentence, whatever its case, spacing or entity pair."""
+
+    row: int
+    key: int
+    example: Example
+
+
+class CorpusStore:
+    """A finished corpus. `open` checks that no file is damaged; one that has not changed since is not read again."""
+
+    def __init__(self, folder: Path, manifest: Manifest, *, memory: str = "1GB", n_threads: int | None = None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._settings: dict[str, Any] = {"memory": memory, "n_threads": n_threads}
+        self._connection: Any = None
+        self._parts: list[Part] = [part for segment in manifest.segments for part in segment.parts if part.n_rows]
+        self._starts = [part.start for part in self._parts]
+        self._lookups = [
+            tuple(np.load(folder / file.path, mmap_mode="r") for file in segment.lookup)
+            for segment in manifest.segments
+            if segment.n_rows
+        ]
+
+    @classmethod
+    def open(cls, folder: Path, *, memory: str = "1GB", n_threads: int | None = None) -> CorpusStore:
+        """Open the corpus in `folder`; `memory` bounds its queries."""
+        manifest = read_manifest(folder)
+        faults = _faults(folder, manifest)
+        if faults:
+            raise DataError(
+                "\n".join(f"{fault}." for fault in faults)
+                + "\nThe corpus is damaged and was not read; run the 'erda corpus build' that made it again to mend it."
+            )
+        return cls(folder, manifest, memory=memory, n_threads=n_threads)
+
+    def __len__(self) -> int:
+        return self.manifest.n_rows
+
+    @property
+    def digest(self) -> str:
+        """Changes with every change of the rows or their numbers."""
+        return self.manifest.digest
+
+    @property
+    def versions(self) -> tuple[tuple[int, str], ...]:
+        """(number of rows, digest) after the first build and after each `--add`; the last is the corpus as it is.
+
+        An index made of an earlier version covers the first rows of the corpus and can be added to.
+        """
+        segments = self.manifest.segments
+        grown = [Manifest(segments[: n + 1]) for n in range(len(segments))]
+        return tuple((manifest.n_rows, manifest.digest) for manifest in grown)
+
+    def find(self, pairs: Sequence[EntityPair]) -> list[np.ndarray]:
+        """The rows of each pair, sorted: one binary search for all of them."""
+        keys = [sorted(lookup_keys(pair)) for pair in pairs]
+        flat = np.array([key for group in keys for key in group], np.uint64)
+        found: list[list[np.ndarray]] = [[] for _ in flat]
+        for stored, rows in self._lookups:
+            left, right = np.searchsorted(stored, flat, "left"), np.searchsorted(stored, flat, "right")
+            for i in np.flatnonzero(left < right):
+                found[i].append(np.asarray(rows[left[i] : right[i]]))
+        results, at = [], 0
+        for group in keys:
+            pieces = [piece for one in found[at : at + len(group)] for piece in one]
+            results.append(np.unique(np.concatenate(pieces)) if pieces else np.empty(0, np.int64))
+            at += len(group)
+        return results
+
+    def sentences_of(
+        self, pairs: Sequence[EntityPair], *, limit_per_pair: int | None = None
+    ) -> list[tuple[CorpusSentence, ...]]:
+        """All sentences of each pair, in the order of `pairs`, found and fetched in one go.
+
+        Entities match by id, or by name or page title without regard to case and spacing (`keys.py`). Without
+        `limit_per_pair` a very common pair gives all its sentences.
+        """
+        found = [rows[:limit_per_pair] for rows in self.find(pairs)]
+        wanted = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        by_row = {sentence.row: sentence for sentence in self.sentences(wanted)}
+        return [tuple(by_row[int(row)] for row in rows) for rows in found]
+
+    def sentences(self, rows: Sequence[int] | np.ndarray) -> list[CorpusSentence]:
+        """The sentences of these rows, in the order given."""
+        wanted = np.asarray(rows, np.int64)
+        if not len(wanted):
+            return []
+        if wanted.min() < 0 or wanted.max() >= len(self):
+            raise DataError(f"{self.folder}: row {int(wanted.max())} asked for; rows are 0 to {len(self) - 1}.")
+        unique = np.unique(wanted)
+        numbers = ", ".join(map(str, unique.tolist()))
+        query = f"SELECT {_FIELDS} FROM read_parquet({self._files(unique)}) WHERE row IN ({numbers})"
+        by_row = {record[0]: _sentence(record) for record in self._query(query).fetchall()}
+        return [by_row[row] for row in wanted.tolist()]
+
+    def rows(self, rows: Sequence[int] | np.ndarray) -> list[Example]:
+        """The examples of these rows, in the order given."""
+        return [sentence.example for sentence in self.sentences(rows)]
+
+    def batches(self, *, start: int = 0, stop: int | None = None, size: int = 10_000) -> Iterator[list[CorpusSentence]]:
+        """All rows from `start` to `stop` in order, `size` at a time: for embedding a whole corpus."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        for left in range(start, stop, size):
+            right = min(left + size, stop)
+            files = self._files(np.array([left, right - 1]), between=True)
+            query = f"SELECT {_FIELDS} FROM read_parquet({files}) WHERE row >= {left} AND row < {right} ORDER BY row"
+            yield [_sentence(record) for record in self._query(query).fetchall()]
+
+    def search(self, text: str, *, limit: int = 20) -> tuple[int, list[CorpusSentence]]:
+        """How many rows hold every word of `text`, and the first of them: those with the words in a row come first."""
+        words = [text[left:right].lower() for left, right in tokens_of(text)]
+        if not words:
+            raise DataError("nothing to search for: the text has no words.")
+        conditions = " AND ".join("contains(lower(text), ?)" for _ in words)
+        files = file_list(self._paths(self._parts))
+        count, sentences = 0, []
+        if self._parts:
+            query = f"SELECT count(*) FROM read_parquet({files}) WHERE {conditions}"
+            count = self._query(query, words).fetchall()[0][0]
+            query = (
+                f"SELECT {_FIELDS} FROM read_parquet({files}) WHERE {conditions} "
+                f"ORDER BY contains(lower(text), ?) DESC, row LIMIT {limit:d}"
+            )
+            sentences = [_sentence(r) for r in self._query(query, [*words, " ".join(words)]).fetchall()]
+        return count, sentences
+
+    def names_like(self, name: str, *, limit: int = 5) -> list[str]:
+        """Entity names that hold `name`, the commonest first: what a person may have meant."""
+        if not self._parts or not plain(name):
+            return []
+        files = file_list(self._paths(self._parts))
+        query = (
+            f"SELECT name FROM (SELECT unnest([head_name, tail_name]) AS name FROM read_parquet({files})) "
+            f"WHERE contains(replace(lower(name), ' ', ''), ?) GROUP BY name "
+            f"ORDER BY count(*) DESC, name LIMIT {limit:d}"
+        )
+        return [record[0] for record in self._query(query, [plain(name)]).fetchall()]
+
+    def positive_pairs(self, *, seed: int, limit: int | None = None, max_per_pair: int = 3) -> mining.RowPairs:
+        """Pairs of rows with the same two entities (`mining.positive_pairs`)."""
+        with disk_faults(self.folder):
+            return mining.positive_pairs(
+                self._engine(), self._paths(self._parts), seed=seed, limit=limit, max_per_pair=max_per_pair
+            )
+
+    def hard_negatives(
+        self, *, seed: int, limit: int | None = None, anchors: Sequence[int] | np.ndarray | None = None
+    ) -> mining.RowPairs:
+        """Pairs of rows that share exactly one entity, in the same role (`mining.hard_negatives`)."""
+        with disk_faults(self.folder):
+            return mining.hard_negatives(
+                self._engine(), self._paths(self._parts), seed=seed, limit=limit, anchors=anchors
+            )
+
+    def stats(self) -> CorpusStats:
+        """Counts over the whole corpus."""
+        with disk_faults(self.folder):
+            return corpus_stats(self._engine(), self._paths(self._parts), self.manifest)
+
+    def _engine(self) -> Any:
+        if self._connection is None:
+            self._connection = connect(**self._settings)
+            self._connection.execute("SELECT 1 FROM parquet_schema(?) LIMIT 1", [str(self._paths(self._parts)[0])])
+            self._connection.execute("SET parquet_metadata_cache = true")
+        return self._connection
+
+    def _query(self, query: str, values: Sequence[Any] = ()) -> Any:
+        with disk_faults(self.folder):
+            return self._engine().execute(query, list(values))
+
+    def _paths(self, parts: Sequence[Part]) -> list[Path]:
+        return [self.folder / part.file.path for part in parts]
+
+    def _files(self, rows: np.ndarray, *, between: bool = False) -> str:
+        """The parts that hold these rows (sorted), or all from the first to the last of them."""
+        numbers = sorted({bisect_right(self._starts, row) - 1 for row in rows.tolist()})
+        if between:
+            numbers = list(range(numbers[0], numbers[-1] + 1))
+        return file_list(self._paths([self._parts[number] for number in numbers]))
+
+
+def _sentence(record: Sequence[Any]) -> CorpusSentence:
+    row, key, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, *rest = record
+    head = Entity(head_name, Span(head_start, head_end), head_id)
+    tail = Entity(tail_name, Span(tail_start, tail_end), tail_id)
+    tokens = tuple(sys.intern(token) for token in text.split(" "))
+    return CorpusSentence(row, key, Example(tokens, head, tail, rest[0], f"corpus:{row}", rest[1]))
+
+
+def _faults(folder: Path, manifest: Manifest) -> list[str]:
+    """Damaged files. A file whose size and time are those of its last good check is not read again."""
+    path = folder / _CHECKED
+    try:
+        checked = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        checked = {}
+    faults: list[str] = []
+    now: dict[str, list[Any] | None] = {}
+    for file in manifest.files():
+        state = _state(folder, file)
+        if state is not None and checked.get(file.path) == state:
+            now[file.path] = state
+        elif fault := fault_of(folder, file):
+            faults.append(fault)
+        else:
+            now[file.path] = state
+    if now != checked:
+        with suppress(OSError):  # a corpus on a read-only disk is checked each time
+            write_json(path, now)
+    return faults
+
+
+def _state(folder: Path, file: StoredFile) -> list[Any] | None:
+    try:
+        stat = (folder / file.path).stat()
+    except OSError:
+        return None
+    return [file.sha256, stat.st_size, stat.st_mtime_ns]
