@@ -57,7 +57,6 @@ def draw_stream(
         wanted = shots if index else first_shots
         chosen = [e for relation in group for e in _shuffled(pools.train[relation.id], seed, relation.id)[:wanted]]
         train += _shuffled(chosen, seed, f"task {index}")
-    ids = [relation.id for group in groups for relation in group]
     plan = Plan(
         name=f"{dataset.name} {way}-way {shots}-shot, seed {seed}",
         dataset=dataset.name,
@@ -72,8 +71,8 @@ def draw_stream(
     return build_stream(
         plan,
         train=Pool(train),
-        validation=_question_pool(pools.validation, ids, candidates),
-        test=_question_pool(pools.test, ids, candidates),
+        validation=_question_pool(pools.validation, candidates),
+        test=_question_pool(pools.test, candidates),
     )
 
 
@@ -235,8 +234,9 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) 
         raise StreamError(f"Dataset '{dataset.name}' cannot give such a stream{left_out}:\n{join_faults(faults)}")
 
 
-def _question_pool(pool: ByRelation, relations: Sequence[str], n_listed: int | None) -> Pool:
-    examples = _shuffled([example for relation in relations for example in pool[relation]], FIXED_SEED, "questions")
+def _question_pool(pool: ByRelation, n_listed: int | None) -> Pool:
+    """All questions, shuffled so that their order says nothing of their answers."""
+    examples = _shuffled([example for relation in sorted(pool) for example in pool[relation]], FIXED_SEED, "questions")
     return Pool(examples, None if n_listed is None else draw_candidates(examples, pool, n_listed))
 
 

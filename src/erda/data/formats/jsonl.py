@@ -102,9 +102,19 @@ def _row(line: str) -> Mapping[str, Any]:
         raise DataError(f"not JSON: {error.msg} (column {error.colno}).") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON: {error}.") from None
+    if "\\u" in line and _has_lone_surrogate(row):
+        raise DataError("not text: half of a surrogate pair (\\ud800 to \\udfff) stands alone.")
     if not isinstance(row, dict):
         raise DataError(f"expected a JSON object, got {_kind(row)}.")
     return row
+
+
+def _has_lone_surrogate(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _tokens(value: Any) -> tuple[str, ...]:

@@ -1,0 +1,201 @@
+"""Our own format: round trips, text with character offsets, and every kind of bad row."""
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_examples import examples, row, write_lines
+
+from erda.data.formats import example_from_json, example_to_json, read_jsonl, tokenise
+from erda.errors import DataError
+from erda.types import Example, Span
+
+
+@given(examples())
+def test_an_example_survives_json(example: Example) -> None:
+    text = json.dumps(example_to_json(example))
+    assert example_from_json(json.loads(text)) == example
+
+
+@given(st.lists(examples(), min_size=1, max_size=5, unique_by=lambda e: e.id), st.booleans())
+def test_a_file_gives_back_its_examples(tmp_path_factory: pytest.TempPathFactory, written: list, packed: bool) -> None:
+    path = tmp_path_factory.mktemp("jsonl") / ("x.jsonl.gz" if packed else "x.jsonl")
+    text = "".join(json.dumps(example_to_json(example), ensure_ascii=False) + "\n" for example in written)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    reading = read_jsonl(path)
+    assert len(reading.examples) + len(reading.unrelated) + len(reading.duplicates) == len(written)
+    read = {example.id: example for example in reading.examples + reading.unrelated}
+    assert all(read[example.id] == example for example in written if example.id in read)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.lists(st.integers()), max_size=4))
+def test_any_other_object_is_refused_in_words(value: dict) -> None:
+    with pytest.raises(DataError):
+        example_from_json(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["span", "name", "id"]), inner),
+        max_leaves=6,
+    ),
+    st.sampled_from(["tokens", "head", "tail", "relation", "id", "source"]),
+)
+def test_a_field_of_any_kind_is_read_or_refused_in_words(value: object, field: str) -> None:
+    example = None
+    with suppress(DataError):
+        example = example_from_json(row(**{field: value}))
+    if example is not None:
+        assert 0 <= example.head.span.start < example.head.span.end <= len(example.tokens)
+
+
+@given(st.text(max_size=30), st.data())
+def test_character_offsets_find_the_same_words(text: str, data: st.DataObject) -> None:
+    offsets = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
+    head, tail = offsets[:2], offsets[2:]
+    value = {"text": text, "head": {"span": head}, "tail": {"span": tail}}
+    if not (tokenise(text[slice(*head)]) and tokenise(text[slice(*tail)])):
+        with pytest.raises(DataError):
+            example_from_json(value)
+        return
+    example = example_from_json(value)
+    for entity, (start, end) in ((example.head, head), (example.tail, tail)):
+        assert list(example.tokens[entity.span.start : entity.span.end]) == tokenise(text[start:end])
+        assert entity.name == text[start:end].strip()
+
+
+def test_text_is_cut_at_the_borders_of_entities() -> None:
+    example = example_from_json({"text": "Oslo-born Ann.", "head": {"span": [10, 13]}, "tail": {"span": [0, 4]}})
+    assert example.tokens == ("Oslo", "-", "born", "Ann", ".")
+    assert (example.head.span, example.tail.span) == (Span(3, 4), Span(0, 1))
+    inside = example_from_json({"text": "Oslobound Ann", "head": {"span": [10, 13]}, "tail": {"span": [0, 4]}})
+    assert inside.tokens == ("Oslo", "bound", "Ann")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (row(tail={"span": [2, 9]}), "tail span (2, 9) ends after the last token (4 tokens)."),
+        (row(tail={"span": [2, 2]}), "tail span (2, 2) is empty"),
+        (row(tail={"span": [-1, 2]}), "tail span (-1, 2) starts before the first token."),
+        (row(tail={"span": [0, 1]}), "head and tail are the same span (0, 1)"),
+        (row(tail={"span": [0, 2]}), "head span (0, 1) overlaps tail span (0, 2)"),
+        (row(tail={"span": "2-3"}), "tail span must be two numbers [start, end), got '2-3'."),
+        (row(tail={"span": [True, 2]}), "tail span must be two numbers"),
+        (row(tail=None), "'tail' must be an object with a 'span', got nothing."),
+        (row(tail={"span": [2, 3], "name": 3}), "tail 'name' must be text or null"),
+        (row(tokens=[]), "'tokens' must be a list of words, got empty list."),
+        (row(tokens=["a", "", "b"]), "token 1 must be text, got ''."),
+        (row(tokens=["Ann", "met", " "]), "tail span (2, 3) covers no word."),
+        (row(text="Ann met Bob"), "give either 'tokens' or 'text', not both."),
+        (row(relation=7), "'relation' must be text or null, got 7."),
+        (row(relation="meats"), "unknown relation 'meats'. Did you mean 'meets'? Known: meets."),
+        ({"head": {}, "tail": {}}, "give either 'tokens' or 'text'; both are missing."),
+        ({"text": "Ann Bob", "head": {"span": [0, 3]}, "tail": {"span": [4, 9]}}, "after the last character (7 char"),
+        ({"text": "Ann   Bob", "head": {"span": [0, 3]}, "tail": {"span": [3, 5]}}, "tail span (3, 5) covers no word."),
+        ("{'tokens': []}", "not JSON: Expecting property name"),
+        ('{"tokens": ["a"', "not JSON"),
+        (row(tokens=["\ud800", "met", "Bob"]), "half of a surrogate pair"),
+        ("[1, 2]", "expected a JSON object, got a list."),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_bad_row_is_named_with_its_line(tmp_path: Path, bad: object, message: str) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [row(), bad, row(tokens=["Eve", "met", "Bob"])])
+    with pytest.raises(DataError) as caught:
+        read_jsonl(path, {"meets"})
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_faults_are_collected_twenty_are_shown(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [row(tail={"span": [2, 9]})] * 33)
+    with pytest.raises(DataError) as caught:
+        read_jsonl(path)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 21
+    assert lines[19].startswith(f"{path}:20: ")
+    assert lines[20] == "... and 13 more (33 in all)."
+
+
+def test_a_duplicate_is_kept_once_and_reported(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [row(), row(relation="knows"), row(), row(tail={"span": [3, 4]})])
+    reading = read_jsonl(path)
+    assert [example.id for example in reading.examples] == ["mine:1", "mine:2", "mine:4"]
+    assert reading.duplicates == ((3, 1),)
+
+
+def test_an_id_is_used_once(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [row(id="a"), row(id="a", relation="knows")])
+    with pytest.raises(DataError, match=r":2: id 'a' was already used on line 1\."):
+        read_jsonl(path)
+
+
+def test_rows_without_a_relation_are_kept_apart(tmp_path: Path) -> None:
+    tokens = [["Ann", str(number), "Bob"] for number in range(3)]
+    path = write_lines(
+        tmp_path / "mine.jsonl",
+        [row(tokens=tokens[0], relation=None), row(tokens=tokens[1], relation="no_relation"), row(tokens=tokens[2])],
+    )
+    reading = read_jsonl(path, {"meets"})
+    assert len(reading.examples) == 1
+    assert len(reading.unrelated) == 2
+    assert reading.counts == {"meets": 1}
+
+
+def test_a_sentence_of_ten_thousand_tokens_is_accepted(tmp_path: Path) -> None:
+    tokens = ["Ann", *["very"] * 9_998, "Bob"]
+    path = write_lines(tmp_path / "mine.jsonl", [row(tokens=tokens, tail={"span": [9_999, 10_000]})])
+    (example,) = read_jsonl(path).examples
+    assert len(example.tokens) == 10_000
+    assert example.tail.name == "Bob"
+
+
+def test_blank_lines_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(row()).encode() + b"\r\n\r\n")
+    assert len(read_jsonl(path).examples) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b"")])
+def test_an_empty_file_is_an_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"mine\.jsonl: the file is empty"):
+        read_jsonl(path)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_another_encoding_is_named_with_its_line(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "mine.jsonl"
+    good = json.dumps(row()).encode() + b"\n"
+    path.write_bytes(good + json.dumps(row(tokens=["Zoé", "met", "Bob"]), ensure_ascii=False).encode(encoding))
+    with pytest.raises(DataError, match=r"mine\.jsonl:2: not UTF-8 \(byte 0x(e9|ff)\); save the file as UTF-8\."):
+        read_jsonl(path)
+
+
+def test_damaged_gzip_is_said_to_be_damaged(tmp_path: Path) -> None:
+    packed = gzip.compress("".join(json.dumps(row(tokens=["A", str(i), "B"])) + "\n" for i in range(500)).encode())
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    for damaged in (packed[:-30], bytes(flipped)):
+        path = tmp_path / "mine.jsonl.gz"
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"mine\.jsonl\.gz"):
+            read_jsonl(path)
+    path.write_bytes(packed[:-30])
+    with pytest.raises(DataError, match="damaged or cut short"):
+        read_jsonl(path)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nothing\.jsonl: no such file\."):
+        read_jsonl(tmp_path / "nothing.jsonl")
+    with pytest.raises(DataError, match="is a folder"):
+        read_jsonl(tmp_path)

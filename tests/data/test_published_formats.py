@@ -1,0 +1,277 @@
+"""The formats of published datasets: CFRL's split files, FewRel's JSON and TACRED's JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from toy_examples import examples
+
+from erda.data.formats import read_cfrl, read_fewrel, read_relation_list, read_tacred
+from erda.errors import DataError
+from erda.types import Example, Relation, Span
+
+LINE = "2\t1 2 3\tann met bob\tann\t0\tbob\t2\tQ1\tQ2"
+FEWREL_ROW = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
+TACRED_ROW = {
+    "id": "e1",
+    "token": ["-LRB-", "Ann", "Lee", "-RRB-", "met", "Bob"],
+    "subj_start": 1,
+    "subj_end": 2,
+    "obj_start": 5,
+    "obj_end": 5,
+    "relation": "per:friend",
+}
+
+
+# -- CFRL --------------------------------------------------------------------------------------------------------------
+
+
+def cfrl_line(example: Example) -> str:
+    head, tail = (
+        " ".join(str(index) for index in range(entity.span.start, entity.span.end))
+        for entity in (example.head, example.tail)
+    )
+    sentence = " ".join(example.tokens)
+    ids = [example.head.id or "", example.tail.id or ""]
+    return "\t".join(["1", "2 3", sentence, example.head.name, head, example.tail.name, tail, *ids])
+
+
+@given(st.lists(examples(), min_size=1, max_size=4))
+def test_cfrl_round_trip(tmp_path_factory: pytest.TempPathFactory, written: list[Example]) -> None:
+    path = tmp_path_factory.mktemp("5-shot") / "train_0.txt"
+    path.write_text("\n".join(map(cfrl_line, written)), encoding="utf-8")
+    reading = read_cfrl(path, {"1": "P1", "2": "P2", "3": "P3"})
+    for example, read in zip(written, reading.examples, strict=True):
+        assert (read.tokens, read.head, read.tail) == (example.tokens, example.head, example.tail)
+        assert read.relation == "P1"
+    assert reading.candidates == (("P2", "P3"),) * len(written)
+
+
+def test_cfrl_candidates_leave_gold_out_and_ids_name_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "5-shot" / "test_0.txt"
+    path.parent.mkdir()
+    path.write_text(f"{LINE}\n{LINE}\n", encoding="utf-8")
+    reading = read_cfrl(path, {"1": "P1", "2": "P2", "3": "P3"})
+    assert [example.id for example in reading.examples] == ["5-shot/test_0:1", "5-shot/test_0:2"]
+    assert reading.candidates == (("P1", "P3"), ("P1", "P3"))
+    assert reading.duplicates == ((2, 1),)
+    assert read_cfrl(path).examples[0].relation == "2"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\tQ2", "", "8 tab-separated fields; expected 9."),
+        ("2\t1 2 3", "9\t1 2 3", "unknown relation index '9'; known: 1 to 3."),
+        ("1 2 3", "1 2 x", "unknown relation index 'x'"),
+        ("ann met bob", " ", "the sentence is empty."),
+        ("bob\t2", "bob\t2 x", "tail token indices '2 x' are not numbers."),
+        ("bob\t2", "bob\t", "tail has no token indices."),
+        ("ann\t0", "ann\t0 2", "head token indices '0 2' are not one run."),
+        ("bob\t2", "bob\t3", "tail span (3, 4) ends after the last token (3 tokens)."),
+        ("bob\t2", "bob\t-1", "span (-1, 0) starts before the first token."),
+        ("bob\t2", "bob\t0", "head and tail are the same span"),
+        ("ann\t0\tbob\t2", "ann\t0 1\tbob\t1 2", "overlaps"),
+    ],
+)
+def test_cfrl_faults_are_named_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "train_0.txt"
+    assert old in LINE
+    path.write_text(f"{LINE}\n{LINE.replace(old, new)}\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_cfrl(path, {"1": "P1", "2": "P2", "3": "P3"})
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert message in str(caught.value)
+
+
+@given(st.binary(max_size=80))
+def test_cfrl_never_fails_in_another_way(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("cfrl") / "train_0.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        read_cfrl(path)
+
+
+# -- FewRel ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(examples(), min_size=1, max_size=4), st.sampled_from([None, 1]))
+def test_fewrel_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, written: list[Example], indent: int | None
+) -> None:
+    path = tmp_path_factory.mktemp("fewrel") / "train_wiki.json"
+    rows = [
+        {
+            "tokens": list(example.tokens),
+            **{
+                key: [entity.name, entity.id, [list(range(entity.span.start, entity.span.end))]]
+                for key, entity in (("h", example.head), ("t", example.tail))
+            },
+        }
+        for example in written
+    ]
+    path.write_text(json.dumps({"P1": rows[:2], "P2": rows[2:]}, indent=indent), encoding="utf-8")
+    read = read_fewrel(path).examples
+    assert [(e.tokens, e.head, e.tail) for e in read] == [(e.tokens, e.head, e.tail) for e in written]
+    assert [example.relation for example in read] == ["P1"] * len(rows[:2]) + ["P2"] * len(rows[2:])
+    assert [example.id for example in read] == [f"train_wiki:{number}" for number in range(1, len(rows) + 1)]
+
+
+def write_fewrel(path: Path, *rows: object) -> Path:
+    path.write_text('{"P1": [\n' + ",\n".join(map(json.dumps, rows)) + "]}", encoding="utf-8")
+    return path
+
+
+def test_fewrel_drops_blank_tokens_and_moves_the_spans(tmp_path: Path) -> None:
+    row = {"tokens": ["Ann", " ", "met", "\u00a0", "Bob", "Lee"], "h": ["ann", "Q1", [[0]]], "t": ["b", "Q2", [[4, 5]]]}
+    (example,) = read_fewrel(write_fewrel(tmp_path / "x.json", row)).examples
+    assert example.tokens == ("Ann", "met", "Bob", "Lee")
+    assert example.tail.span == Span(2, 4)
+
+
+def test_fewrel_takes_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
+    several = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1], [1]]], "t": ["b", "Q2", [[0], [2]]]}
+    never = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1]]], "t": ["b", "Q2", [[1]]]}
+    reading = read_fewrel(write_fewrel(tmp_path / "x.json", several, never))
+    assert [(e.head.span, e.tail.span) for e in reading.examples] == [(Span(0, 2), Span(2, 3))]
+    assert list(reading.left_out.values()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"t": ["bob", "Q2", [[3]]]}, "tail mention [3] is out of range (3 tokens)."),
+        ({"t": ["bob", "Q2", [[]]]}, "tail mention must be a list of token indices, got []."),
+        ({"t": ["bob", "Q2", []]}, "tail has no mention."),
+        ({"t": ["bob"]}, "tail ('t') must be [name, id, mentions]."),
+        ({"tokens": []}, "'tokens' must be a list of words."),
+        ({"tokens": "Ann met Bob"}, "expected an object with 'tokens', 'h' and 't'."),
+        ({"tokens": ["Ann", "met", " "]}, "tail mention [2] covers no word."),
+    ],
+)
+def test_fewrel_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
+    path = write_fewrel(tmp_path / "x.json", FEWREL_ROW, {**FEWREL_ROW, **changes})
+    with pytest.raises(DataError) as caught:
+        read_fewrel(path)
+    assert str(caught.value).startswith(f"{path}:3: P1, row 2: ")
+    assert message in str(caught.value)
+
+
+# -- TACRED ------------------------------------------------------------------------------------------------------------
+
+
+def test_tacred_ends_are_included_and_no_relation_is_kept_apart(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps([TACRED_ROW, {**TACRED_ROW, "relation": "no_relation"}, TACRED_ROW]), encoding="utf-8")
+    reading = read_tacred(path)
+    first = reading.examples[0]
+    assert first.tokens == ("(", "Ann", "Lee", ")", "met", "Bob")
+    assert (first.head.span, first.tail.span) == (Span(1, 3), Span(5, 6))
+    assert (first.head.name, first.tail.name, first.relation) == ("Ann Lee", "Bob", "per:friend")
+    assert [example.id for example in reading.examples] == ["train:1", "train:3"]
+    assert len(reading.unrelated) == 1
+    assert reading.duplicates == ((3, 1),)
+
+
+@given(examples())
+def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Example) -> None:
+    assume(not any(token.startswith("-") for token in example.tokens))  # "-LRB-" is read as "("
+    path = tmp_path_factory.mktemp("tacred") / "dev.json"
+    head, tail = example.head.span, example.tail.span
+    row = {
+        "token": list(example.tokens),
+        "subj_start": head.start,
+        "subj_end": head.end - 1,
+        "obj_start": tail.start,
+        "obj_end": tail.end - 1,
+        "relation": "per:friend",
+    }
+    path.write_text(json.dumps([row]), encoding="utf-8")
+    (read,) = read_tacred(path).examples
+    assert (read.tokens, read.head.span, read.tail.span) == (example.tokens, head, tail)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"obj_end": 6}, "tail (obj_start 5, obj_end 6) is out of range (6 tokens)."),
+        ({"obj_start": 5, "obj_end": 4}, "out of range"),
+        ({"subj_start": None}, "head: 'subj_start' and 'subj_end' must be whole numbers."),
+        ({"token": ["a", ""]}, "'token' must be a list of words."),
+        ({"relation": None}, "'relation' must be text, got None."),
+        ({"obj_start": 2}, "overlaps"),
+        ({"obj_start": 1, "obj_end": 2}, "head and tail are the same span"),
+    ],
+)
+def test_tacred_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
+    path = tmp_path / "train.json"
+    rows = [json.dumps(row) for row in (TACRED_ROW, TACRED_ROW, {**TACRED_ROW, **changes})]
+    path.write_text("[" + ",\n".join(rows) + "]", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_tacred(path)
+    assert str(caught.value).startswith(f"{path}:3: row 3: ")
+    assert message in str(caught.value)
+
+
+# -- JSON files in general ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [read_fewrel, read_tacred, read_relation_list])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"  \n", "the file is empty"),
+        (b'{"P1": [', ":1: not JSON"),
+        (b'{"P1": [{}\n', "not JSON"),
+        (b"[{}\n{}]", "not JSON"),
+        (b"[{},\n]", "not JSON"),
+        (b'[{"a": 1},\n{"a" 1}]', ":2: not JSON: Expecting ':' delimiter"),
+        (b"nonsense", ":1: not JSON"),
+        (b'[{"token": ["\xe9"]}]', ":1: not UTF-8 (byte 0xe9)"),
+        (b"\x1f\x8bdamaged", "damaged or cut short"),
+        (b"[" * 50_000, "not JSON"),
+    ],
+)
+def test_files_that_are_not_json(tmp_path: Path, read: object, content: bytes, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    if not (content.startswith(b"[") and read is read_fewrel) and not (
+        content.startswith(b"{") and read is not read_fewrel
+    ):
+        assert message in str(caught.value)
+
+
+@given(st.text(alphabet='[]{},:"a1 \n', max_size=25))
+def test_the_walk_accepts_only_what_json_accepts(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("json") / "x.json"
+    path.write_text(text, encoding="utf-8")
+    for read in (read_fewrel, read_tacred, read_relation_list):
+        with pytest.raises(DataError) as caught:
+            read(path)
+        try:
+            json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(json.loads(text), list) and read is not read_fewrel:
+            assert "not JSON" not in str(caught.value)
+
+
+def test_relations_are_sorted_by_their_index(tmp_path: Path) -> None:
+    path = tmp_path / "relations.json"
+    rows = [{"index": 2, "pid": "P2", "name": "two"}, {"index": 1, "id": "P1", "name": "one", "description": "first"}]
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    assert read_relation_list(path) == [Relation("P1", "one", "first"), Relation("P2", "two")]
+
+
+def test_faults_of_a_relation_list(tmp_path: Path) -> None:
+    path = tmp_path / "relations.json"
+    path.write_text('[{"id": "a"},\n{"id": "a"},\n{"name": "b"},\n3]', encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_relation_list(path)
+    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [f"{path}:{line}" for line in (2, 3, 4)]

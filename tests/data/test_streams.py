@@ -1,0 +1,232 @@
+"""What every stream promises, on streams drawn from toy data."""
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_examples import sentence, toy_dataset
+
+from erda.data.dataset import Dataset
+from erda.data.drawing import draw_candidates, draw_stream, split_pools
+from erda.data.streams import Manifest, Plan, Pool, TaskStream, build_stream, sentence_key
+from erda.errors import StreamError
+from erda.types import Entity, Example, Relation, Span, Task
+
+
+def questions(stream: TaskStream) -> list:
+    return [part(k) for part in (stream.test, stream.validation) for k in range(len(stream))]
+
+
+SHAPES = st.fixed_dictionaries(
+    {"way": st.integers(1, 5), "first_way": st.integers(1, 6), "shots": st.integers(1, 4), "seed": st.integers(0, 3)}
+)
+
+
+@given(st.integers(2, 12), st.integers(2, 30), SHAPES)
+def test_every_drawn_stream_is_sound(n_relations: int, n_each: int, shape: dict[str, int]) -> None:
+    way, first_way, shots = shape["way"], shape["first_way"], shape["shots"]
+    dataset = toy_dataset(n_relations, n_each)
+    asked = {**shape, "first_shots": shots + 1}
+    n_train = max(shots, math.ceil(0.6 * n_each))
+    if first_way > n_relations or n_train == n_each or n_train < shots + 1 or n_each <= shots:
+        with pytest.raises(StreamError):
+            draw_stream(dataset, **asked)
+        return
+    stream = draw_stream(dataset, **asked)
+    relations = [relation.id for task in stream for relation in task.relations]
+    assert Counter(relations) == Counter(relation.id for relation in dataset.relations)
+    assert [len(task.relations) for task in stream][1:-1] == [way] * max(0, len(stream) - 2)
+    assert len(stream[0].relations) == first_way
+    ids = [example.id for task in stream for example in task.examples]
+    ids += [example.id for asked_set in questions(stream) for example in asked_set.examples]
+    assert len(ids) == len(set(ids))
+    for k, task in enumerate(stream):
+        wanted = shots + 1 if k == 0 else shots
+        assert Counter(e.relation for e in task.examples) == {relation.id: wanted for relation in task.relations}
+        assert set(stream.test(k).gold) == {relation.id for relation in task.relations}
+        assert all(example.relation is None for example in stream.test(k).examples + stream.validation(k).examples)
+    again = draw_stream(dataset, **asked)
+    assert again.manifest == stream.manifest
+    assert list(again) == list(stream)
+
+
+def test_what_a_method_is_given_does_not_lead_to_the_tests() -> None:
+    stream = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=4)
+    test_ids = {example.id for k in range(len(stream)) for example in stream.test(k).examples}
+    for task in stream:
+        assert type(task) is Task
+        assert set(Task.__slots__) == {"index", "relations", "examples"}
+        assert not test_ids & {example.id for example in task.examples}
+
+
+def test_leftover_relations_make_a_smaller_last_task() -> None:
+    stream = draw_stream(toy_dataset(8), way=3, shots=2, seed=1, first_way=3, first_shots=4)
+    assert [len(task.relations) for task in stream] == [3, 3, 2]
+
+
+def test_questions_stay_the_same_for_every_seed_training_does_not() -> None:
+    one, two = (draw_stream(toy_dataset(), way=3, shots=2, seed=seed, first_shots=None) for seed in (1, 2))
+    for pool in ("test", "validation"):
+        ids = [{i for task in getattr(stream.manifest, pool) for i in task} for stream in (one, two)]
+        assert ids[0] == ids[1]
+    assert {i for task in one.manifest.train for i in task} != {i for task in two.manifest.train for i in task}
+    assert one.manifest.relations != two.manifest.relations
+
+
+def test_more_shots_keep_the_examples_of_fewer() -> None:
+    few, more = (draw_stream(toy_dataset(6, 40), way=3, shots=shots, seed=1, first_shots=None) for shots in (2, 4))
+    assert {i for task in few.manifest.train for i in task} < {i for task in more.manifest.train for i in task}
+
+
+def test_n_tasks_stops_early_with_the_same_beginning() -> None:
+    whole = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3)
+    begun = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3, n_tasks=2)
+    assert list(begun) == list(whole)[:2]
+    assert begun.test(1).gold == whole.test(1).gold
+
+
+def test_digest_follows_data_seed_and_shots() -> None:
+    def digest(dataset: Dataset, **asked: int) -> str:
+        return draw_stream(dataset, **{"way": 3, "shots": 2, "seed": 1, "first_shots": 3} | asked).manifest.digest
+
+    same = digest(toy_dataset())
+    assert digest(toy_dataset()) == same
+    others = [
+        digest(toy_dataset(), seed=2),
+        digest(toy_dataset(), shots=3),
+        digest(toy_dataset(), first_shots=2),
+        digest(toy_dataset(checksum="other")),
+        digest(toy_dataset(n_each=21)),
+    ]
+    assert len({same, *others}) == 6
+
+
+def test_the_manifest_survives_json() -> None:
+    manifest = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3).manifest
+    again = Manifest.from_json(json.loads(json.dumps(manifest.to_json())))
+    assert again == manifest
+    assert again.digest == manifest.digest
+    summary = manifest.summary()
+    assert summary["digest"] == manifest.digest
+    assert summary["n_train"] == [9, 6, 2]
+    assert "train" not in summary
+
+
+def test_pools_of_the_dataset_are_used_as_they_are() -> None:
+    whole = toy_dataset(4, 12)
+    train = [e for e in whole.train if int(e.id.split(":")[1]) % 3 == 0]
+    validation = [e for e in whole.train if int(e.id.split(":")[1]) % 3 == 1]
+    test = [e for e in whole.train if int(e.id.split(":")[1]) % 3 == 2]
+    dataset = replace(whole, train=tuple(train), validation=tuple(validation), test=tuple(test))
+    stream = draw_stream(dataset, way=2, shots=2, seed=1, first_shots=None)
+    for pool, given_pool in (("train", train), ("validation", validation), ("test", test)):
+        assert {i for task in getattr(stream.manifest, pool) for i in task} <= {example.id for example in given_pool}
+    assert sum(len(stream.test(k).gold) for k in range(2)) == len(test)
+    only_test = replace(dataset, validation=())
+    stream = draw_stream(only_test, way=2, shots=2, seed=1, first_shots=None)
+    validated = {i for task in stream.manifest.validation for i in task}
+    assert validated
+    assert validated <= {example.id for example in train}
+
+
+def test_a_sentence_with_several_pairs_is_never_in_two_pools() -> None:
+    relations = (Relation("a", "a"), Relation("b", "b"))
+    spans = [Span(0, 1), Span(2, 3), Span(4, 5)]
+    examples = []
+    for number in range(60):
+        tokens = ("Ann", f"w{number // 2}", "Bob", "and", "Eve")
+        head, tail = (0, 1) if number % 2 else (1, 2)
+        pair = Entity("x", spans[head]), Entity("y", spans[tail])
+        examples.append(Example(tokens, *pair, "ab"[number % 2], f"n:{number}"))
+    dataset = Dataset("pairs", relations, tuple(examples))
+    pools = split_pools(dataset, shots=3, test_per_relation=100, validation_per_relation=50)
+    keys = [
+        {sentence_key(e) for part in pool.values() for e in part}
+        for pool in (pools.train, pools.validation, pools.test)
+    ]
+    assert all(keys)
+    assert not keys[0] & keys[1]
+    assert not keys[0] & keys[2]
+    assert not keys[1] & keys[2]
+    assert min(len(part) for part in pools.train.values()) >= 18
+    assert draw_stream(dataset, way=1, shots=3, seed=1, first_shots=None).manifest.hygiene["test_in_train"] == 0
+
+
+def test_examples_with_two_relations_are_left_out_and_counted() -> None:
+    whole = toy_dataset(3, 12)
+    contradiction = replace(whole.train[0], relation="r1", id="again")
+    stream = draw_stream(replace(whole, train=(*whole.train, contradiction)), way=1, shots=2, seed=1, first_shots=None)
+    assert stream.manifest.hygiene["ambiguous_left_out"] == 2
+    used = {i for pool in ("train", "validation", "test") for task in getattr(stream.manifest, pool) for i in task}
+    assert not used & {"again", whole.train[0].id}
+
+
+def test_the_first_task_is_drawn_among_relations_with_enough_examples() -> None:
+    rich, poor = toy_dataset(3, 40), toy_dataset(9, 10)
+    poorer = [replace(e, id=f"p{e.id}", tokens=("Oh", *e.tokens[1:])) for e in poor.train if e.relation > "r2"]
+    dataset = Dataset("mixed", poor.relations, (*rich.train, *poorer))
+    for seed in range(5):
+        stream = draw_stream(dataset, way=3, shots=2, seed=seed, first_shots=20)
+        assert {relation.id for relation in stream[0].relations} == {"r0", "r1", "r2"}
+    with pytest.raises(
+        StreamError, match=r"needs 4 relations with 20 training examples each; 3 have so many \(the most"
+    ):
+        draw_stream(dataset, way=4, shots=2, seed=1, first_shots=20)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"shots": 0}, "A stream needs shots of at least 1, got 0."),
+        ({"way": 0}, "A stream needs way of at least 1, got 0."),
+        ({"n_tasks": 0}, "A stream needs n_tasks of at least 1, got 0."),
+        ({"way": 8}, "Dataset 'toy' has 7 relations; a first task of 8 was asked for."),
+        ({"shots": 21}, "relation 'r0' has 20 training examples; 21 shots were asked for."),
+        ({"shots": 20}, "relation 'r0' has 20 examples; 20 shots leave none for the test."),
+        ({"n_tasks": 4}, "has 7 relations: a first task of 3 and then 3 a task make 3 tasks; 4 were asked for."),
+        ({"first_shots": 100}, "the first task needs 3 relations with 100 training examples each; 0 have so many"),
+    ],
+)
+def test_impossible_requests_are_refused_with_numbers(asked: dict, message: str) -> None:
+    with pytest.raises(StreamError) as caught:
+        draw_stream(toy_dataset(), **{"way": 3, "shots": 2, "seed": 1, "first_shots": None} | asked)
+    assert message in str(caught.value)
+
+
+def test_candidate_lists_are_wrong_relations_and_the_same_for_every_seed() -> None:
+    lists = []
+    for seed in (1, 2):
+        stream = draw_stream(toy_dataset(), way=3, shots=2, seed=seed, first_shots=None, candidates=4)
+        for asked in questions(stream):
+            for gold, listed in zip(asked.gold, asked.candidates, strict=True):
+                assert len(set(listed)) == 4
+                assert gold not in listed
+        lists.append(
+            {e.id: c for part in questions(stream) for e, c in zip(part.examples, part.candidates, strict=True)}
+        )
+    assert lists[0] == lists[1]
+    assert len(draw_candidates([sentence(1, "a")], ["a", "b"], 10)[0]) == 1
+
+
+def test_overlaps_are_counted() -> None:
+    train, test = sentence(1, "a"), replace(sentence(1, "a"), id="copy", tokens=("ANN", *sentence(1, "a").tokens[1:]))
+    plan = Plan("x", "x", "", "drawn", 0, 1, 1, groups=[[Relation("a", "a")]])
+    stream = build_stream(plan, train=Pool([train]), validation=Pool([]), test=Pool([test]))
+    assert stream.manifest.hygiene == {"test_in_train": 1, "validation_in_train": 0, "validation_in_test": 0}
+
+
+def test_a_relation_in_two_tasks_and_an_example_in_two_pools_are_refused() -> None:
+    relation, example = Relation("a", "a"), sentence(1, "a")
+    plan = Plan("x", "x", "", "drawn", 0, 1, 1, groups=[[relation], [relation]])
+    with pytest.raises(StreamError, match=r"exactly one task; in several: a\."):
+        build_stream(plan, train=Pool([example]), validation=Pool([]), test=Pool([]))
+    with pytest.raises(StreamError, match="'toy:1' is in train and again in test"):
+        build_stream(
+            replace(plan, groups=[[relation]]), train=Pool([example]), validation=Pool([]), test=Pool([example])
+        )
+    with pytest.raises(StreamError, match="task 1 has no example of: a"):
+        build_stream(replace(plan, groups=[[relation]]), train=Pool([]), validation=Pool([]), test=Pool([]))
