@@ -211,7 +211,7 @@ def load_settings(
         read_settings_file(file) if file else [],
         _from_sets(sets, faults),
         [
-            Given(name, text, f"--{name.replace('_', '-')}", is_text=True)
+            Given(name, text, "--method" if name == "methods" else f"--{name.replace('_', '-')}", is_text=True)
             for name, text in (flags or {}).items()
             if text is not None
         ],

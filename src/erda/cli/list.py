@@ -1,0 +1,73 @@
+"""`erda list`: the methods, encoders, datasets and presets there are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "list",
+        help="methods, encoders, datasets and presets there are",
+        description="List what can be named on the command line, with the settings of each.",
+        epilog="examples:\n  erda list methods\n  erda list presets",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=sorted(LISTS), help="what to list")
+    parser.set_defaults(handler=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one list."""
+    for name, about, settings in LISTS[options.what]():
+        print(f"{name:<22}{about}")
+        for setting in settings:
+            print(f"    {setting}")
+    return 0
+
+
+Entry = tuple[str, str, list[str]]  # name, a sentence, settings
+
+
+def _methods() -> Iterator[Entry]:
+    from erda.config import default_settings
+    from erda.methods import METHODS
+
+    for name, method in METHODS.items():
+        about = (method.__doc__ or "").strip().splitlines()[0]
+        yield name, about, [f"{setting} = {_toml(value)}" for setting, value in default_settings(method).items()]
+
+
+def _encoders() -> Iterator[Entry]:
+    from erda.encoders import ENCODERS, encoder_settings
+
+    for name, entry in ENCODERS.items():
+        yield name, entry.about, [f"encoder.{one} ({kind.__name__})" for one, kind in encoder_settings(name).items()]
+
+
+def _datasets() -> Iterator[Entry]:
+    from erda.data.catalogue import DATASETS
+
+    for name, entry in DATASETS.items():
+        yield name, entry.about, []
+
+
+def _presets() -> Iterator[Entry]:
+    from erda.presets import preset_description, preset_names
+
+    for name in preset_names():
+        yield name, preset_description(name), []
+
+
+def _toml(value: bool | int | float | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+LISTS: dict[str, Callable[[], Iterator[Entry]]] = {
+    "methods": _methods,
+    "encoders": _encoders,
+    "datasets": _datasets,
+    "presets": _presets,
+}

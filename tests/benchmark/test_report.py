@@ -1,0 +1,143 @@
+"""From records on the disk to experiments, tables and files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from toy_runs import toy_record
+
+from erda.benchmark import report as module
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.report import accuracy_table, cost_table, final_table, group_records, runs_table, write_report
+from erda.benchmark.tables import Summary
+from erda.errors import RecordError
+
+
+def with_noise(noise: float) -> dict[str, dict[str, float]]:
+    return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
+
+
+def test_tables_hold_what_the_records_hold(tmp_path: Path) -> None:
+    records = [toy_record(tmp_path, seed=seed) for seed in (1, 2, 3)]
+    (experiment,) = group_records(records)
+    table = accuracy_table(experiment, ALL_SEEN)
+    assert ALL_SEEN in table.title
+    label, n, *after = table.rows[0]
+    assert (label, n) == ("toy", 3)
+    for k, cell in enumerate(after):
+        expected = Summary.of(100 * record.accuracy[ALL_SEEN][k] for record in records)
+        assert isinstance(cell, Summary)
+        assert (cell.mean, cell.deviation, cell.n) == pytest.approx((expected.mean, expected.deviation, 3))
+    assert table.rows[-1] == ("chance", None, "50.00", "25.00", "16.67")
+    final = final_table(experiment)
+    assert [row[:3] for row in final.rows] == [("toy", ALL_SEEN, 3), ("toy", CANDIDATES, 3)]
+    assert final.rows[0][5].mean == pytest.approx(sum(100 * record.forgetting[ALL_SEEN] for record in records) / 3)
+    assert cost_table(experiment).rows[0][2].mean == pytest.approx(
+        sum(sum(record.seconds["learn"]) for record in records) / 3
+    )
+    assert [row[1] for row in runs_table(experiment).rows] == [1, 2, 3]
+
+
+def test_variants_of_a_method_are_told_apart_by_the_settings_that_differ(tmp_path: Path) -> None:
+    records = [toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (0.1, 0.5)]
+    (experiment,) = group_records(records)
+    assert [line.label for line in experiment.lines] == ["toy (noise=0.1)", "toy (noise=0.5)"]
+
+
+def test_other_datasets_shots_or_encoders_are_other_experiments(tmp_path: Path) -> None:
+    records = [
+        toy_record(tmp_path / "a"),
+        toy_record(tmp_path / "b", shots=3),
+        toy_record(tmp_path / "c", encoder="larger"),
+        toy_record(tmp_path / "d", evaluate_on="validation"),
+    ]
+    experiments = group_records(records)
+    assert len(experiments) == 4
+    assert len({experiment.slug for experiment in experiments}) == 4
+    assert "measured on validation data" in experiments[3].title
+
+
+def test_unequal_seeds_and_streams_are_said(tmp_path: Path) -> None:
+    records = [toy_record(tmp_path, seed=1), toy_record(tmp_path, seed=2), toy_record(tmp_path, method="other", seed=1)]
+    (experiment,) = group_records(records)
+    assert "Not the same seeds in every line" in experiment.notes[0]
+    path = tmp_path / "other/1/record.json"
+    value = json.loads(path.read_text())
+    value["manifest"]["digest"] = "another"
+    path.write_text(json.dumps(value))
+    notes = write_report(tmp_path, figures=False).experiments[0].notes
+    assert any("Seed 1: the lines were run on different streams" in note for note in notes)
+
+
+def test_the_same_run_twice_counts_once(tmp_path: Path) -> None:
+    records = [toy_record(tmp_path / "a"), toy_record(tmp_path / "b")]
+    (experiment,) = group_records(records)
+    assert len(experiment.records) == 1
+    assert "found twice" in experiment.notes[0]
+
+
+def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
+    (experiment,) = group_records([toy_record(tmp_path)])
+    assert accuracy_table(experiment, ALL_SEEN).rows[0][2].deviation is None
+
+
+def test_everything_is_written(tmp_path: Path) -> None:
+    for method in ("toy", "other"):
+        for seed in (1, 2):
+            toy_record(tmp_path, method=method, seed=seed)
+    found = write_report(tmp_path)
+    names = {path.name for path in found.files}
+    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "cost", "runs")
+    assert names == {f"{table}.{end}" for table in tables for end in ("md", "csv", "tex")} | {
+        "curve.png",
+        "curve.svg",
+        "report.md",
+    }
+    assert all(path.parent == tmp_path / "report" for path in found.files)
+    assert (tmp_path / "report/curve.png").read_bytes().startswith(b"\x89PNG")
+    drawing = ElementTree.parse(tmp_path / "report/curve.svg").getroot()
+    assert drawing.tag.endswith("svg")
+    with (tmp_path / "report/final.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 4
+    assert "![Accuracy after each task](curve.png)" in (tmp_path / "report/report.md").read_text()
+
+
+def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    first = {path: path.read_bytes() for path in write_report(tmp_path).files}
+    assert {path: path.read_bytes() for path in write_report(tmp_path).files} == first
+
+
+def test_several_experiments_have_a_folder_each(tmp_path: Path) -> None:
+    toy_record(tmp_path / "a")
+    toy_record(tmp_path / "b", shots=3)
+    found = write_report(tmp_path, figures=False)
+    assert len({path.parent for path in found.files}) == 2
+
+
+def test_bad_records_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
+    toy_record(tmp_path, seed=1)
+    toy_record(tmp_path, seed=2)
+    (tmp_path / "toy/2/record.json").write_text('{"schema": 1')
+    found = write_report(tmp_path, figures=False)
+    assert len(found.faults) == 1
+    assert found.tables[0].rows[0][1] == 1
+
+
+def test_no_records_no_report(tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        write_report(tmp_path)
+    assert not (tmp_path / "report").exists()
+
+
+def test_without_matplotlib_the_tables_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy_record(tmp_path)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    found = write_report(tmp_path)
+    assert "matplotlib is not installed" in found.faults[0]
+    assert (tmp_path / "report/final.csv").exists()
+    assert not (tmp_path / "report/curve.png").exists()

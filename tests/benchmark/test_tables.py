@@ -1,0 +1,84 @@
+"""One table value, four ways of writing it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+
+import pytest
+
+from erda.benchmark.tables import Summary, Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+
+TABLE = Table(
+    name="toy",
+    title="Accuracy (%)",
+    columns=("method", "n", "task 1", "task 2"),
+    rows=(("erda_1", 3, Summary(66.6666, 1.5, 3), Summary(50.0, None, 1)), ("chance", None, "10.00", None)),
+    notes=("A note with 5 % & more.",),
+)
+
+
+def test_summary_equals_the_statistics_module() -> None:
+    values = [0.3, 0.5, 0.9]
+    found = Summary.of(values)
+    assert found is not None
+    assert found.mean == pytest.approx(statistics.mean(values))
+    assert found.deviation == pytest.approx(statistics.stdev(values))
+    assert found.n == 3
+    assert Summary.of([0.5]) == Summary(0.5, None, 1)
+    assert Summary.of([]) is None
+
+
+def test_terminal_is_aligned() -> None:
+    lines = to_terminal(TABLE).splitlines()
+    assert lines[0] == "Accuracy (%)"
+    assert lines[2].split() == ["method", "n", "task", "1", "task", "2"]
+    assert lines[4] == "erda_1  3  66.67 ± 1.50   50.00"
+    assert lines[5] == "chance  –         10.00       –"
+    assert lines[-1] == TABLE.notes[0]
+
+
+def test_a_narrow_terminal_folds_columns_and_repeats_the_first() -> None:
+    text = to_terminal(TABLE, width=24)
+    assert max(map(len, text.splitlines()[2:-2])) <= 24
+    assert text.count("erda_1") == 2
+    assert text.count("66.67 ± 1.50") == 1
+
+
+def test_markdown_has_as_many_cells_as_columns() -> None:
+    lines = [line for line in to_markdown(TABLE).splitlines() if line.startswith("|")]
+    assert lines[1] == "| --- | ---: | ---: | ---: |"
+    assert lines[2] == "| erda_1 | 3 | 66.67 ± 1.50 | 50.00 |"
+    assert {line.count("|") for line in lines} == {5}
+
+
+def test_csv_keeps_full_precision_and_spreads_summaries() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
+    assert float(rows[0]["task 1"]) == 66.6666
+    assert float(rows[0]["task 1 sd"]) == 1.5
+    assert rows[0]["task 1 n"] == "3"
+    assert rows[0]["task 2 sd"] == ""
+    assert rows[1]["task 1"] == "10.00"
+    assert rows[1]["n"] == ""
+
+
+def test_latex_is_escaped_booktabs() -> None:
+    text = to_latex(TABLE)
+    assert r"erda\_1 & 3 & $66.67 \pm 1.50$ & $50.00$ \\" in text
+    assert r"chance & -- & 10.00 & -- \\" in text
+    assert r"\caption{Accuracy (\%). A note with 5 \% \& more.}" in text
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
+        assert text.count(rule) == 1
+    assert text.count("{") == text.count("}")
+
+
+def test_every_special_sign_of_latex() -> None:
+    assert escape_latex("a_b~c^d\\e{f}$#±–") == (
+        r"a\_b\textasciitilde{}c\textasciicircum{}d\textbackslash{}e\{f\}\$\#$\pm$--"
+    )
+
+
+def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
+        Table("x", "x", ("a", "b"), (("only",),))
