@@ -145,7 +145,12 @@ class _Writer:
         """A sentence in one of the patterns about one of the facts that has not been written before."""
         for _ in range(_MAX_TRIES):
             example = write_sentence(
-                self.content, self.rng.choice(patterns), self.rng.choice(facts), self.rng, example_id, source
+                self.content,
+                self.rng.choice(patterns),
+                self.rng.choice(facts),
+                self.rng,
+                example_id=example_id,
+                source=source,
             )
             if example.tokens not in self._written:
                 self._written.add(example.tokens)

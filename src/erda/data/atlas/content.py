@@ -18,16 +18,17 @@ from typing import Any
 
 from erda.types import Relation
 
-DOMAINS = ("family",)
+DOMAINS = ("family", "careers")
 PURPOSES = ("train", "validation", "test", "corpus")
 OTHER_FILES = ("names", "contexts", "unrelated")
 
 _TOKEN = re.compile(r"\w+(?:[-'](?!s\b)\w+)*|'s\b|[^\w\s]")
 _SLOT = re.compile(r"\{([a-zA-Z.]+)\}")
 # A first word after which an opening phrase ("According to the town archive, …") would read badly.
-_NO_OPENING = frozenset(
-    "After Although As At Before By During For From If In On Once Only Since Then Until When While With".split()
-)
+_NO_OPENING = {
+    "After", "Although", "As", "At", "Before", "By", "During", "For", "From", "If", "In", "On", "Once", "Only", "Since",
+    "Then", "Until", "When", "While", "With",
+}  # fmt: skip
 _LONGEST_WITH_CLOSING = 16  # tokens; longer patterns say enough
 
 

@@ -15,14 +15,14 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "nine", "ten", "twelve", "fifteen", "twenty")
 WOMANS_WORDS = {
     "he": "she", "his": "her", "him": "her", "son": "daughter", "brother": "sister", "husband": "wife",
-    "nephew": "niece", "godson": "goddaughter", "godfather": "godmother", "widower": "widow", "grandson": "granddaughter",
+    "nephew": "niece", "godson": "goddaughter", "godfather": "godmother", "widower": "widow",
 }  # fmt: skip
 
 Fact = tuple[str, str]  # the names of head and tail
 
 
 def write_sentence(
-    content: Content, pattern: Pattern, fact: Fact, rng: random.Random, example_id: str, source: str | None
+    content: Content, pattern: Pattern, fact: Fact, rng: random.Random, *, example_id: str, source: str | None
 ) -> Example:
     """The pattern about the fact: years and numbers drawn, sometimes an opening or closing phrase around it."""
     tokens: list[str] = []
