@@ -18,7 +18,7 @@ from typing import Any
 
 from erda.types import Relation
 
-DOMAINS = ("family", "careers")
+DOMAINS = ("family", "careers", "lives")
 PURPOSES = ("train", "validation", "test", "corpus")
 OTHER_FILES = ("names", "contexts", "unrelated")
 
