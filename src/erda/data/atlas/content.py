@@ -18,7 +18,7 @@ from typing import Any
 
 from erda.types import Relation
 
-DOMAINS = ("family", "careers", "lives")
+DOMAINS = ("family", "careers", "lives", "arts")
 PURPOSES = ("train", "validation", "test", "corpus")
 OTHER_FILES = ("names", "contexts", "unrelated")
 
