@@ -18,7 +18,7 @@ from typing import Any
 
 from erda.types import Relation
 
-DOMAINS = ("family", "careers", "lives", "arts", "organisations", "places", "sport")
+DOMAINS = ("family", "careers", "lives", "arts", "organisations", "places", "sport", "science")
 PURPOSES = ("train", "validation", "test", "corpus")
 OTHER_FILES = ("names", "contexts", "unrelated")
 
