@@ -15,9 +15,9 @@ from pathlib import Path
 from erda.data.dataset import Dataset
 from erda.data.drawing import draw_stream
 from erda.data.fewrel import WIKI_FILES, read_full
-from erda.data.files import Stamps, file_stamps, files_checksum, require_files
+from erda.data.files import Stamps, data_checksum, file_stamps, require_files
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
-from erda.data.own import name_relations, read_own
+from erda.data.own import name_relations, read_own, relation_files
 from erda.data.published import ORDERS, published_stream, read_published
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
@@ -105,7 +105,7 @@ def _load_redoc41(folder: Path) -> Dataset:
     require_files("redoc41", [examples, relations])
     listed = tuple(read_relation_list(relations))
     reading = read_jsonl(examples, {relation.id for relation in listed})
-    return Dataset("redoc41", listed, reading.examples, checksum=files_checksum([examples]))
+    return Dataset("redoc41", listed, reading.examples, checksum=data_checksum([examples], relations=listed))
 
 
 def _load_tacred(folder: Path) -> Dataset:
@@ -113,7 +113,8 @@ def _load_tacred(folder: Path) -> Dataset:
     files = [folder / name for name in _TACRED_FILES]
     require_files("tacred", files)
     examples = tuple(example for file in files for example in read_tacred(file).examples)
-    return Dataset("tacred", name_relations(examples), examples, checksum=files_checksum(files))
+    relations = name_relations(examples)
+    return Dataset("tacred", relations, examples, checksum=data_checksum(files, relations=relations))
 
 
 def _load_atlas(folder: Path) -> Dataset:
@@ -217,7 +218,8 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None) -> Dat
     """A dataset by its name, or from the user's own file or folder (docs/data.md)."""
     path = _own_path(name_or_path)
     if path is not None:
-        return _read_own_once(path, file_stamps([path, *(sorted(path.iterdir()) if path.is_dir() else ())]))
+        beside = sorted(path.iterdir()) if path.is_dir() else relation_files(path)
+        return _read_own_once(path, file_stamps([path, *beside]))
     entry = find_entry(str(name_or_path))
     folder = folder or data_folder()
     missing = missing_files(entry, folder)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from erda.data.dataset import Dataset
-from erda.data.files import files_checksum, require_files
+from erda.data.files import data_checksum, require_files
 from erda.data.formats import example_to_json, read_fewrel, read_jsonl
 from erda.data.formats.reading import Faults, read_json, read_lines
 from erda.data.formats.relations import read_relation_list
@@ -99,7 +99,7 @@ def read_full(folder: Path) -> Dataset:
         examples, files = read_jsonl(path, {relation.id for relation in relations}).examples, [path]
     else:
         examples, files = _read_wiki(folder, relations), [folder / name for name in WIKI_FILES]
-    return Dataset("fewrel-full", tuple(relations), examples, checksum=files_checksum(files))
+    return Dataset("fewrel-full", tuple(relations), examples, checksum=data_checksum(files, relations=relations))
 
 
 def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:

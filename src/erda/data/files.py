@@ -9,16 +9,18 @@ from pathlib import Path
 
 from erda.data.formats import example_to_json
 from erda.errors import DataError
-from erda.types import Example
+from erda.types import Example, Relation
 
 Stamps = tuple[tuple[str, int, int], ...]
 
 
-def files_checksum(paths: Iterable[Path], examples: Iterable[Example] = ()) -> str:
-    """The sha256 over the sha256 of each file, in the order given, and over examples that came another way."""
+def data_checksum(paths: Iterable[Path], *, relations: Iterable[Relation], examples: Iterable[Example] = ()) -> str:
+    """The sha256 over the content of files, in the order given, the relations' texts and examples made another way."""
     whole = hashlib.sha256()
     for path in paths:
         whole.update(hashlib.sha256(path.read_bytes()).digest())
+    for relation in relations:
+        whole.update(json.dumps([relation.id, relation.name, relation.description]).encode())
     for example in examples:
         whole.update(json.dumps(example_to_json(example), sort_keys=True).encode())
     return whole.hexdigest()

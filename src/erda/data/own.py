@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from erda.data.dataset import Dataset
-from erda.data.files import files_checksum
+from erda.data.files import data_checksum
 from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
 from erda.data.formats.reading import read_start
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
@@ -49,13 +49,14 @@ def detect_format(path: Path) -> str:
     raise DataError(f"{path}: looks like no known format ({', '.join(sorted(FORMATS))}); name it with --format.")
 
 
+def relation_files(path: Path) -> tuple[Path, Path]:
+    """Where relations may be listed beside a file of examples: `<file>.relations.json`, then `relations.json`."""
+    return path.parent / f"{path.name.split('.')[0]}.relations.json", path.parent / "relations.json"
+
+
 def relations_beside(path: Path) -> list[Relation]:
-    """Relations listed beside a file in `<file>.relations.json` or `relations.json`; none where there is no list."""
-    stem = path.name.split(".")[0]
-    for name in (f"{stem}.relations.json", "relations.json"):
-        if (path.parent / name).is_file():
-            return read_relation_list(path.parent / name)
-    return []
+    """The relations listed beside a file of examples; none where there is no list."""
+    return next((read_relation_list(file) for file in relation_files(path) if file.is_file()), [])
 
 
 def read_own(path: Path, *, name: str | None = None) -> Dataset:
@@ -73,7 +74,7 @@ def read_own(path: Path, *, name: str | None = None) -> Dataset:
     if not relations:
         raise DataError(f"{path}: no example has a relation.")
     stem = path.name.split(".")[0] if path.is_file() else path.name
-    return Dataset(name or stem, relations, **pools, checksum=files_checksum(files.values()))
+    return Dataset(name or stem, relations, **pools, checksum=data_checksum(files.values(), relations=relations))
 
 
 def name_relations(examples: Iterable[Example], listed: Collection[Relation] = ()) -> tuple[Relation, ...]:

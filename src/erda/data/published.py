@@ -16,7 +16,7 @@ import numpy as np
 from erda.data.dataset import Dataset
 from erda.data.drawing import draw_candidates
 from erda.data.fewrel import read_relations, read_validation
-from erda.data.files import Stamps, file_stamps, files_checksum, require_files
+from erda.data.files import Stamps, data_checksum, file_stamps, require_files
 from erda.data.formats import Reading, read_cfrl
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError, StreamError, unknown_name
@@ -125,7 +125,7 @@ def _read_once(folder: Path, shots: int, stamps: Stamps) -> Split:
         validation=validation,
         labels=labels,
         indices=indices,
-        checksum=files_checksum(files, validation),
+        checksum=data_checksum(files, relations=relations, examples=validation),
     )
 
 

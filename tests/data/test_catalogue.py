@@ -1,0 +1,199 @@
+"""Datasets by name and by path, and the streams that they give."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from toy_examples import row, write_lines
+from toy_fewrel import write_derived, write_split
+
+from erda.data.catalogue import DATASETS, data_folder, default_seeds, load_dataset, open_stream
+from erda.data.own import detect_format, read_examples, readable_name
+from erda.data.published import ORDERS
+from erda.errors import DataError, SettingsError, StreamError
+
+
+def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
+    return [
+        row(tokens=["Ann", f"w{relation}x{number}", "Bob"], relation=f"rel_{relation}")
+        for relation in range(n_relations)
+        for number in range(n_each)
+    ]
+
+
+def test_every_entry_is_called_by_its_key() -> None:
+    assert set(DATASETS) == {"atlas", "fewrel", "fewrel-full", "redoc41", "tacred"}
+    assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
+    targets = [file.target for file in DATASETS["fewrel"].remote]
+    assert len(set(targets)) == len(targets)
+    assert all(len(file.blob) == 40 and len(file.commit) == 40 for file in DATASETS["fewrel"].remote)
+
+
+def test_the_data_folder_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    monkeypatch.delenv("ERDA_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert data_folder() == tmp_path / "cache" / "erda" / "data"
+
+
+def test_default_seeds_are_those_of_the_family() -> None:
+    assert default_seeds("fewrel", "erda") == (100, 110, 120, 130, 140, 150)
+    assert default_seeds("redoc41", "sckd") == (100, 200, 300, 400, 500, 600)
+    with pytest.raises(StreamError, match="Unknown order family"):
+        default_seeds("fewrel", "other")
+
+
+def test_fewrel_opens_in_a_published_order(tmp_path: Path) -> None:
+    write_split(tmp_path / "fewrel", shots=2)
+    write_derived(tmp_path / "fewrel")
+    stream = open_stream("fewrel", shots=2, family="sckd", folder=tmp_path)
+    assert stream.manifest.order == ORDERS["sckd"][100]
+    with pytest.raises(StreamError, match=r"have way 10, not 5; dataset 'fewrel-full' draws"):
+        open_stream("fewrel", shots=2, way=5, folder=tmp_path)
+    with pytest.raises(StreamError, match="have first_shots 100, not 7"):
+        open_stream("fewrel", shots=2, first_shots=7, folder=tmp_path)
+
+
+def test_own_jsonl_opens_as_a_stream(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", own_rows())
+    stream = open_stream(path, shots=3)
+    assert [len(task.relations) for task in stream] == [5, 1]
+    assert {len(task.examples) // len(task.relations) for task in stream} == {3}
+    assert stream.manifest.dataset == "mine"
+    assert open_stream(str(path), shots=3).manifest == stream.manifest
+    assert [len(task.relations) for task in open_stream(path, shots=3, way=2)] == [2, 2, 2]
+    write_lines(path, own_rows()[:-1])
+    assert open_stream(path, shots=3).manifest.checksum != stream.manifest.checksum
+
+
+def test_own_relations_get_their_texts_from_a_list_beside(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", own_rows(3))
+    assert [relation.name for relation in load_dataset(path).relations] == ["rel 0", "rel 1", "rel 2"]
+    texts = [{"id": f"rel_{i}", "name": f"name {i}", "description": f"text {i}"} for i in (2, 1, 0, 7)]
+    (tmp_path / "mine.relations.json").write_text(json.dumps(texts))
+    relations = load_dataset(path).relations
+    assert [(relation.id, relation.name) for relation in relations] == [(f"rel_{i}", f"name {i}") for i in (2, 1, 0)]
+    (tmp_path / "mine.relations.json").write_text(json.dumps(texts[:2]))
+    with pytest.raises(DataError, match="unknown relation 'rel_0'"):
+        load_dataset(path)
+
+
+def test_an_own_folder_brings_its_pools(tmp_path: Path) -> None:
+    write_lines(tmp_path / "train.jsonl", own_rows(3, 8))
+    test = [row(tokens=["Eve", f"t{i}", "Bob"], relation=f"rel_{i % 3}") for i in range(9)]
+    (tmp_path / "test.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, test)).encode()))
+    dataset = load_dataset(tmp_path)
+    assert (len(dataset.train), len(dataset.validation), len(dataset.test)) == (24, 0, 9)
+    stream = open_stream(tmp_path, shots=2, way=3)
+    assert len(stream.test(0).gold) == 9
+    assert len(stream.validation(0).gold) == 9
+
+
+def test_paths_and_names_that_lead_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"Unknown dataset 'fewrl'\. Did you mean 'fewrel'\? Known: atlas, fewrel"):
+        load_dataset("fewrl")
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_dataset(tmp_path / "missing.jsonl")
+    with pytest.raises(DataError, match=r"holds no train\.jsonl"):
+        load_dataset(tmp_path)
+    path = write_lines(tmp_path / "none.jsonl", [row(relation=None)])
+    with pytest.raises(DataError, match="no example has a relation"):
+        load_dataset(path)
+
+
+def test_a_dataset_that_is_not_here_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="erda data get fewrel-full"):
+        load_dataset("fewrel-full", folder=tmp_path)
+    with pytest.raises(DataError, match="LDC2018T24"):
+        load_dataset("tacred", folder=tmp_path)
+    with pytest.raises(DataError, match="comes with the data folder"):
+        open_stream("redoc41", folder=tmp_path)
+
+
+def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
+    (tmp_path / "tacred").mkdir()
+    for number, name in enumerate(("train", "dev", "test")):
+        rows = [
+            {
+                "token": ["Ann", f"{name}{relation}x{i}", "Bob"],
+                "subj_start": 0,
+                "subj_end": 0,
+                "obj_start": 2,
+                "obj_end": 2,
+                "relation": relation,
+            }
+            for relation in ("per:city_of_birth", "org:founded", "no_relation")
+            for i in range(3 + number)
+        ]
+        (tmp_path / "tacred" / f"{name}.json").write_text(json.dumps(rows))
+    dataset = load_dataset("tacred", folder=tmp_path)
+    assert [relation.name for relation in dataset.relations] == ["organization founded", "person city of birth"]
+    assert len(dataset.train) == 2 * (3 + 4 + 5)
+    stream = open_stream("tacred", shots=2, way=1, first_shots=2, folder=tmp_path)
+    assert [len(task.relations) for task in stream] == [1, 1]
+
+
+def test_redoc41_leaves_rows_without_a_relation_out(tmp_path: Path) -> None:
+    (tmp_path / "redoc41").mkdir()
+    rows = [*own_rows(2), row(relation=None), row(tokens=["Al", "met", "Bo"], relation="no_relation")]
+    path = write_lines(tmp_path / "redoc41" / "examples.jsonl.gz", rows)
+    (path.parent / "relations.json").write_text(json.dumps([{"pid": f"rel_{i}", "name": str(i)} for i in range(2)]))
+    dataset = load_dataset("redoc41", folder=tmp_path)
+    assert len(dataset.train) == 24
+    assert {relation.id for relation in dataset.relations} == {"rel_0", "rel_1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        ('{"tokens": ["a"]}', "jsonl"),
+        ('{"id": "x", "text": "a"}', "jsonl"),
+        ('{"relation": ["odd"]}', "jsonl"),
+        ('{"P1": [{"tokens": []}]}', "fewrel"),
+        ('\n [{"token": ["a"]}]', "tacred"),
+        ("1\t2 3\ta b\ta\t0\tb\t1\tQ1\tQ2", "cfrl"),
+    ],
+)
+def test_formats_are_told_apart(tmp_path: Path, content: str, format: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(content)
+    assert detect_format(path) == format
+    path.write_bytes(gzip.compress(content.encode()))
+    assert detect_format(path) == format
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("just words")
+    with pytest.raises(DataError, match="looks like no known format"):
+        read_examples(path)
+    with pytest.raises(SettingsError, match="Did you mean 'jsonl'"):
+        read_examples(path, "json")
+    path.write_text("")
+    with pytest.raises(DataError, match="the file is empty"):
+        read_examples(path)
+
+
+def test_ids_become_words() -> None:
+    assert readable_name("org:top_members/employees") == "organization top members or employees"
+    assert readable_name("founded_by") == "founded by"
+    assert readable_name("_") == "_"
+
+
+@pytest.mark.fewrel
+def test_the_real_datasets_give_their_shapes(data_folder: Path) -> None:
+    stream = open_stream("redoc41", shots=10, folder=data_folder)
+    assert [len(task.relations) for task in stream] == [6, 5, 5, 5, 5, 5, 5, 5]
+    assert [len(task.examples) for task in stream] == [600, *[50] * 7]
+    assert stream.manifest.hygiene["test_in_train"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.fewrel
+def test_the_continual_setting(data_folder: Path) -> None:
+    stream = open_stream("fewrel-full", folder=data_folder)
+    assert [len(task.examples) for task in stream] == [1000] * 8
+    assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8

@@ -1,0 +1,89 @@
+"""`erda data list | get | check`, called as the command line calls it."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from toy_examples import row, write_lines
+
+from erda.cli.data import add_parser
+from erda.errors import DataError, SettingsError
+
+
+def erda(*words: str) -> int:
+    parser = argparse.ArgumentParser(prog="erda")
+    add_parser(parser.add_subparsers(required=True))
+    args = parser.parse_args(words)
+    return args.handler(args)
+
+
+def test_list_says_what_is_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
+    assert erda("data", "list") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "embedded" in lines["atlas"]
+    assert "to fetch" in lines["fewrel"]
+    assert "to obtain" in lines["tacred"]
+    (tmp_path / "redoc41").mkdir()
+    for name in ("examples.jsonl.gz", "relations.json"):
+        (tmp_path / "redoc41" / name).touch()
+    erda("data", "list")
+    assert "redoc41      here " in capsys.readouterr().out
+
+
+def test_get_passes_the_users_fault_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="LDC"):
+        erda("data", "get", "tacred")
+    with pytest.raises(SettingsError, match="Unknown dataset"):
+        erda("data", "get", "nothing")
+
+
+def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [row(), row(), row(relation="knows"), row(tokens=["Al", "met", "Bo"], relation=None)]
+    rows += [row(tokens=["Al", str(number), "Bo"], relation=f"r{number}") for number in range(3)]
+    path = write_lines(tmp_path / "mine.jsonl", rows)
+    assert erda("data", "check", str(path), "--top", "2") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: 5 examples of 5 relations (jsonl)",
+        "        1  knows",
+        "        1  meets",
+        "           ... and 3 more relations, the rarest with 1",
+        "1 rows without a relation (null or no_relation), left out",
+        "1 duplicates, kept once:",
+        "  2 repeats 1",
+        "2 examples have the same sentence and entities as another, with another relation",
+        "longest sentence: 4 tokens",
+    ]
+
+
+def test_check_names_every_fault(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [row(), row(tail={"span": [2, 9]}), "{"])
+    with pytest.raises(DataError) as caught:
+        erda("data", "check", str(path))
+    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [f"{path}:2", f"{path}:3"]
+    (tmp_path / "relations.json").write_text(json.dumps([{"id": "likes", "name": "likes"}]))
+    with pytest.raises(DataError, match=r"mine\.jsonl:1: unknown relation 'meets'\. Known: likes\."):
+        erda("data", "check", str(path))
+
+
+def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
+    path.write_text(json.dumps({"P1": [example, example]}))
+    assert erda("data", "check", str(path), "--format", "fewrel") == 0
+    assert "2 examples of 1 relations (fewrel)" in capsys.readouterr().out
+    with pytest.raises(DataError, match="not JSON"):
+        erda("data", "check", str(path), "--format", "tacred")
+
+
+@pytest.mark.parametrize("words", [["data"], ["data", "list"], ["data", "get"], ["data", "check"]])
+def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        erda(*words, "--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:\n  erda data" in text or "examples:\n  ERDA_DATA" in text

@@ -1,0 +1,196 @@
+"""Fetching from a local server: whole, interrupted, damaged, unreachable."""
+
+import hashlib
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from toy_fewrel import wiki_files, write_split
+
+from erda.data import fetch
+from erda.data.catalogue import DATASETS, open_stream
+from erda.data.fetch import get_dataset, git_blob_id
+from erda.errors import DataError, SettingsError
+
+
+@dataclass
+class Source:
+    """A server of fake files, and what it was asked for."""
+
+    files: dict[str, bytes]
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+    breaks_off: set[str] = field(default_factory=set)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
+    """Serves toy files under the public names and pins their ids in the catalogue."""
+    made = tmp_path / "made"
+    for shots in (2, 5, 10):
+        write_split(made / str(shots), shots=shots)
+    contents = {f"fewrel/{name}": content for name, content in wiki_files(52).items()}
+    for shots in (2, 5, 10):
+        files = (path for path in (made / str(shots)).rglob("*") if path.is_file())
+        contents |= {f"fewrel/{path.relative_to(made / str(shots))}": path.read_bytes() for path in files}
+    for name in ("fewrel", "fewrel-full"):
+        entry = DATASETS[name]
+        remote = tuple(replace(file, blob=blob_of(contents[file.target])) for file in entry.remote)
+        monkeypatch.setitem(DATASETS, name, replace(entry, remote=remote))
+    served = Source({file.url(""): contents[file.target] for file in DATASETS["fewrel"].remote})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _answers(served))
+    served.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield served
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _answers(source: Source) -> type[BaseHTTPRequestHandler]:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            source.asked.append(self.path)
+            content = source.files.get(self.path)
+            if content is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[: len(content) // 2] if self.path in source.breaks_off else content)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    return Answers
+
+
+def blob_of(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith(".part")]
+
+
+def test_the_blob_id_is_that_of_git(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"what is up, doc?")
+    assert git_blob_id(path) == "bd9dbf5aae1a3862dd1526723246b20206e5fc37"  # the example of git's own book
+    git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=False)
+    assert git.returncode or git.stdout.strip() == git_blob_id(path)
+
+
+def test_get_fetches_everything_that_a_stream_needs(source: Source, tmp_path: Path) -> None:
+    folder, said = tmp_path / "data", []
+    assert get_dataset("fewrel", folder=folder, mirror=source.url, say=said.append) == folder
+    assert len(source.asked) == len(DATASETS["fewrel"].remote) == 14
+    assert not leftovers(folder)
+    stream = open_stream("fewrel", shots=10, family="sckd", seed=300, folder=folder)
+    assert len(stream.relations) == 80
+    assert (folder / "fewrel/validation.jsonl.gz").is_file()
+    get_dataset("fewrel", folder=folder, mirror=source.url, say=said.append)
+    assert len(source.asked) == 14
+    assert said[-1] == f"fewrel: everything is here ({folder})."
+    get_dataset("fewrel-full", folder=folder, mirror=source.url)
+    assert len(source.asked) == 14
+    assert len(open_stream("fewrel-full", shots=20, first_shots=20, folder=folder)) == 8
+
+
+def test_a_transfer_that_breaks_off_leaves_whole_files_only(source: Source, tmp_path: Path) -> None:
+    broken = DATASETS["fewrel"].remote[4]
+    source.breaks_off.add(broken.url(""))
+    folder = tmp_path / "data"
+    with pytest.raises(DataError) as caught:
+        get_dataset("fewrel", folder=folder, mirror=source.url)
+    message = str(caught.value)
+    assert message.startswith(f"Cannot fetch {broken.url(source.url)}: ")
+    assert f"{broken.url(source.url)}\n    -> {folder / broken.target}  (git blob id {broken.blob})" in message
+    assert DATASETS["fewrel"].remote[3].target not in message
+    assert not leftovers(folder)
+    assert not (folder / broken.target).exists()
+    source.breaks_off.clear()
+    source.asked.clear()
+    get_dataset("fewrel", folder=folder, mirror=source.url)
+    assert len(source.asked) == 10
+    assert git_blob_id(folder / broken.target) == broken.blob
+
+
+def test_ctrl_c_leaves_nothing_behind(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(url: str, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetch, "_download", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        get_dataset("fewrel", folder=tmp_path / "data", mirror=source.url)
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+
+
+def test_a_file_with_another_checksum_is_not_kept(source: Source, tmp_path: Path) -> None:
+    first = DATASETS["fewrel"].remote[0]
+    source.files[first.url("")] = b"something else"
+    with pytest.raises(DataError) as caught:
+        get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+    assert f"(git blob id {blob_of(b'something else')}, expected {first.blob})" in str(caught.value)
+    assert not (tmp_path / first.target).exists()
+    assert not leftovers(tmp_path)
+
+
+def test_a_damaged_file_is_fetched_again(source: Source, tmp_path: Path) -> None:
+    get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+    damaged = tmp_path / DATASETS["fewrel"].remote[1].target
+    damaged.write_bytes(b"cut")
+    source.asked.clear()
+    get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+    assert len(source.asked) == 1
+    assert damaged.stat().st_size > 3
+
+
+def test_without_a_network_it_says_which_file_goes_where(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(DataError) as caught:
+        get_dataset("fewrel", folder=tmp_path, mirror=f"http://127.0.0.1:{port}")
+    message = str(caught.value)
+    assert "no connection." in message
+    for file in DATASETS["fewrel"].remote:
+        assert f"{file.commit}/{file.path}" in message
+        assert str(tmp_path / file.target) in message
+
+
+def test_a_server_without_the_file(source: Source, tmp_path: Path) -> None:
+    del source.files[DATASETS["fewrel"].remote[0].url("")]
+    with pytest.raises(DataError, match=r"the server answered 404\."):
+        get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+
+
+def test_a_place_that_cannot_be_written(source: Source, tmp_path: Path) -> None:
+    (tmp_path / "fewrel").write_text("a file where a folder should be")
+    with pytest.raises(DataError, match=r"cannot be written \(.+\)\."):
+        get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+
+
+def test_what_cannot_be_fetched_says_how_to_obtain_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        get_dataset("tacred", folder=tmp_path)
+    assert "LDC2018T24" in str(caught.value)
+    assert str(tmp_path / "tacred/train.json") in str(caught.value)
+    with pytest.raises(DataError, match="comes with the data folder"):
+        get_dataset("redoc41", folder=tmp_path)
+    with pytest.raises(SettingsError, match="Did you mean 'fewrel'"):
+        get_dataset("fewrell", folder=tmp_path)
+
+
+def test_the_embedded_dataset_needs_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    get_dataset("atlas", folder=tmp_path, say=said.append)
+    assert said == [f"atlas: everything is here ({tmp_path})."]
