@@ -1,0 +1,191 @@
+"""The command line as a user meets it: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from erda.benchmark.records import read_outcomes
+from erda.cli.main import build_parser, main
+from erda.methods import METHODS
+from erda.types import Task
+
+RELATIONS = ("founder", "capital", "player", "author", "river", "member")
+
+
+@pytest.fixture(scope="module")
+def own_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("own") / "own.jsonl"
+    rows = [
+        {
+            "tokens": ["Ada", str(number), "was", word, "of", "Rome", word],
+            "head": {"name": "Ada", "span": [0, 1]},
+            "tail": {"name": "Rome", "span": [5, 6]},
+            "relation": f"{word} of",
+            "id": f"{word}-{number}",
+        }
+        for word in RELATIONS
+        for number in range(8)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run_command(data: Path, out: Path, *more: str) -> list[str]:
+    small = ["--set", "way=2", "--set", "candidates=3", "--set", "encoder.hidden_size=16"]
+    return ["run", "--dataset", str(data), "--shots", "2", *small, "--out", str(out), *more]
+
+
+def record(out: Path, method: str, seed: int) -> dict[str, object]:
+    value = json.loads((out / method / str(seed) / "record.json").read_text())
+    del value["seconds"], value["peak_memory_mb"]
+    return value
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "report", "list", "data"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert "examples:" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "('torch', 'numpy', 'matplotlib', 'transformers', 'tqdm', 'pooch', 'duckdb', 'scipy')"
+    script = f"import sys, erda.cli.main as m; m.build_parser(); print([n for n in {heavy} if n in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_python_m_erda_is_the_same_command() -> None:
+    answer = subprocess.run([sys.executable, "-m", "erda", "--version"], capture_output=True, text=True, check=True)
+    assert answer.stdout.startswith("erda ")
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("methods", "seqrun"),
+        ("methods", "contrastive_weight = 0.1"),
+        ("datasets", "atlas"),
+        ("presets", "fewrel-5-shot"),
+    ],
+)
+def test_lists(what: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", what]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def test_encoders_are_listed_with_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "encoders"]) == 0
+    out = capsys.readouterr().out
+    assert "bilstm" in out
+    assert "encoder.hidden_size (int)" in out
+
+
+def test_run_leaves_records_and_report_reads_them(
+    own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x"
+    command = run_command(own_data, out, "--method", "erda,seqrun", "--seeds", "1,2")
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "protocol all-seen" in printed
+    assert "protocol candidates" in printed
+    assert "4 runs done, 0 were there already" in printed
+    value = record(out, "erda", 2)
+    assert value["settings"]["stream"] == {"way": 2, "candidates": 3}
+    assert len(value["accuracy"]["all-seen"]) == 3
+    assert read_outcomes(out / "erda/2").best.shape[0] == 3
+    assert main(command) == 0
+    assert "0 runs done, 4 were there already" in capsys.readouterr().out
+    assert main(["report", str(out)]) == 0
+    assert "Every run after task 3" in capsys.readouterr().out
+    assert (out / "report/curve.png").exists()
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_ctrl_c_loses_one_task_and_the_same_command_goes_on(
+    method: str, own_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--method", method, "--seeds", "1"]
+    assert main(run_command(own_data, tmp_path / "whole", *command)) == 0
+    learn = METHODS[method]._learn
+
+    def press_ctrl_c(self: object, task: Task, generator: object) -> None:
+        if task.index == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        learn(self, task, generator)
+
+    monkeypatch.setattr(METHODS[method], "_learn", press_ctrl_c)
+    assert main(run_command(own_data, tmp_path / "parts", *command)) == 130
+    assert "the same command goes on after the last learned task" in capsys.readouterr().err
+    tasks = []
+
+    def watch(self: object, task: Task, generator: object) -> None:
+        tasks.append(task.index)
+        learn(self, task, generator)
+
+    monkeypatch.setattr(METHODS[method], "_learn", watch)
+    assert main(run_command(own_data, tmp_path / "parts", *command)) == 0
+    assert tasks == [1, 2]
+    assert record(tmp_path / "parts", method, 1) == record(tmp_path / "whole", method, 1)
+
+
+def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--method", "seqrun", "--seeds", "1", "--set", "epochs=1"]
+    assert main(run_command(own_data, tmp_path, *command)) == 0
+    capsys.readouterr()
+    assert main(run_command(own_data, tmp_path, *command[:-1], "epochs=2")) == 2
+    assert "method.epochs: 1 there, 2 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--out", "x", "--method", "erdaa"], "Did you mean 'erda'?"),
+        (["run", "--out", "x", "--dataset", "nowhere.jsonl"], "Unknown dataset 'nowhere.jsonl'"),
+        (["run", "--out", "x", "--shots", "0"], "--shots: must be at least 1, got 0."),
+        (["run", "--out", "x", "--seeds", "one"], "--seeds: expected a whole number, got 'one'."),
+        (["run", "--out", "x", "--jobs", "0"], "--jobs: must be at least 1, got 0."),
+        (["run", "--out", "x", "--preset", "demoo"], "Did you mean 'demo'?"),
+        (["run", "--out", "x", "--config", "none.toml"], "none.toml: cannot be read"),
+        (["run", "--out", "x", "--order-family", "emar"], "Unknown order family 'emar'"),
+        (["run", "--out", "x", "--method", ","], "methods: none given."),
+        (["report", "nowhere"], "there is no such folder"),
+    ],
+)
+def test_faults_are_one_message_and_exit_2(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+def test_a_stream_that_cannot_be_built_is_said_for_each_run(
+    own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*run_command(own_data, tmp_path, "--seeds", "1", "--method", "seqrun"), "--shots", "50"]) == 2
+    assert "50 shots were asked for" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        build_parser().parse_args(["trian"])
+    assert caught.value.code == 2
+    assert "trian" in capsys.readouterr().err
