@@ -1,0 +1,322 @@
+"""A pretrained transformer as encoder: the paper's [CLS] state, or the states of the two entity-start marks.
+
+Frozen lower layers run once for each sentence where a `FrozenCache` is handed in; the trained layers above read their
+states. With and without the cache those states come from the same computation (on a CPU: sentences of one length
+together, without padding), so predictions are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.frozen import FrozenCache, FrozenStates, gather
+from erda.encoders.layers import ALL, LayeredModel, load_model
+from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
+from erda.encoders.weights import ModelFolder, find_model
+from erda.errors import SettingsError, unknown_name
+from erda.types import Example
+
+BY_MODE = -2
+TRAINED_LAYERS = {"paper": 1, "markers": ALL}
+LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
+PRECISIONS = ("fp32", "bf16")
+FROZEN_BATCH_PIECES = 8192  # how many pieces go through frozen layers at once
+
+
+class TransformerEncoder(Encoder):
+    """A pretrained model, its lower layers frozen.
+
+    Mode `paper`: `#` and `@` around the entities, the state of [CLS] through a trained linear layer (`projection` wide,
+    0 = as wide as the model), the last layer trained. Mode `markers`: marks of their own, the states of the two start
+    marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
+    `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
+    A plain text has no marks: in both modes it is read from its [CLS] state, in `markers` once for each half.
+    """
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        *,
+        mode: str = "paper",
+        trained_layers: int = BY_MODE,
+        projection: int = 0,
+        dropout: float = 0.1,
+        precision: str = "fp32",
+        max_pieces: int = 0,
+        learning_rate: float | None = None,
+        seed: int = 0,
+        cache: FrozenCache | None = None,
+    ) -> None:
+        super().__init__()
+        if precision not in PRECISIONS:
+            raise SettingsError(unknown_name("precision", precision, PRECISIONS))
+        if not 0 <= dropout < 1:
+            raise SettingsError(f"dropout is {dropout}: expected 0 or more and less than 1.")
+        if projection < 0:
+            raise SettingsError(f"projection is {projection}: expected a size, or 0 for the mode's own.")
+        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=max_pieces)
+        trained_layers = TRAINED_LAYERS[mode] if trained_layers == BY_MODE else trained_layers
+        marks = self.tokenizer.mark_origins if mode == "markers" else ()
+        self.layers = LayeredModel(load_model(folder), mark_origins=marks, trained_layers=trained_layers)
+        for module in self.layers.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+        self.mode = mode
+        self.precision = precision
+        self.learning_rate = learning_rate or LEARNING_RATES[mode]
+        self.cache = cache
+        pooled = self.layers.hidden_size * (2 if mode == "markers" else 1)
+        self.dim = projection or pooled
+        self.linear: nn.Linear | None = None
+        if projection or mode == "paper":
+            self.linear = _orthogonal(pooled, self.dim, seed)
+        self.spec = EncoderSpec(
+            folder.name,
+            {
+                "mode": mode,
+                "trained_layers": trained_layers,
+                "projection": projection,
+                "dropout": dropout,
+                "precision": precision,
+                "max_pieces": max_pieces,
+                "learning_rate": self.learning_rate,
+            },
+            folder.fingerprint,
+        )
+        self._fingerprint = ""
+        self._fingerprint_of: list[tuple[int, int]] = []
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Switch dropout on or off; frozen layers never have any."""
+        super().train(mode)
+        for module in self.layers.frozen_modules():
+            module.eval()
+        return self
+
+    def encode(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of marked sentences: [n_examples, dim]."""
+        return self.encode_pieces(self.tokenizer.encode(examples))
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of plain texts: [n_texts, dim]."""
+        return self.encode_pieces(self.tokenizer.encode_texts(texts))
+
+    def encode_pieces(self, batch: Sequence[Pieces]) -> Tensor:
+        """Vectors of sentences that are already word pieces: [n, dim]."""
+        if not batch:
+            return torch.zeros(0, self.dim, device=self.device)
+        with self._autocast():
+            states = self._states_at_places(batch)  # [n, p, hidden]
+            vectors = states.flatten(1)
+            if self.linear is not None:
+                vectors = self.linear(vectors)
+        return vectors.float()
+
+    def warm(self, examples: Sequence[Example], *, progress: bool = True) -> None:
+        """Run the frozen layers over sentences that are not kept yet, in large batches of like length."""
+        store = self._store()
+        if store is None:
+            return
+        from tqdm import tqdm
+
+        pieces = {item.key: item for item in self.tokenizer.encode(examples)}
+        known = store.find(list(pieces))
+        missing = [item for item, first in zip(pieces.values(), known, strict=True) if first < 0]
+        missing.sort(key=len)
+        with tqdm(total=len(missing), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
+            for batch in _batches(missing, FROZEN_BATCH_PIECES):
+                states = self._frozen_states(batch).cpu()
+                store.add([item.key for item in batch], self._n_rows(batch).tolist(), states)
+                bar.update(len(batch))
+
+    # -- from word pieces to the states that are pooled ----------------------------------------------------------------
+
+    def _states_at_places(self, batch: Sequence[Pieces]) -> Tensor:
+        """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
+        layers = self.layers
+        if not layers.splits or layers.n_frozen is None:
+            ids, lengths = (tensor.to(self.device) for tensor in pad(batch, self.tokenizer.pad_id))
+            places = self._places(batch)
+            if not layers.splits:
+                return _at(layers.whole(ids, lengths), places)
+            states = layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1)
+            return layers.last_at(states, lengths, places)
+        states = self._kept_states(batch)
+        if layers.n_frozen == layers.n_layers:
+            return states
+        lengths = torch.tensor([len(item) for item in batch], device=self.device)
+        states = layers.run(states, lengths, layers.n_frozen, layers.n_layers - 1)
+        return layers.last_at(states, lengths, self._places(batch))
+
+    def _kept_states(self, batch: Sequence[Pieces]) -> Tensor:
+        """States after the frozen layers, from the cache as far as it has them: [n, longest, hidden]."""
+        counts = self._n_rows(batch)
+        length = int(counts.max())
+        store = self._store()
+        if store is None:
+            return self._padded(self._frozen_states(batch), counts, length)
+        keys = [item.key for item in batch]
+        first = store.find(keys)
+        kept = gather(store.rows, first, np.where(first < 0, 0, counts), length).to(self.device).float()
+        missing = np.flatnonzero(first < 0).tolist()
+        if missing:
+            states = self._frozen_states([batch[i] for i in missing])
+            store.add([keys[i] for i in missing], counts[missing].tolist(), states.cpu(), passing=self.training)
+            kept[missing] = self._padded(states.to(store.rows.dtype).float(), counts[missing], length)
+        return kept
+
+    def _padded(self, states: Tensor, counts: np.ndarray, length: int) -> Tensor:
+        rows = torch.cat([states.new_zeros(1, states.shape[1]), states])
+        return gather(rows, np.cumsum(counts) - counts + 1, counts, length)
+
+    @torch.no_grad()
+    def _frozen_states(self, batch: Sequence[Pieces]) -> Tensor:
+        """States after the frozen layers, sentence after sentence without padding: [sum of rows, hidden]."""
+        counts = self._n_rows(batch)
+        first = np.cumsum(counts) - counts
+        states = torch.empty(int(counts.sum()), self.layers.hidden_size, device=self.device)
+        for group in self._groups(batch):
+            chosen = [batch[i] for i in group]
+            ids, lengths = (tensor.to(self.device) for tensor in pad(chosen, self.tokenizer.pad_id))
+            with self._autocast():
+                out = self._run_frozen(ids, lengths, self._places(chosen)).float()
+            steps = np.arange(out.shape[1])
+            valid = steps < counts[group][:, None]
+            where = (first[group][:, None] + steps)[valid]
+            states[torch.from_numpy(where).to(self.device)] = out[torch.from_numpy(valid).to(self.device)]
+        return states
+
+    def _run_frozen(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
+        layers = self.layers
+        assert layers.n_frozen is not None
+        if layers.n_frozen < layers.n_layers:
+            return layers.run(layers.embed(ids), lengths, 0, layers.n_frozen)
+        return layers.last_at(layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1), lengths, places)
+
+    def _groups(self, batch: Sequence[Pieces]) -> Iterator[list[int]]:
+        """What goes through the frozen layers together: on a CPU only sentences of one length (no padding at all)."""
+        same = self.device.type == "cpu"
+        group: list[int] = []
+        for i in sorted(range(len(batch)), key=lambda i: len(batch[i])):
+            full = group and (len(group) + 1) * len(batch[i]) > FROZEN_BATCH_PIECES
+            if full or (group and same and len(batch[i]) != len(batch[group[0]])):
+                yield group
+                group = []
+            group.append(i)
+        if group:
+            yield group
+
+    def _places(self, batch: Sequence[Pieces]) -> Tensor:
+        if self.mode == "paper":
+            return torch.zeros(len(batch), 1, dtype=torch.long, device=self.device)
+        return torch.tensor([(item.head, item.tail) for item in batch], device=self.device)
+
+    def _n_rows(self, batch: Sequence[Pieces]) -> np.ndarray:
+        """How many states of each sentence are kept: all, or only the pooled ones where no layer is trained: [n]."""
+        if self.layers.n_frozen == self.layers.n_layers:
+            return np.full(len(batch), 1 if self.mode == "paper" else 2)
+        return np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
+
+    # -- the cache ---------------------------------------------------------------------------------------------------
+
+    def _store(self) -> FrozenStates | None:
+        """Where the states of these frozen weights are kept; None without a cache or without frozen layers."""
+        if self.cache is None or self.cache.max_bytes == 0 or not self.layers.splits or self.layers.n_frozen is None:
+            return None
+        frozen = [parameter for parameter in self.layers.parameters() if not parameter.requires_grad]
+        now = [(parameter.data_ptr(), parameter._version) for parameter in frozen]
+        if now != self._fingerprint_of:  # the first time, or somebody changed the weights
+            self._fingerprint = self._frozen_fingerprint()
+            self._fingerprint_of = now
+        return self.cache.states(self._fingerprint, self.layers.hidden_size)
+
+    def _frozen_fingerprint(self) -> str:
+        """sha256 of the frozen weights and of whatever else decides their output."""
+        import transformers
+
+        about = {
+            "model": self.layers.model.config.to_diff_dict(),
+            "frozen": self.layers.n_frozen,
+            "pooled": self.mode if self.layers.n_frozen == self.layers.n_layers else "",
+            "precision": self.precision,
+            "device": self.device.type,
+            "versions": [torch.__version__, transformers.__version__],
+        }
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
+        for name, parameter in self.layers.named_parameters():
+            if not parameter.requires_grad:
+                digest.update(f"{name} {tuple(parameter.shape)}".encode())
+                digest.update(parameter.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+
+def build_transformer(
+    name: str,
+    *,
+    seed: int,
+    device: str = "cpu",
+    cache: FrozenCache | None = None,
+    mode: str = "paper",
+    trained_layers: int = BY_MODE,
+    projection: int = 0,
+    dropout: float = 0.1,
+    precision: str = "fp32",
+    max_pieces: int = 0,
+    learning_rate: float = 0.0,
+) -> TransformerEncoder:
+    """A `TransformerEncoder` of a model by name: `minilm`, `mpnet`, a folder, a hub name.
+
+    `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
+    """
+    encoder = TransformerEncoder(
+        find_model(name),
+        mode=mode,
+        trained_layers=trained_layers,
+        projection=projection,
+        dropout=dropout,
+        precision=precision,
+        max_pieces=max_pieces,
+        learning_rate=learning_rate or None,
+        seed=seed,
+        cache=cache,
+    )
+    return encoder.to(device)
+
+
+def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:
+    """A linear layer that starts as a rotation: angles stay, so training starts from the pretrained geometry."""
+    linear = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    nn.init.orthogonal_(linear.weight, generator=torch.Generator().manual_seed(seed))
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def _at(states: Tensor, places: Tensor) -> Tensor:
+    """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
+    return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+
+
+def _batches(pieces: Sequence[Pieces], size: int) -> Iterator[list[Pieces]]:
+    """Sorted sentences in batches of about `size` pieces."""
+    batch: list[Pieces] = []
+    for item in pieces:
+        if batch and (len(batch) + 1) * len(item) > size:
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
