@@ -46,6 +46,14 @@ def test_default_seeds_are_those_of_the_family() -> None:
         default_seeds("fewrel", "other")
 
 
+def test_atlas_has_the_shape_that_the_catalogue_says() -> None:
+    stream = open_stream("atlas")
+    assert [len(task.relations) for task in stream] == [6] * 8
+    assert DATASETS["atlas"].about.startswith(f"{len(stream.relations)} relations")
+    assert [len(task.examples) for task in stream] == [600, *[30] * 7]
+    assert stream.manifest.hygiene["test_in_train"] == 0
+
+
 def test_fewrel_opens_in_a_published_order(tmp_path: Path) -> None:
     write_split(tmp_path / "fewrel", shots=2)
     write_derived(tmp_path / "fewrel")

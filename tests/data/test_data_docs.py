@@ -1,0 +1,28 @@
+"""The examples of docs/data.md are read by the readers that they belong to."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from erda.data.formats import read_relation_list
+from erda.data.own import read_examples
+
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
+BLOCKS = re.findall(r"```(?:json)?\n([\[{\d].*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("block", "format"), zip(BLOCKS, ["jsonl", "jsonl", "relations", "fewrel", "cfrl", "tacred"], strict=True)
+)
+def test_each_format_has_an_example_that_can_be_read(tmp_path: Path, block: str, format: str) -> None:
+    path = tmp_path / "example"
+    path.write_text(block, encoding="utf-8")
+    if format == "relations":
+        assert read_relation_list(path)[0].id == json.loads(block)[0]["id"]
+        return
+    reading = read_examples(path)
+    assert reading.format == format
+    (example,) = reading.examples
+    assert example.tokens[example.tail.span.start].lower() == "oslo"
