@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```(?:json)?\n([\[{\d].*?)```", DOCS.read_text(encoding="u
 
 
 @pytest.mark.parametrize(
-    ("block", "format"), zip(BLOCKS, ["jsonl", "jsonl", "relations", "fewrel", "cfrl", "tacred"], strict=True)
+    ("block", "format"), list(zip(BLOCKS, ["jsonl", "jsonl", "relations", "fewrel", "cfrl", "tacred"], strict=True))
 )
 def test_each_format_has_an_example_that_can_be_read(tmp_path: Path, block: str, format: str) -> None:
     path = tmp_path / "example"
