@@ -1,0 +1,144 @@
+"""Which FAISS index fits how many rows, and how carefully it must be searched.
+
+| rows | factory string | why |
+|---|---|---|
+| up to 200,000 | `Flat` | exact, and fast enough: a task's 50 queries take well under a second |
+| up to 10,000,000 | `IVF<n>,SQ8` | a byte a number; lists are read from disk as they are needed |
+| beyond | `IVF<n>_HNSW32,PQ<dim / 8>` | a byte for eight numbers |
+
+Found rows are scored again with the vectors of the shards, so that a shortened vector costs recall but never a wrong
+score.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from erda.errors import SettingsError
+
+if TYPE_CHECKING:
+    from erda.corpus.shards import VectorShards
+
+EXACT_ROWS = 200_000
+SCALAR_ROWS = 10_000_000
+TARGET_RECALL = 0.98
+POINTS_PER_LIST = 40
+N_ITERATIONS = 8
+_QUERIES = 400
+_NEAR = 1e-5  # two products as close as this are the same
+_EFFORT = {"IVF": "nprobe", "HNSW": "efSearch"}
+_EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def choose_factory(n_rows: int, dim: int) -> str:
+    """The factory string for so many rows; the table above.
+
+    >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000_000, 768)
+    ('Flat', 'IVF2048,SQ8', 'IVF131072_HNSW32,PQ96')
+    """
+    if n_rows <= EXACT_ROWS:
+        return "Flat"
+    if n_rows <= SCALAR_ROWS or dim % 8:
+        return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},SQ8"
+    return f"IVF{_power_of_two(4 * math.sqrt(n_rows))}_HNSW32,PQ{dim // 8}"
+
+
+def make_index(factory: str, shards: VectorShards) -> Any:
+    """An empty index of this kind, trained on an even sample of the vectors."""
+    import faiss
+
+    try:
+        index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError:
+        raise SettingsError(
+            f"FAISS cannot make an index '{factory}' of vectors of {shards.dim} numbers; try 'Flat', 'HNSW32' or "
+            f"'{choose_factory(SCALAR_ROWS, shards.dim)}'."
+        ) from None
+    if index.is_trained:
+        return index
+    lists = faiss.try_extract_index_ivf(index)
+    n_needed = 65_536
+    if lists is not None:
+        if lists.nlist > len(shards):
+            raise SettingsError(
+                f"'{factory}' asks for {lists.nlist:,} lists, but there are {len(shards):,} rows; "
+                f"try '{choose_factory(len(shards), shards.dim)}'."
+            )
+        lists.cp.niter = N_ITERATIONS
+        lists.cp.max_points_per_centroid = POINTS_PER_LIST
+        lists.cp.min_points_per_centroid = 1
+        n_needed = max(lists.nlist * POINTS_PER_LIST, 16_384)
+    try:
+        index.train(_sample(shards, n_needed))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].split("Error: ")[-1]
+        raise SettingsError(f"FAISS cannot train '{factory}' on {len(shards):,} rows: {reason}") from None
+    return index
+
+
+def set_effort(index: Any, factory: str, effort: int) -> None:
+    """How much of the index a search looks at: nprobe of an IVF index, efSearch of an HNSW index."""
+    import faiss
+
+    name = _effort_name(factory)
+    if name and effort:
+        faiss.ParameterSpace().set_index_parameter(index, name, effort)
+
+
+def tune(index: Any, factory: str, shards: VectorShards, target: float) -> tuple[int, float]:
+    """The least effort that finds the nearest other row of `target` of a sample of rows, and the part it finds.
+
+    Exact kinds need none: (0, 1.0).
+    """
+    if factory == "Flat":
+        return 0, 1.0
+    asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
+    queries = shards.vectors(asked)
+    best = best_scores(shards, queries, but=asked)
+    recall, effort = 0.0, 0
+    for effort in _EFFORTS if _effort_name(factory) else (0,):
+        set_effort(index, factory, effort)
+        _, rows = index.search(queries, min(9, len(shards)))
+        scores = rescore(shards, queries, rows)
+        scores[rows == asked[:, None]] = -np.inf
+        recall = float((scores.max(axis=1) >= best - _NEAR).mean())
+        if recall >= target:
+            break
+    return effort, recall
+
+
+def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -> np.ndarray:
+    """The score of the nearest row of each query by looking at all of them, row `but[i]` left out: [n_queries]."""
+    best = np.full(len(queries), -np.inf, np.float32)
+    for start, vectors in shards:
+        scores = queries @ vectors.T
+        here = np.flatnonzero((but >= start) & (but < start + len(vectors)))
+        scores[here, but[here] - start] = -np.inf
+        np.maximum(best, scores.max(axis=1), out=best)
+    return best
+
+
+def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Exact products of each query with the rows that were found for it, [n, k]; -inf where the row is -1."""
+    unique, places = np.unique(np.maximum(rows, 0), return_inverse=True)
+    vectors = shards.vectors(unique)[places.reshape(rows.shape)]
+    scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
+    scores[rows < 0] = -np.inf
+    return scores
+
+
+def _effort_name(factory: str) -> str:
+    return next((name for kind, name in _EFFORT.items() if kind in factory), "")
+
+
+def _power_of_two(number: float) -> int:
+    return int(2 ** round(math.log2(number)))
+
+
+def _sample(shards: VectorShards, n: int) -> np.ndarray:
+    if len(shards) <= n:
+        return shards.vectors(np.arange(len(shards)))
+    return shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False)))

@@ -1,0 +1,272 @@
+"""Nearest sentences of a corpus by the product of their vectors: a FAISS index beside the shards it was made of.
+
+`DIR/vectors/<model>/index.json` says what `index.faiss` is: which model, which version of the corpus, which FAISS
+factory string, how it is searched and how often it finds the true nearest row. Row i of the index is row i of the
+corpus. An index of another model or another version of the corpus is refused, never searched.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from erda.corpus.engine import disk_faults
+from erda.corpus.faiss_kinds import TARGET_RECALL, choose_factory, make_index, rescore, set_effort, tune
+from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
+from erda.corpus.shards import (
+    FOLDER,
+    ShardPlan,
+    VectorShards,
+    embed_corpus,
+    locked,
+    read_about,
+    read_journal,
+    vectors_folder,
+)
+from erda.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from erda.corpus.similarity import SimilarityModel
+    from erda.corpus.store import CorpusStore
+
+FORMAT = 1
+SPARE = 8  # rows more than asked for that are found and scored again, where the index holds shortened vectors
+REGROW = 4  # an index that has grown this many times over since it was trained is trained anew
+_ABOUT = "index.json"
+_FILE = "index.faiss"
+Engine = Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredFile]]]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAbout:
+    """What an index is. `effort` is FAISS's nprobe or efSearch, `recall` is recall@1 against exact search."""
+
+    fingerprint: str
+    model: str
+    dim: int
+    digest: str
+    n_rows: int
+    factory: str
+    chosen: bool  # the factory was chosen by size, not asked for
+    trained_rows: int
+    effort: int
+    recall: float
+    file: StoredFile
+
+    @classmethod
+    def read(cls, folder: Path) -> IndexAbout:
+        """The description in a folder of vectors."""
+        path = folder / _ABOUT
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if value.pop("format") != FORMAT:
+                raise ValueError("made by another version of erda")
+            return cls(**{**value, "file": StoredFile(**value["file"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path}: cannot be read ({error}); run 'erda corpus index --rebuild'.") from None
+
+
+class VectorIndex:
+    """Search by vectors and vectors by row, over one version of a corpus and one model."""
+
+    def __init__(self, about: IndexAbout, index: Any, shards: VectorShards) -> None:
+        self.about = about
+        self.shards = shards
+        self._index = index
+
+    @classmethod
+    def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
+        """The index of a corpus for a model, memory-mapped where FAISS can; refused where it is of another one."""
+        folder = vectors_folder(store.folder, model.fingerprint)
+        again = f"run: erda corpus index {store.folder}"
+        if not (folder / _ABOUT).exists():
+            _refuse_missing(store.folder, folder, model, again)
+        about = IndexAbout.read(folder)
+        if about.fingerprint != model.fingerprint:
+            raise ModelError(f"{folder}: made by model {about.fingerprint[:16]}, not {model.fingerprint[:16]}; {again}")
+        if about.digest != store.digest:
+            if (about.n_rows, about.digest) in store.versions:
+                raise DataError(
+                    f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows; the corpus was "
+                    f"added to since. To add the new rows to the index, {again}"
+                )
+            raise DataError(
+                f"{folder}: made of another version of the corpus (digest {about.digest[:12]}, {about.n_rows:,} rows; "
+                f"now {store.digest[:12]}, {len(store):,} rows); {again} --rebuild"
+            )
+        size = (folder / _FILE).stat().st_size if (folder / _FILE).exists() else 0
+        if size != about.file.size:
+            raise DataError(f"{folder / _FILE}: {size} bytes; expected {about.file.size}. It is damaged; {again}")
+        index = _read_faiss(folder / _FILE, about, again)
+        return cls(about, index, VectorShards.open(folder))
+
+    def __len__(self) -> int:
+        return self.about.n_rows
+
+    def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and rows of the `k` nearest of each vector, nearest first: both [n, k]; -1 where there are fewer."""
+        vectors = np.ascontiguousarray(vectors, np.float32)
+        if vectors.ndim != 2 or vectors.shape[1] != self.about.dim:
+            raise ModelError(f"vectors of shape {vectors.shape} were searched in an index of {self.about.dim} numbers.")
+        if not len(vectors):
+            return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
+        if self.about.factory == "Flat":
+            scores, rows = self._index.search(vectors, min(k, len(self)))
+            return scores, rows
+        _, rows = self._index.search(vectors, min(k + SPARE, len(self)))
+        scores = rescore(self.shards, vectors, rows)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+    def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The vectors of rows as they were computed (in half precision), not as the index may have shortened them."""
+        return self.shards.vectors(rows)
+
+
+def build_index(
+    store: CorpusStore,
+    model: SimilarityModel,
+    *,
+    factory: str | None = None,
+    rebuild: bool = False,
+    engine: Engine | None = None,
+    batch_size: int = 64,
+    target_recall: float = TARGET_RECALL,
+    show: Callable[[str], None] = lambda message: None,
+) -> VectorIndex:
+    """Embed the rows that have no vector yet, then make the index or add to it.
+
+    Without `factory` the kind is chosen by size (`choose_factory`). Rows that were added to the corpus are added to the
+    index; it is made anew when another factory is asked for, or when it has outgrown what it was trained on.
+    """
+    shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, engine=engine)
+    folder = shards.folder
+    with locked(folder), disk_faults(folder):
+        before = IndexAbout.read(folder) if (folder / _ABOUT).exists() else None
+        wanted = factory or choose_factory(len(shards), shards.dim)
+        if before and _still_good(folder, before, store, wanted, asked=factory is not None):
+            if before.n_rows < len(shards):
+                show(f"adding {len(shards) - before.n_rows:,} rows to {before.factory}")
+                about = _grow(folder, before, shards, store)
+            else:
+                show(f"{folder.name}: the index is complete ({before.factory}, {before.n_rows:,} rows)")
+                about = before
+        else:
+            show(f"making {wanted} of {len(shards):,} rows")
+            made = _make(shards, wanted, target_recall, show)
+            about = IndexAbout(
+                fingerprint=model.fingerprint,
+                model=model.base,
+                dim=shards.dim,
+                digest=store.digest,
+                n_rows=len(shards),
+                factory=wanted,
+                chosen=factory is None,
+                trained_rows=len(shards),
+                effort=made.effort,
+                recall=made.recall,
+                file=_write_faiss(made.index, folder),
+            )
+        if about is not before:
+            write_json(folder / _ABOUT, {"format": FORMAT, **asdict(about)})
+    return VectorIndex.open(store, model)
+
+
+def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
+    """Whether an index can be kept and added to."""
+    known = (about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
+    if about.factory != "Flat" and len(store) > REGROW * about.trained_rows:
+        return False
+    keep_kind = about.factory == wanted or (not asked and (not about.chosen or about.factory != "Flat"))
+    return known and keep_kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    index: Any
+    effort: int
+    recall: float
+
+
+def _make(shards: VectorShards, factory: str, target_recall: float, show: Callable[[str], None]) -> _Made:
+    """A new index of all vectors, and how carefully it has to be searched."""
+    from tqdm import tqdm
+
+    index = make_index(factory, shards)
+    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
+        index.add(vectors)
+    effort, recall = tune(index, factory, shards, target_recall)
+    if recall < target_recall:
+        show(f"{factory} finds the nearest row of {recall:.1%} of sentences even at its most careful ({effort})")
+    return _Made(index, effort, recall)
+
+
+def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusStore) -> IndexAbout:
+    import faiss
+
+    index = faiss.read_index(str(folder / _FILE))
+    for start, vectors in shards:
+        if start >= before.n_rows:
+            index.add(vectors)
+    return replace(before, digest=store.digest, n_rows=len(shards), file=_write_faiss(index, folder))
+
+
+def _write_faiss(index: Any, folder: Path) -> StoredFile:
+    import faiss
+
+    temporary = folder / f"{_FILE}.tmp"
+    try:
+        try:
+            faiss.write_index(index, str(temporary))
+        except RuntimeError as error:  # all that FAISS says of a full disk
+            free = shutil.disk_usage(folder).free
+            reason = str(error).splitlines()[-1].split("Error: ")[-1]
+            raise DataError(
+                f"{folder}: the index could not be written ({reason}; {free:,} bytes are free). The vectors are kept: "
+                "free some space and run the same command again."
+            ) from None
+        found = StoredFile(_FILE, temporary.stat().st_size, sha256_of(temporary))
+        settle(temporary, folder / _FILE)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return found
+
+
+def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
+    """Open an index without reading all of it: FAISS maps inverted lists and flat codes, and reads the rest."""
+    import faiss
+
+    try:
+        kind = faiss.IO_FLAG_MMAP if about.factory.find("IVF") >= 0 else faiss.IO_FLAG_MMAP_IFC
+        index = faiss.read_index(str(path), kind)
+    except RuntimeError:
+        try:
+            index = faiss.read_index(str(path))
+        except RuntimeError as error:
+            raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
+    if index.ntotal != about.n_rows or index.d != about.dim:
+        raise DataError(f"{path}: holds {index.ntotal:,} rows; expected {about.n_rows:,}. It is damaged; {again}")
+    set_effort(index, about.factory, about.effort)
+    return index
+
+
+def _refuse_missing(corpus: Path, folder: Path, model: SimilarityModel, again: str) -> None:
+    others = sorted(path.parent for path in (corpus / FOLDER).glob(f"*/{_ABOUT}"))
+    if others:
+        made_by = ", ".join(f"{IndexAbout.read(path).model} ({path.name})" for path in others)
+        raise ModelError(
+            f"{corpus}: the index was made by another similarity model: {made_by}; this one is {model.base} "
+            f"({folder.name}). Use that model, or make an index for this one: {again.removeprefix('run: ')} --model ..."
+        )
+    if (folder / "vectors.json").exists():
+        done, total = len(read_journal(folder)), read_about(folder)
+        raise DataError(
+            f"{folder}: unfinished ({done} shards of {total['shard_rows']:,} rows are done); to go on, {again}"
+        )
+    raise DataError(f"{corpus}: has no index yet; {again}")

@@ -1,0 +1,271 @@
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_corpus import random_rows, toy_store, write_rows
+from toy_similarity import ToySimilarity
+
+from erda.corpus import index as index_module
+from erda.corpus import shards as shards_module
+from erda.corpus.build import build_corpus
+from erda.corpus.faiss_kinds import choose_factory
+from erda.corpus.index import IndexAbout, VectorIndex, build_index
+from erda.corpus.shards import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError, ModelError, SettingsError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CorpusStore:
+    return toy_store(tmp_path, random_rows(100))
+
+
+@pytest.fixture
+def model() -> ToySimilarity:
+    return ToySimilarity()
+
+
+def add_rows(store: CorpusStore, n: int, seed: int = 1) -> CorpusStore:
+    path = write_rows(store.folder.parent / f"more{seed}.jsonl", random_rows(n, seed=seed))
+    build_corpus([path], store.folder, add=True)
+    return CorpusStore.open(store.folder)
+
+
+def small_shards(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setitem(embed_corpus.__kwdefaults__, "shard_rows", rows)
+
+
+def test_shards_never_span_two_versions() -> None:
+    plans = plan_shards([(5, "a"), (9, "b")], 3)
+    assert [(plan.start, plan.stop, plan.version) for plan in plans] == [
+        (0, 3, "a"),
+        (3, 5, "a"),
+        (5, 8, "b"),
+        (8, 9, "b"),
+    ]
+
+
+def test_vectors_are_those_of_the_model_in_row_order(store: CorpusStore, model: ToySimilarity) -> None:
+    shards = embed_corpus(store, model, shard_rows=30)
+    expected = model.encode(store.rows(range(len(store))))
+    assert len(shards.shards) == 4
+    np.testing.assert_allclose(shards.vectors(np.arange(100)), expected, atol=1e-3)
+    np.testing.assert_array_equal(shards.vectors([99, 0, 31]), shards.vectors(np.arange(100))[[99, 0, 31]])
+    with pytest.raises(DataError, match="row 100 asked for"):
+        shards.vectors([100])
+
+
+def test_an_interrupted_run_goes_on_after_the_last_whole_shard(store: CorpusStore) -> None:
+    class Stops(ToySimilarity):
+        def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
+            if self.n_calls == 2:
+                raise KeyboardInterrupt
+            return super().encode(examples, **settings)
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(store, Stops(), shard_rows=30)
+    model = ToySimilarity()
+    folder = vectors_folder(store.folder, model.fingerprint)
+    assert len(read_journal(folder)) == 2
+    with pytest.raises(DataError, match=r"unfinished \(2 shards"):
+        VectorIndex.open(store, model)
+    with (folder / "journal.jsonl").open("a") as journal:
+        journal.write('{"plan": {"start": 60, "st')  # killed while writing a line
+    (folder / "shard-000000000060.npy.1.tmp").write_bytes(b"half")
+    shards = embed_corpus(store, model, shard_rows=30)
+    assert model.n_encoded == 40
+    assert len(read_journal(folder)) == 4
+    np.testing.assert_allclose(shards.vectors(range(100)), model.encode(store.rows(range(100))), atol=1e-3)
+
+
+def test_a_damaged_shard_is_computed_again_and_a_missing_one_is_named(store: CorpusStore, model: ToySimilarity) -> None:
+    folder = embed_corpus(store, model, shard_rows=30).folder
+    before = model.n_encoded
+    path = folder / "shard-000000000030.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    embed_corpus(store, model, shard_rows=30)
+    assert model.n_encoded == before + 30
+    path.unlink()
+    with pytest.raises(DataError, match="shard-000000000030.npy: missing or cut short; run 'erda corpus index'"):
+        VectorShards.open(folder)
+
+
+def test_exact_search_equals_numpy(store: CorpusStore, model: ToySimilarity) -> None:
+    index = build_index(store, model)
+    assert (index.about.factory, index.about.recall) == ("Flat", 1.0)
+    queries = model.encode(store.rows([3, 50, 99]))
+    scores, rows = index.search(queries, 5)
+    products = queries @ index.vectors(np.arange(100)).T
+    np.testing.assert_allclose(scores, -np.sort(-products, axis=1)[:, :5], atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(products, rows, axis=1), scores, atol=1e-5)
+    scores, rows = index.search(queries, 500)
+    assert rows.shape == (3, 100)
+    assert index.search(queries[:0], 5)[1].shape == (0, 5)
+    with pytest.raises(ModelError, match="index of 64 numbers"):
+        index.search(queries[:, :10], 5)
+
+
+@pytest.mark.parametrize("factory", ["IVF4,Flat", "IVF4,PQ16x4fs", "IVF4,SQ8", "HNSW16", "SQfp16"])
+def test_every_kind_gives_exact_scores_and_survives_reading_back(tmp_path: Path, factory: str) -> None:
+    store = toy_store(tmp_path, random_rows(300))
+    model = ToySimilarity()
+    index = build_index(store, model, factory=factory)
+    assert index.about.recall >= 0.9
+    queries = model.encode(store.rows(range(0, 300, 10)))
+    scores, rows = index.search(queries, 3)
+    exact = queries @ index.vectors(np.arange(300)).T
+    np.testing.assert_allclose(scores, np.take_along_axis(exact, rows, axis=1), atol=2e-3)
+    assert (np.diff(scores, axis=1) <= 1e-6).all()
+    assert (scores[:, 0] >= exact.max(axis=1) - 1e-3).mean() >= 0.9
+
+
+def test_rows_added_to_the_corpus_are_added_to_the_index(store: CorpusStore, model: ToySimilarity) -> None:
+    build_index(store, model)
+    grown = add_rows(store, 20)
+    with pytest.raises(DataError, match=r"covers the first 100 of 120 rows.*run: erda corpus index"):
+        VectorIndex.open(grown, model)
+    before = model.n_encoded
+    index = build_index(grown, model)
+    assert model.n_encoded == before + 20
+    assert len(index) == 120
+    everything = model.encode(grown.rows(range(120)))
+    scores, _ = index.search(everything, 1)
+    np.testing.assert_allclose(scores[:, 0], 1, atol=1e-3)
+    said: list[str] = []
+    build_index(grown, model, show=said.append)
+    assert "complete" in said[-1]
+
+
+def test_an_index_that_outgrew_its_training_is_made_anew(store: CorpusStore, model: ToySimilarity) -> None:
+    build_index(store, model, factory="IVF4,Flat")
+    said: list[str] = []
+    assert build_index(add_rows(store, 50), model, show=said.append).about.trained_rows == 100
+    assert said == ["adding 50 rows to IVF4,Flat"]
+    grown = add_rows(store, 400, seed=2)
+    assert build_index(grown, model, factory="IVF4,Flat").about.trained_rows == 550
+
+
+def test_a_corpus_that_outgrows_exact_search_changes_its_kind(
+    store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build_index(store, model).about.factory == "Flat"
+    monkeypatch.setattr("erda.corpus.faiss_kinds.EXACT_ROWS", 110)
+    index = build_index(add_rows(store, 100), model)
+    assert index.about.factory.startswith("IVF")
+    assert len(index) == 200
+
+
+def test_another_model_is_refused_by_name(store: CorpusStore, model: ToySimilarity) -> None:
+    with pytest.raises(DataError, match="has no index yet; run: erda corpus index"):
+        VectorIndex.open(store, model)
+    build_index(store, model)
+    other = ToySimilarity("other")
+    with pytest.raises(ModelError, match=rf"made by another similarity model: toy \({model.fingerprint[:16]}\)"):
+        VectorIndex.open(store, other)
+
+
+def test_another_corpus_is_refused_until_rebuild(tmp_path: Path, store: CorpusStore, model: ToySimilarity) -> None:
+    build_index(store, model)
+    other = toy_store(tmp_path / "other", random_rows(90, seed=5))
+    shutil.copytree(store.folder / "vectors", other.folder / "vectors")
+    with pytest.raises(DataError, match=r"another version of the corpus.*100 rows.*now.*90 rows.*--rebuild"):
+        VectorIndex.open(other, model)
+    with pytest.raises(DataError, match=r"another version of this corpus.*--rebuild"):
+        build_index(other, model)
+    assert len(build_index(other, model, rebuild=True)) == 90
+
+
+def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: ToySimilarity) -> None:
+    folder = build_index(store, model).shards.folder
+    path = folder / "index.faiss"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with pytest.raises(DataError, match=r"index.faiss: \d+ bytes; expected \d+"):
+        VectorIndex.open(store, model)
+    path.write_bytes(b"x" * len(whole))
+    with pytest.raises(DataError, match=r"index.faiss: damaged"):
+        VectorIndex.open(store, model)
+    build_index(store, model)
+    assert path.read_bytes() == whole
+    (folder / "index.json").write_text("{")
+    with pytest.raises(DataError, match=r"index.json: cannot be read"):
+        VectorIndex.open(store, model)
+
+
+def test_a_full_disk_keeps_what_was_finished(
+    store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = shards_module.write_shard, []
+
+    def full(folder, plan, vectors):  # type: ignore[no-untyped-def]
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(plan)
+        return write(folder, plan, vectors)
+
+    monkeypatch.setattr(shards_module, "write_shard", full)
+    small_shards(monkeypatch, 60)
+    with pytest.raises(DataError, match=r"the disk is full.*What was finished is kept"):
+        build_index(store, model)
+    monkeypatch.setattr(shards_module, "write_shard", write)
+
+    class FullFaiss:
+        @staticmethod
+        def write_index(index: object, path: str) -> None:
+            Path(path).write_bytes(b"half")
+            raise RuntimeError("Error in ...\nError: 'ret == n' failed: write error")
+
+    import faiss
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faiss, "write_index", FullFaiss.write_index)
+        with pytest.raises(DataError, match=r"index could not be written.*The vectors are kept"):
+            build_index(store, model)
+    folder = vectors_folder(store.folder, model.fingerprint)
+    assert not list(folder.glob("*.tmp"))
+    before = model.n_encoded
+    assert len(build_index(store, model)) == 100
+    assert model.n_encoded == before
+
+
+def test_two_runs_on_one_folder_do_not_meet(store: CorpusStore, model: ToySimilarity) -> None:
+    with (
+        shards_module.locked(vectors_folder(store.folder, model.fingerprint)),
+        pytest.raises(DataError, match="another 'erda corpus index' is at work"),
+    ):
+        build_index(store, model)
+
+
+def test_vectors_that_are_no_numbers_are_refused(store: CorpusStore) -> None:
+    class Broken(ToySimilarity):
+        def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
+            return np.full((len(examples), self.dim), np.nan, np.float32)
+
+    with pytest.raises(ModelError, match="no numbers for rows 0 to 99"):
+        build_index(store, Broken())
+
+
+def test_impossible_factories_are_refused(store: CorpusStore, model: ToySimilarity) -> None:
+    with pytest.raises(SettingsError, match="cannot make an index 'Nonsense'"):
+        build_index(store, model, factory="Nonsense")
+    with pytest.raises(SettingsError, match="asks for 4,096 lists, but there are 100 rows"):
+        build_index(store, model, factory="IVF4096,Flat")
+
+
+def test_the_kind_is_chosen_by_size() -> None:
+    assert choose_factory(200_000, 768) == "Flat"
+    assert choose_factory(200_001, 768).startswith("IVF1024,")
+    assert choose_factory(1_000_000, 384).startswith("IVF2048,")
+
+
+def test_the_description_is_complete(store: CorpusStore, model: ToySimilarity) -> None:
+    index = build_index(store, model)
+    stored = json.loads((index.shards.folder / "index.json").read_text())
+    assert stored == {"format": index_module.FORMAT, **asdict(index.about)}
+    assert IndexAbout.read(index.shards.folder) == index.about
+    assert (index.about.digest, index.about.fingerprint) == (store.digest, model.fingerprint)
