@@ -1,0 +1,71 @@
+"""How hard `atlas` is for a method that only counts words: `python -m erda.data.atlas.hardness`.
+
+Streams of eight tasks, 100 examples for each relation of the first and 5 for the others. A classifier without memory
+limits or forgetting (TF-IDF vectors, nearest centroid) sees all of the training examples; accuracy is `all-seen`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from statistics import mean, stdev
+
+from erda.data.atlas.build import build
+from erda.data.drawing import draw_stream
+from erda.data.streams import TaskStream
+
+WAY = 6
+SHOTS = 5
+SEEDS = (100, 110, 120, 130, 140, 150)
+
+
+def draw_atlas_stream(seed: int) -> TaskStream:
+    """The stream that hardness is measured on: eight tasks of six relations."""
+    return draw_stream(build(), way=WAY, shots=SHOTS, seed=seed)
+
+
+def tfidf_accuracy(stream: TaskStream) -> list[float]:
+    """`all-seen` accuracy after each task of the class with the nearest (cosine) mean of TF-IDF vectors."""
+    import numpy as np
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    accuracy = []
+    for n_tasks in range(1, len(stream) + 1):
+        train = [example for k in range(n_tasks) for example in stream[k].examples]
+        tests = [stream.test(k) for k in range(n_tasks)]
+        vectorizer = TfidfVectorizer(analyzer=lambda tokens: [token.lower() for token in tokens], sublinear_tf=True)
+        vectors = vectorizer.fit_transform([example.tokens for example in train])
+        relations = sorted({str(example.relation) for example in train})
+        rows = np.array([relations.index(str(example.relation)) for example in train])
+        centroids = np.stack([np.asarray(vectors[rows == j].mean(axis=0)).ravel() for j in range(len(relations))])
+        centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
+        questions = vectorizer.transform([example.tokens for test in tests for example in test.examples])
+        best = np.asarray(questions @ centroids.T).argmax(axis=1)
+        gold = [answer for test in tests for answer in test.gold]
+        accuracy.append(mean(relations[j] == answer for j, answer in zip(best, gold, strict=True)))
+    return accuracy
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the accuracy after each task, seed by seed, and the mean after the last."""
+    parser = argparse.ArgumentParser(
+        prog="python -m erda.data.atlas.hardness",
+        description="Measure how far TF-IDF with nearest centroids gets on the embedded dataset.",
+        epilog="examples:\n  python -m erda.data.atlas.hardness\n  python -m erda.data.atlas.hardness --seeds 100,110",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--seeds", default=",".join(map(str, SEEDS)), help="seeds of the streams (default: %(default)s)"
+    )
+    seeds = [int(seed) for seed in parser.parse_args(arguments).seeds.split(",")]
+    last = []
+    for seed in seeds:
+        accuracy = tfidf_accuracy(draw_atlas_stream(seed))
+        last.append(accuracy[-1])
+        print(f"seed {seed}: " + " ".join(f"{100 * value:5.1f}" for value in accuracy))
+    spread = f" (standard deviation {100 * stdev(last):.1f}, {len(last)} seeds)" if len(last) > 1 else ""
+    print(f"TF-IDF nearest centroid after the last task: {100 * mean(last):.1f} % all-seen{spread}")
+
+
+if __name__ == "__main__":
+    main()
