@@ -91,7 +91,7 @@ def test_a_damaged_shard_is_computed_again_and_a_missing_one_is_named(store: Cor
     embed_corpus(store, model, shard_rows=30)
     assert model.n_encoded == before + 30
     path.unlink()
-    with pytest.raises(DataError, match="shard-000000000030.npy: missing or cut short; run 'erda corpus index'"):
+    with pytest.raises(DataError, match=r"shard-000000000030.npy: missing or cut short; run 'erda corpus index'"):
         VectorShards.open(folder)
 
 

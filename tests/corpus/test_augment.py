@@ -1,0 +1,213 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_corpus import row, toy_store
+from toy_similarity import ToySimilarity
+
+from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter, AugmentSettings
+from erda.corpus.index import build_index
+from erda.data.formats import example_from_json
+from erda.errors import DataError, SettingsError
+from erda.types import Example
+
+CORPUS = [
+    row("Ibsen wrote the play Gengangere in exile .", "Ibsen", "Gengangere", source="Ibsen"),
+    row("Gengangere , a play that Ibsen wrote in exile .", "Ibsen", "Gengangere"),
+    row("Tourists ask Ibsen fans whether Gengangere sells", "Ibsen", "Gengangere"),
+    row("Undset wrote the novel Kransen at home .", "Undset", "Kransen"),
+    row("Bergen lies on the coast of Norway .", "Bergen", "Norway"),
+    row("Malmo sits on the coast of Sweden .", "Malmo", "Sweden"),
+    row("Turku lies on a coast of Finland .", "Turku", "Finland"),
+    row("Nobody asked Hedda about Brand yesterday", "Hedda", "Brand"),
+]
+
+
+def example(text: str, head: str, tail: str, relation: str | None, example_id: str = "") -> Example:
+    return example_from_json({**row(text, head, tail), "relation": relation, "id": example_id or text[:8]})
+
+
+AUTHOR = example("IBSEN wrote the drama GENGANGERE in exile .", "IBSEN", "GENGANGERE", "author", "a1")
+NOVEL = example("Lagerlof wrote the novel Jerusalem at home .", "Lagerlof", "Jerusalem", "author", "a2")
+COAST = example("Oslo lies on the coast of Norway .", "Oslo", "Norway", "country", "c1")
+
+
+class Counting:
+    """An index or store that counts its calls."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self.inner, name)
+        if callable(value):
+            self.calls.append(name)
+        return value
+
+
+@pytest.fixture
+def augmenter(tmp_path: Path) -> Augmenter:
+    store, model = toy_store(tmp_path, CORPUS), ToySimilarity(dim=512)
+    return Augmenter(store, build_index(store, model), model)
+
+
+def texts(examples: Sequence[Example]) -> list[str]:
+    return [" ".join(one.tokens) for one in examples]
+
+
+def test_entity_matches_over_alpha_get_the_relation(augmenter: Augmenter) -> None:
+    found = augmenter.find([AUTHOR], match_threshold=0.5)
+    assert texts(found.examples) == [
+        "Ibsen wrote the play Gengangere in exile .",
+        "Gengangere , a play that Ibsen wrote in exile .",
+    ]
+    assert {one.relation for one in found.examples} == {"author"}
+    assert {extra.rule for extra in found.extras} == {ENTITY_MATCH}
+    assert (found.n_matched, found.n_searched, found.dropped) == (1, 0, {"match below the threshold": 1})
+
+
+def test_scores_are_products_of_the_models_vectors(augmenter: Augmenter) -> None:
+    for extra in augmenter.find([AUTHOR, NOVEL, COAST], n_neighbours=2).extras:
+        own, found = augmenter.model.encode([extra.origin, extra.example])
+        assert extra.score == pytest.approx(float(own @ found), abs=1e-3)
+
+
+def test_neighbours_come_in_only_where_no_sentence_has_the_pair(augmenter: Augmenter) -> None:
+    found = augmenter.find([AUTHOR, NOVEL, COAST], match_threshold=0.99)
+    assert found.n_matched == 1
+    assert [(extra.origin.id, extra.rule) for extra in found.extras] == [("a2", NEIGHBOUR), ("c1", NEIGHBOUR)]
+    expected = ["Undset wrote the novel Kransen at home .", "Bergen lies on the coast of Norway ."]
+    assert texts(found.examples) == expected
+
+
+def test_rejected_matches_can_be_searched_for(augmenter: Augmenter) -> None:
+    found = augmenter.find([AUTHOR], match_threshold=0.99, search_rejected=True)
+    assert [extra.rule for extra in found.extras] == [NEIGHBOUR]
+    both = augmenter.find([AUTHOR], match_threshold=0.5, search_matched=True, n_neighbours=2)
+    assert both.counts == {ENTITY_MATCH: 2, NEIGHBOUR: 2}
+    assert len(set(texts(both.examples))) == 4
+
+
+def test_without_matching_and_without_search(augmenter: Augmenter) -> None:
+    no_matching = augmenter.find([AUTHOR, COAST], entity_matching=False)
+    assert no_matching.counts == {ENTITY_MATCH: 0, NEIGHBOUR: 2}
+    no_search = augmenter.find([AUTHOR, COAST], similarity_search=False, match_threshold=0.5)
+    assert no_search.counts == {ENTITY_MATCH: 2, NEIGHBOUR: 0}
+    neither = augmenter.find([AUTHOR, COAST], entity_matching=False, similarity_search=False)
+    assert neither.extras == ()
+
+
+def test_known_sentences_never_come_back_and_do_not_count_as_matches(augmenter: Augmenter) -> None:
+    known = [
+        example("ibsen   wrote the play gengangere in EXILE .", "ibsen", "gengangere", None),
+        example("Gengangere , a play that Ibsen wrote in exile .", "Ibsen", "Gengangere", None),
+        example("Tourists ask Ibsen fans whether Gengangere sells", "Ibsen", "Gengangere", None),
+    ]
+    found = augmenter.find([AUTHOR], known=known)
+    assert found.n_matched == 0
+    assert [extra.rule for extra in found.extras] == [NEIGHBOUR]
+    assert texts(found.examples) == ["Undset wrote the novel Kransen at home ."]
+    assert found.dropped["sentence that is known already"] >= 3
+
+
+def test_an_example_of_the_task_is_not_its_own_neighbour(tmp_path: Path) -> None:
+    rows = [*CORPUS, row("Oslo lies on the coast of Norway .", "Oslo", "Norway")]
+    store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
+    found = Augmenter(store, build_index(store, model), model).find([COAST], n_neighbours=3)
+    assert "Oslo lies on the coast of Norway ." not in texts(found.examples)
+    assert len(found.extras) == 3
+
+
+def test_no_sentence_is_taken_twice_and_the_nearest_claim_wins(augmenter: Augmenter) -> None:
+    twin = example("Harbour Oslo lies on the coast of Norway .", "Oslo", "Norway", "harbour", "c2")
+    found = augmenter.find([twin, COAST], n_neighbours=8)
+    assert len(set(texts(found.examples))) == len(found.extras)
+    assert found.dropped["sentence taken for another example"] > 0
+    best = {extra.row: extra.origin.id for extra in found.extras}
+    bergen = next(extra.row for extra in found.extras if "Bergen" in extra.example.tokens)
+    assert best[bergen] == "c1"
+
+
+def test_limits_and_thresholds(augmenter: Augmenter) -> None:
+    one = augmenter.find([AUTHOR], match_threshold=-0.5, max_matches=1)
+    assert texts(one.examples) == ["Ibsen wrote the play Gengangere in exile ."]
+    assert one.dropped["match beyond the limit"] == 2
+    rests = example("Oslo rests on the coast of Norway .", "Oslo", "Norway", "country")
+    assert augmenter.find([rests], neighbour_threshold=0.5).counts == {ENTITY_MATCH: 0, NEIGHBOUR: 1}
+    assert augmenter.find([rests], neighbour_threshold=0.95).extras == ()
+    with pytest.raises(SettingsError, match=r"match_threshold is 2; a similarity lies between"):
+        augmenter.find([COAST], match_threshold=2)
+    with pytest.raises(SettingsError, match="n_neighbours is 0"):
+        augmenter.find([COAST], n_neighbours=0)
+    with pytest.raises(SettingsError, match="Did you mean 'n_neighbours'"):
+        augmenter.find([COAST], n_neighbors=2)
+    with pytest.raises(SettingsError, match="Unknown agreement 'means'"):
+        AugmentSettings(agreement="means")
+
+
+@pytest.mark.parametrize("agreement", ["mean", "nearest"])
+def test_agreement_turns_down_what_another_relation_is_nearer_to(augmenter: Augmenter, agreement: str) -> None:
+    wrong = example("Hamsun lies on the floor .", "Hamsun", "floor", "posture", "w1")
+    loose = augmenter.find([wrong, COAST])
+    assert any(extra.margin < 0 for extra in loose.extras if extra.origin is wrong)
+    strict = augmenter.find([wrong, COAST], agreement=agreement)
+    assert strict.dropped["another relation is nearer"] > 0
+    assert all(extra.margin >= 0 for extra in strict.extras)
+    assert any(extra.origin is COAST for extra in strict.extras)
+    exemplars = [example("Lund lies on the coast of Sweden .", "Lund", "Sweden", "shore", "e1")]
+    assert not [
+        extra
+        for extra in augmenter.find([wrong], exemplars=exemplars, agreement=agreement, agreement_margin=0.05).extras
+        if "coast" in extra.example.tokens
+    ]
+
+
+def test_margins_are_what_a_loop_says(augmenter: Augmenter) -> None:
+    examples = [AUTHOR, NOVEL, COAST]
+    vectors = augmenter.model.encode(examples)
+    author, country = vectors[:2].mean(axis=0), vectors[2]
+    for extra in augmenter.find(examples, n_neighbours=2).extras:
+        vector = augmenter.index.vectors([extra.row])[0]
+        near = [float(vector @ mean / np.linalg.norm(mean)) for mean in (author, country)]
+        expected = near[0] - near[1] if extra.example.relation == "author" else near[1] - near[0]
+        assert extra.margin == pytest.approx(expected, abs=1e-5)
+
+
+def test_one_lookup_one_search_and_two_reads_a_task(augmenter: Augmenter) -> None:
+    store, index = Counting(augmenter.store), Counting(augmenter.index)
+    counted = Augmenter(store, index, augmenter.model)  # type: ignore[arg-type]
+    counted.find([AUTHOR, NOVEL, COAST] * 5)
+    assert store.calls == ["find", "sentences", "sentences"]
+    assert index.calls.count("search") == 1
+
+
+def test_examples_seen_before_are_not_encoded_again(augmenter: Augmenter) -> None:
+    model = augmenter.model
+    augmenter.find([AUTHOR, COAST])
+    before = model.n_encoded  # type: ignore[attr-defined]
+    assert augmenter.find([AUTHOR, COAST]).extras
+    assert model.n_encoded == before  # type: ignore[attr-defined]
+
+
+def test_nothing_to_augment(augmenter: Augmenter) -> None:
+    assert augmenter.find([]).extras == ()
+    with pytest.raises(DataError, match="without a relation"):
+        augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
+
+
+def test_the_record_holds_the_whole_provenance(augmenter: Augmenter) -> None:
+    found = augmenter.find([AUTHOR, COAST], match_threshold=0.5)
+    record = json.loads(json.dumps(found.to_json()))
+    assert record["counts"] == {"entity-match": 2, "neighbour": 1}
+    assert record["settings"]["match_threshold"] == 0.5
+    first = record["extras"][0]
+    assert example_from_json(first) == found.examples[0]
+    assert first["relation"] == "author"
+    assert first["source"] == "Ibsen"
+    provenance = first["augmentation"]
+    assert provenance["found_for"] == "a1"
+    assert provenance["found_for_sentence"] == " ".join(AUTHOR.tokens)
+    assert augmenter.store.rows([provenance["row"]])[0].tokens == found.examples[0].tokens
