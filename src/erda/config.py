@@ -69,6 +69,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "temperature": (1e-6, math.inf),
     "max_gradient_norm": (1e-6, math.inf),
     "dropout": (0, 1),
+    "trained_layers": (-2, math.inf),  # -1: all, -2: what the encoder's mode says
 }
 
 

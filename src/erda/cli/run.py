@@ -84,9 +84,10 @@ def run(options: argparse.Namespace) -> int:
     for experiment in group_records(finished.records):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])
-    n_new = len(finished.records) - finished.n_found
-    print(f"{n_new} runs done, {finished.n_found} were there already. Records: {options.out}")
-    print(f"Tables and figures: erda report {options.out}")
+    if finished.records:
+        n_new = len(finished.records) - finished.n_found
+        print(f"{n_new} runs done, {finished.n_found} were there already. Records: {options.out}")
+        print(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"{len(finished.faults)} runs failed:\n{join_faults(finished.faults)}")
     return 0
