@@ -18,7 +18,7 @@ from erda.corpus.manifest import Part, StoredFile, store_file
 from erda.corpus.sources import Row
 from erda.corpus.staging import Staged
 
-PART_ROWS = 250_000
+PART_ROWS = 500_000
 ROW_GROUP = 2048  # the smallest that DuckDB reads: a few rows cost little
 SAMPLE_ROWS = 1_000_000
 _CONTENT = ["row", "head_key", "tail_key", "sentence", *Row._fields]

@@ -8,7 +8,6 @@ groups (2,048 rows each) that hold the rows asked for. So memory does not grow w
 from __future__ import annotations
 
 import json
-import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -149,18 +148,17 @@ class CorpusStore:
         words = [text[left:right].lower() for left, right in tokens_of(text)]
         if not words:
             raise DataError("nothing to search for: the text has no words.")
-        conditions = " AND ".join("contains(lower(text), ?)" for _ in words)
-        files = file_list(self._paths(self._parts))
-        count, sentences = 0, []
-        if self._parts:
-            query = f"SELECT count(*) FROM read_parquet({files}) WHERE {conditions}"
-            count = self._query(query, words).fetchall()[0][0]
-            query = (
-                f"SELECT {_FIELDS} FROM read_parquet({files}) WHERE {conditions} "
-                f"ORDER BY contains(lower(text), ?) DESC, row LIMIT {limit:d}"
-            )
-            sentences = [_sentence(r) for r in self._query(query, [*words, " ".join(words)]).fetchall()]
-        return count, sentences
+        if not self._parts:
+            return 0, []
+        rarest_first = sorted(set(words), key=len, reverse=True)
+        conditions = " AND ".join("contains(lower(text), ?)" for _ in rarest_first)
+        query = (
+            "WITH hits AS MATERIALIZED (SELECT row, contains(lower(text), ?) AS whole "
+            f"FROM read_parquet({file_list(self._paths(self._parts))}) WHERE {conditions}) "
+            f"SELECT row, (SELECT count(*) FROM hits) FROM hits ORDER BY whole DESC, row LIMIT {limit:d}"
+        )
+        hits = self._query(query, [" ".join(words), *rarest_first]).fetchall()
+        return (hits[0][1] if hits else 0), self.sentences([row for row, _ in hits])
 
     def names_like(self, name: str, *, limit: int = 5) -> list[str]:
         """Entity names that hold `name`, the commonest first: what a person may have meant."""
@@ -221,8 +219,7 @@ def _sentence(record: Sequence[Any]) -> CorpusSentence:
     row, key, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, *rest = record
     head = Entity(head_name, Span(head_start, head_end), head_id)
     tail = Entity(tail_name, Span(tail_start, tail_end), tail_id)
-    tokens = tuple(sys.intern(token) for token in text.split(" "))
-    return CorpusSentence(row, key, Example(tokens, head, tail, rest[0], f"corpus:{row}", rest[1]))
+    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, rest[0], f"corpus:{row}", rest[1]))
 
 
 def _faults(folder: Path, manifest: Manifest) -> list[str]:

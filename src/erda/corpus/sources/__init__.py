@@ -25,6 +25,10 @@ class SourceSettings:
     spacy: str | None = None
     n_workers: int = 1
 
+    def __post_init__(self) -> None:
+        if self.n_workers < 1:
+            raise SettingsError(f"workers must be at least 1, got {self.n_workers}.")
+
 
 def _plain(path: Path, settings: SourceSettings) -> Source:
     if settings.names:

@@ -8,15 +8,17 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
 from erda.corpus.keys import entity_key
-from erda.errors import DataError
+from erda.errors import DataError, SettingsError
 from erda.types import Entity
 
 SHOWN_PLACES = 3
+MAX_LINE = 1 << 26
 
 
 class Row(NamedTuple):
@@ -79,6 +81,11 @@ class Limits:
 
     max_pairs: int = 12
     max_tokens: int = 250
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_pairs", self.max_pairs), ("max_tokens", self.max_tokens)):
+            if value < 1:
+                raise SettingsError(f"{name} must be at least 1, got {value}.")
 
 
 class Meter:
@@ -181,7 +188,9 @@ def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
 def numbered_lines(path: Path, skip: int = 0, meter: Meter | None = None) -> Iterator[tuple[int, str]]:
     """Lines of a UTF-8 file, numbered from 1, after the first `skip`; another encoding is a `DataError`."""
     with opened(path, meter) as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(partial(file.readline, MAX_LINE), b""), 1):
+            if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
+                raise DataError(f"{path}:{number}: a line longer than {MAX_LINE >> 20} MB; is this a text file?")
             if number <= skip:
                 continue
             try:

@@ -1,0 +1,452 @@
+from __future__ import annotations
+
+import bz2
+import errno
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
+
+from erda.corpus import merge, segments, staging
+from erda.corpus.build import BuildSettings, build_corpus
+from erda.corpus.keys import EntityPair
+from erda.corpus.sources import Limits, SourceSettings
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError
+
+ANNA = row("Anna knows Bob .", "Anna", "Bob", source="first")
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Many chunks and parts even of toy data."""
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 100)
+    monkeypatch.setattr("erda.corpus.sources.jsonl.BATCH_LINES", 50)
+    monkeypatch.setattr(merge, "PART_ROWS", 150)
+
+
+def texts(folder):
+    return [" ".join(r[1]) for r in content(CorpusStore.open(folder))]
+
+
+# --- what enters ------------------------------------------------------------------------------------------------------
+
+
+def test_duplicates_enter_once_and_the_first_stays(tmp_path):
+    again = {**row("ANNA knows Bob.", "ANNA", "Bob."), "source": "second"}
+    other_pair = row("Anna knows Bob .", "Bob", "Anna")
+    store = toy_store(tmp_path, [ANNA, {**ANNA, "source": "second"}, other_pair])
+    assert [r[4] for r in content(store)] == ["first", None]
+    assert store.manifest.dropped == {"duplicate (same sentence, same pair)": 1}
+    assert len(toy_store(tmp_path / "b", [ANNA, again])) == 2  # "Bob." is another name
+
+
+def test_one_entity_twice_is_no_pair(tmp_path):
+    rows = [ANNA, row("Bob is Anna .", "Bob", "Anna", ids=("q:1", "q:1"))]
+    assert toy_store(tmp_path, rows).manifest.dropped == {"head and tail are the same entity": 1}
+
+
+def exclusion_files(folder: Path) -> dict[str, Path]:
+    tokens = ["anna", "KNOWS", "bob", "."]
+    files = {
+        "jsonl": write_rows(folder / "e.jsonl", [{**ANNA, "tokens": tokens}]),
+        "packed": write_rows(folder / "e.jsonl.gz", [{**ANNA, "tokens": tokens}]),
+        "text": folder / "e.txt",
+        "cfrl": folder / "test_0.txt",
+        "docred": folder / "d.json",
+        "fewrel": folder / "f.json",
+        "tacred": folder / "t.json",
+    }
+    files["text"].write_text("anna  knows bob.\n")
+    files["cfrl"].write_text("1\t2 3\tanna knows bob .\tanna\t0\tbob\t2\tQ1\tQ2\n")
+    files["docred"].write_text(json.dumps([{"sents": [["x"], tokens], "vertexSet": []}]))
+    files["fewrel"].write_text(json.dumps({"P1": [{"tokens": tokens, "h": [], "t": []}]}))
+    files["tacred"].write_text(json.dumps([{"token": tokens, "relation": "x"}]))
+    return files
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "packed", "text", "cfrl", "docred", "fewrel", "tacred"])
+def test_excluded_sentences_never_enter(tmp_path, kind):
+    store = toy_store(tmp_path, [ANNA, *random_rows(3)], exclude=[exclusion_files(tmp_path)[kind]])
+    assert len(store) == 3
+    assert store.manifest.dropped == {"sentence given with --exclude": 1}
+    assert store.sentences_of([EntityPair("Anna", "Bob")]) == [()]
+
+
+@pytest.mark.parametrize("text", ["", '{"a": 1}\n', "{broken\n"])
+def test_an_exclusion_that_excludes_nothing_is_an_error(tmp_path, text):
+    (tmp_path / "e.jsonl").write_text(text)
+    with pytest.raises(DataError, match=r"e\.jsonl"):
+        toy_store(tmp_path, [ANNA], exclude=[tmp_path / "e.jsonl"])
+
+
+def test_exclusion_holds_for_what_is_added_later(tmp_path):
+    exclude = [exclusion_files(tmp_path)["cfrl"]]
+    toy_store(tmp_path, random_rows(3), exclude=exclude)
+    more = write_rows(tmp_path / "more.jsonl", [ANNA, *random_rows(2, seed=5)])
+    report = build_corpus([more], tmp_path / "corpus", add=True)
+    assert report.n_added == 2
+    assert report.manifest.dropped == {"sentence given with --exclude": 1}
+
+
+def test_excluding_what_is_already_in_is_an_error_and_changes_nothing(tmp_path):
+    before = content(toy_store(tmp_path, [ANNA, *random_rows(3)]))
+    more = write_rows(tmp_path / "more.jsonl", random_rows(2, seed=5))
+    with pytest.raises(DataError, match="already holds 1 rows of the sentences given with --exclude"):
+        build_corpus([more], tmp_path / "corpus", add=True, exclude=[exclusion_files(tmp_path)["cfrl"]])
+    assert content(CorpusStore.open(tmp_path / "corpus")) == before
+
+
+def test_redirects_are_resolved_whatever_the_order_of_pages(tmp_path):
+    def page(title, text, redirect=""):
+        redirect = f'<redirect title="{redirect}" />' if redirect else ""
+        return f"<page><title>{title}</title><ns>0</ns>{redirect}<revision><text>{text}</text></revision></page>"
+
+    pages = [
+        page("Town", "Town lies in [[Norge]] and [[Norway]] near [[Oslo]] ."),
+        page("Norge", "#REDIRECT", "Kingdom of Norway"),
+        page("Kingdom of Norway", "#REDIRECT", "Norway"),  # a redirect to a redirect
+        page("City", "[[Kingdom of Norway]] has a city , City ."),
+    ]
+    dump = f"<mediawiki><siteinfo><dbname>enwiki</dbname></siteinfo>{''.join(pages)}</mediawiki>"
+    (tmp_path / "x.xml.bz2").write_bytes(bz2.compress(dump.encode()))
+    build_corpus([tmp_path / "x.xml.bz2"], tmp_path / "c")
+    store = CorpusStore.open(tmp_path / "c")
+    entities = {entity.id for r in content(store) for entity in r[2:4]}
+    assert entities == {"enwiki:Town", "enwiki:Norway", "enwiki:Oslo", "enwiki:City"}
+    assert store.manifest.dropped["head and tail are the same entity"] == 2  # Norge - Norway, both ways
+    for name in ("Norge", "Norway", "Kingdom of Norway"):
+        (sentences,) = store.sentences_of([EntityPair(name, "City")])
+        assert len(sentences) == (name != "Norge")  # the names that stand there, and the page's title
+
+
+def test_several_sources_and_settings(tmp_path):
+    document = {
+        "title": "t",
+        "sents": [["A", "met", "B", "and", "C", "."]],
+        "vertexSet": [[{"name": n, "sent_id": 0, "pos": [p, p + 1]}] for n, p in (("A", 0), ("B", 2), ("C", 4))],
+    }
+    (tmp_path / "d.json").write_text(json.dumps([document]))
+    rows = write_rows(tmp_path / "r.jsonl", [ANNA])
+    settings = BuildSettings(limits=Limits(max_pairs=2))
+    report = build_corpus([rows, tmp_path / "d.json"], tmp_path / "c", settings=settings)
+    assert report.n_added == 3
+    assert report.manifest.dropped == {"pair over max_pairs": 4}
+    assert [Path(s.path).name for s in report.manifest.segments[0].sources] == ["r.jsonl", "d.json"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "the sources are empty"),
+        ("\n\n", "the sources are empty"),
+        ("{}\n{}\n", "2 row that is no tagged sentence"),
+        (json.dumps(row("Bob is Anna .", "Bob", "Anna", ids=("q:1", "q:1"))), "1 head and tail are the same entity"),
+    ],
+)
+def test_an_empty_corpus_is_an_error_that_says_why(tmp_path, lines, said):
+    (tmp_path / "x.jsonl").write_text(lines)
+    with pytest.raises(DataError, match="nothing to build a corpus of") as error:
+        build_corpus([tmp_path / "x.jsonl"], tmp_path / "c")
+    assert said in str(error.value)
+    with pytest.raises(DataError, match="no corpus here"):
+        CorpusStore.open(tmp_path / "c")
+
+
+def test_sources_that_are_not_there(tmp_path):
+    for path, said in ((tmp_path / "x.jsonl", "no such file"), (tmp_path, "is a folder")):
+        with pytest.raises(DataError, match=said):
+            build_corpus([path], tmp_path / "c")
+
+
+# --- going on, adding, mending ----------------------------------------------------------------------------------------
+
+
+def test_a_finished_corpus_is_left_alone(tmp_path):
+    store = toy_store(tmp_path, random_rows(20))
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")}
+    report = build_corpus([tmp_path / "rows.jsonl"], tmp_path / "corpus")
+    assert (report.n_added, report.mended) == (0, ())
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")} == files
+    with pytest.raises(DataError, match="--add"):
+        build_corpus([write_rows(tmp_path / "y.jsonl", [ANNA])], tmp_path / "corpus")
+    assert CorpusStore.open(tmp_path / "corpus").digest == store.digest
+
+
+def test_adding_nothing_new(tmp_path):
+    digest = toy_store(tmp_path, random_rows(20)).digest
+    report = build_corpus([write_rows(tmp_path / "y.jsonl", random_rows(20)[:9])], tmp_path / "corpus", add=True)
+    assert report.n_added == 0
+    store = CorpusStore.open(tmp_path / "corpus")
+    assert len(store) == 20
+    assert store.versions[0] == (20, digest)
+    assert len(content(store)) == 20
+
+
+def test_a_folder_with_other_things_is_not_touched(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "thesis.tex").write_text("x")
+    rows = write_rows(tmp_path / "x.jsonl", [ANNA])
+    with pytest.raises(DataError, match=r"holds no corpus \(thesis.tex"):
+        build_corpus([rows], tmp_path / "c")
+    assert (tmp_path / "c" / "thesis.tex").read_text() == "x"
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+@pytest.mark.parametrize("which", ["part-00001.parquet", "keys.npy", "rows.npy"])
+def test_damage_is_mended_by_the_same_build(tmp_path, small_steps, damage, which):
+    store = toy_store(tmp_path, random_rows(600))
+    before, digest = content(store), store.digest
+    path = tmp_path / "corpus/segments/000" / which
+    raw = bytearray(path.read_bytes())
+    if damage == "flip":
+        raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw[: len(raw) // 2] if damage == "cut" else raw)
+    if damage == "remove":
+        path.unlink()
+    with pytest.raises(DataError, match=which):
+        CorpusStore.open(tmp_path / "corpus")
+    said: list[str] = []
+    report = build_corpus([tmp_path / "rows.jsonl"], tmp_path / "corpus", show=said.append)
+    assert report.mended == (f"segments/000/{which}",)
+    assert any(which in line for line in said)
+    mended = CorpusStore.open(tmp_path / "corpus")
+    assert (content(mended), mended.digest) == (before, digest)
+    assert not (tmp_path / "corpus/build").exists()
+
+
+def test_mending_an_earlier_segment_after_an_add(tmp_path, small_steps):
+    toy_store(tmp_path, random_rows(300))
+    more = write_rows(tmp_path / "more.jsonl", [*random_rows(300)[:50], *random_rows(300, seed=1)])
+    build_corpus([more], tmp_path / "corpus", add=True)
+    before = content(CorpusStore.open(tmp_path / "corpus"))
+    for segment in ("000", "001"):
+        (tmp_path / f"corpus/segments/{segment}/part-00000.parquet").write_bytes(b"x")
+    report = build_corpus([more], tmp_path / "corpus", add=True)
+    assert len(report.mended) == 2
+    assert content(CorpusStore.open(tmp_path / "corpus")) == before
+
+
+def test_a_part_whose_source_is_gone_is_named(tmp_path):
+    toy_store(tmp_path, random_rows(30))
+    (tmp_path / "corpus/segments/000/part-00000.parquet").unlink()
+    source = write_rows(tmp_path / "rows.jsonl", random_rows(31))
+    with pytest.raises(DataError, match=r"part-00000.parquet: damaged, .*is gone or has changed: .*rows.jsonl"):
+        build_corpus([source], tmp_path / "corpus")
+
+
+class StopError(Exception):
+    """Stands for whatever ends a process."""
+
+
+@pytest.mark.parametrize("step", range(0, 14, 2))
+def test_a_build_goes_on_after_any_settled_file(tmp_path, small_steps, monkeypatch, step):
+    """Stop after the n-th file has its name; the next call must give the corpus of an uninterrupted build."""
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(500))
+    build_corpus([rows], tmp_path / "whole")
+    from erda.corpus import manifest
+
+    settle, left = manifest.settle, [step]
+
+    def stopping(temporary: Path, path: Path) -> None:
+        settle(temporary, path)
+        left[0] -= 1
+        if left[0] < 0:
+            raise StopError
+
+    monkeypatch.setattr(manifest, "settle", stopping)
+    with pytest.raises(StopError):
+        build_corpus([rows], tmp_path / "c")
+    monkeypatch.setattr(manifest, "settle", settle)
+    with pytest.raises(DataError, match=r"not finished|no corpus here"):
+        CorpusStore.open(tmp_path / "c")
+    build_corpus([rows], tmp_path / "c")
+    assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
+    assert not (tmp_path / "c/build").exists()
+
+
+def test_what_is_read_is_not_read_again(tmp_path, small_steps, monkeypatch):
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(500))
+    monkeypatch.setattr(segments, "part_bounds", lambda *_: (_ for _ in ()).throw(StopError))
+    with pytest.raises(StopError):
+        build_corpus([rows], tmp_path / "c")
+    monkeypatch.undo()
+    damaged = sorted((tmp_path / "c/build").rglob("chunk-00003.parquet"))[0]
+    damaged.write_bytes(b"x")
+    skipped: list[int] = []
+    from erda.corpus.sources.jsonl import JsonlSource
+
+    read = JsonlSource.batches
+    monkeypatch.setattr(
+        JsonlSource, "batches", lambda self, skip, limits: skipped.append(skip) or read(self, skip, limits)
+    )
+    report = build_corpus([rows], tmp_path / "c")
+    assert skipped == [300]  # three good chunks of 100
+    assert report.n_added == 500
+    assert report.manifest.segments[0].sources[0].read == 500
+
+
+def test_an_unfinished_build_with_other_settings_is_kept(tmp_path, small_steps, monkeypatch):
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(100))
+    monkeypatch.setattr(segments, "part_bounds", lambda *_: (_ for _ in ()).throw(StopError))
+    with pytest.raises(StopError):
+        build_corpus([rows], tmp_path / "c")
+    monkeypatch.undo()
+    other = BuildSettings(limits=Limits(max_tokens=20))
+    with pytest.raises(DataError, match=r"unfinished build with other settings \(limits\)"):
+        build_corpus([rows], tmp_path / "c", settings=other)
+    assert build_corpus([rows], tmp_path / "c", settings=other, resume=False).n_added == 100
+
+
+BUILD = """
+    import sys
+    from pathlib import Path
+    from erda.corpus import merge, staging
+    from erda.corpus.build import build_corpus
+    from erda.corpus.sources import jsonl
+    staging.CHUNK_ROWS, merge.PART_ROWS, jsonl.BATCH_LINES = 100, 150, 50
+    {before}
+    build_corpus([Path(sys.argv[1])], Path(sys.argv[2]))
+    print("done")
+"""
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_kill_at_random_moments(tmp_path, small_steps):
+    """SIGKILL, again and again, until a run gets through."""
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(2000))
+    build_corpus([rows], tmp_path / "whole")
+    rng = random.Random(0)
+    n_killed = 0
+    pause = 0.05
+    for _ in range(40):
+        process = python(BUILD.format(before=""), rows, tmp_path / "c")
+        while not (tmp_path / "c" / ".lock").exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, pause))
+        process.send_signal(signal.SIGKILL)
+        out, error = process.communicate()
+        assert "Error" not in error
+        if "done" in out:
+            break
+        n_killed += 1
+        pause *= 1.5
+    else:
+        pytest.fail("no run got through")
+    assert n_killed >= 2
+    assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
+
+
+def test_two_builds_on_one_folder(tmp_path):
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(10))
+    slow = (
+        "import time; from erda.corpus import build; build._plan = lambda *a: (print('in', flush=True), time.sleep(60))"
+    )
+    process = python(BUILD.format(before=slow), rows, tmp_path / "c")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        with pytest.raises(DataError, match="another build is at work"):
+            build_corpus([rows], tmp_path / "c")
+    finally:
+        process.kill()
+        process.communicate()
+    assert build_corpus([rows], tmp_path / "c").n_added == 10  # the lock went with its process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2_000, 20_000, 60_000])
+def test_a_full_disk_loses_nothing(tmp_path, size):
+    """A limit on the size of files stands for the disk's end: no chunk, no part or no lookup can be written."""
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(4000))
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    process = python(BUILD.format(before=limit), rows, tmp_path / "c")
+    _, error = process.communicate()
+    assert process.returncode != 0
+    assert "the disk is full" in error.splitlines()[-1]
+    build_corpus([rows], tmp_path / "c")
+    assert len(CorpusStore.open(tmp_path / "c")) == 4000
+
+
+def test_a_full_disk_in_the_middle_keeps_what_was_read(tmp_path, small_steps, monkeypatch):
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(300))
+    write, left = staging._write, [2]
+
+    def full(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*arguments)
+
+    monkeypatch.setattr(staging, "_write", full)
+    with pytest.raises(DataError, match="disk is full"):
+        build_corpus([rows], tmp_path / "c")
+    (journal,) = (tmp_path / "c/build").rglob("journal.jsonl")
+    assert len(journal.read_text().splitlines()) == 2
+    left[0] = 1000
+    assert build_corpus([rows], tmp_path / "c").n_added == 300
+
+
+def test_a_source_that_breaks_off_keeps_the_others(tmp_path, small_steps):
+    good = write_rows(tmp_path / "good.jsonl", random_rows(200))
+    bad = write_rows(tmp_path / "bad.jsonl.gz", random_rows(300, seed=1))
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:-500])
+    with pytest.raises(DataError, match=r"bad.jsonl.gz: the packed file is damaged or cut short"):
+        build_corpus([good, bad], tmp_path / "c")
+    assert list((tmp_path / "c/build").rglob("chunk-00001.parquet"))
+    bad.write_bytes(whole)
+    assert build_corpus([good, bad], tmp_path / "c").n_added == 500
+
+
+def test_parts_are_ranges_of_head_entities(tmp_path, small_steps):
+    store = toy_store(tmp_path, random_rows(1000))
+    parts = store.manifest.segments[0].parts
+    assert len(parts) >= 5
+    rows = content(store)
+    for part in parts:
+        heads = [r[2].id for r in rows[part.start : part.start + part.n_rows]]
+        assert all((part.low or "") <= head for head in heads)
+        assert all(part.high is None or head < part.high for head in heads)
+
+
+def test_plain_text_and_names_are_part_of_the_plan(tmp_path):
+    (tmp_path / "x.txt").write_text("Anna saw Bob. Carl saw Bob.")
+    (tmp_path / "n.txt").write_text("Anna\nBob\n")
+    settings = BuildSettings(reading=SourceSettings(names=tmp_path / "n.txt"))
+    assert build_corpus([tmp_path / "x.txt"], tmp_path / "c", settings=settings).n_added == 2
+    (tmp_path / "n.txt").write_text("Anna\nBob\nCarl\n")
+    report = build_corpus([tmp_path / "x.txt"], tmp_path / "c", settings=settings, add=True)
+    assert (report.n_added, report.manifest.n_rows) == (2, 4)
+
+
+def test_building_from_the_command_line(tmp_path, capsys):
+    rows = write_rows(tmp_path / "r.jsonl", [ANNA, {"tokens": 3}])
+    assert erda_corpus("build", rows, "--out", tmp_path / "c") == 0
+    out = capsys.readouterr().out
+    assert "1 rows, 1 of them new" in out
+    assert "1  row that is no tagged sentence  (first: r.jsonl:2:" in out
+    erda_corpus("build", rows, "--out", tmp_path / "c")
+    assert "complete, nothing to do" in capsys.readouterr().out
+    more = write_rows(tmp_path / "m.jsonl", random_rows(3))
+    erda_corpus("build", more, "--out", tmp_path / "c", "--add")
+    assert "4 rows, 3 of them new" in capsys.readouterr().out
+
+
+def test_a_moved_corpus_still_opens(tmp_path):
+    digest = toy_store(tmp_path, random_rows(20)).digest
+    shutil.move(tmp_path / "corpus", tmp_path / "elsewhere")
+    assert CorpusStore.open(tmp_path / "elsewhere").digest == digest

@@ -1,0 +1,432 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import sys
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_corpus import row, write_rows
+
+from erda.corpus.sentences import split_sentences, token_span, tokens_of
+from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
+from erda.corpus.sources.base import Row, ordered_pairs
+from erda.corpus.sources.plain import NameTagger, pipeline_tagger, read_names, spacy_tagger
+from erda.corpus.sources.wikitext import Wiki, page_sentences
+from erda.errors import DataError, SettingsError
+from erda.types import Entity, Span
+
+
+def read(path, *, skip=0, limits=None, **settings) -> tuple[list[Row], Tally]:
+    rows, tally = [], Tally()
+    for batch in open_source(path, SourceSettings(**settings)).batches(skip, limits or Limits()):
+        rows += batch.rows
+        tally.add(batch.tally)
+    return rows, tally
+
+
+def check_spans(rows):
+    for found in rows:
+        tokens = found.text.split(" ")
+        assert all(token.split() == [token] for token in tokens)
+        head, tail = range(found.head_start, found.head_end), range(found.tail_start, found.tail_end)
+        assert len(head) > 0
+        assert len(tail) > 0
+        assert not set(head) & set(tail)
+        assert max(*head, *tail) < len(tokens)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.text())
+def test_tokens_cover_everything_but_space_in_order(text):
+    offsets = tokens_of(text)
+    assert "".join(text[a:b] for a, b in offsets) == "".join(text.split())
+    assert all(a < b for a, b in offsets)
+    assert all(left[1] <= right[0] for left, right in pairwise(offsets))
+
+
+@given(st.text(alphabet="aB.?! \n'(1)", max_size=80))
+def test_sentences_cover_everything_but_space_in_order(text):
+    assert "".join("".join(text[a:b].split()) for a, b in split_sentences(text)) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He came. She left.", ["He came.", "She left."]),
+        ("Dr. Smith met J. R. Lee in the U.S. in 1950. Then?", ["Dr. Smith met J. R. Lee in the U.S. in 1950.", "Then?"]),
+        ('"It works!" He said so. (Yes.) End', ['"It works!"', "He said so.", "(Yes.)", "End"]),
+        ("It cost 3.5 million. 20 people came", ["It cost 3.5 million.", "20 people came"]),
+        ("one line\nanother line", ["one line", "another line"]),
+        ("He said no. but went", ["He said no. but went"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_split_sentences(text, sentences):
+    assert [text[a:b] for a, b in split_sentences(text)] == sentences
+
+
+def test_no_sentence_ends_inside_a_kept_stretch():
+    text = "We saw Who Is It? The Film. It was good."
+    link = text.index("Who"), text.index(" It was")
+    assert [text[a:b] for a, b in split_sentences(text, [link])] == ["We saw Who Is It? The Film.", "It was good."]
+
+
+def test_token_span():
+    offsets = tokens_of("New York's mayor")
+    assert token_span(offsets, 0, 8) == Span(0, 2)
+    assert token_span(offsets, 3, 3) is None
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def test_ordered_pairs_closest_first_and_no_entity_twice():
+    tokens = ["A", "met", "B", "and", "C", ",", "then", "A", "left"]
+    mentions = [Entity(tokens[i], Span(i, i + 1)) for i in (0, 2, 4, 7)]
+    tally = Tally()
+    rows = ordered_pairs(tokens, mentions, source="s", limits=Limits(max_pairs=4), tally=tally)
+    assert [(r.head_name, r.tail_name) for r in rows] == [("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")]
+    assert tally.dropped == {"pair over max_pairs": 2}
+    assert (rows[0].head_start, rows[0].tail_start) == (0, 2)
+
+
+def test_overlapping_mentions_make_no_pair():
+    tokens = ["The", "University", "of", "Oslo", "lies", "in", "Oslo"]
+    mentions = [Entity("University of Oslo", Span(1, 4)), Entity("Oslo", Span(3, 4)), Entity("University", Span(1, 2))]
+    assert ordered_pairs(tokens, mentions[:2], source=None, limits=Limits(), tally=Tally()) == []
+    rows = ordered_pairs(tokens, mentions, source=None, limits=Limits(), tally=Tally())
+    assert {(r.head_name, r.tail_name) for r in rows} == {("University", "Oslo"), ("Oslo", "University")}
+
+
+@pytest.mark.parametrize("settings", [{"max_pairs": 0}, {"max_tokens": -1}])
+def test_limits_that_cannot_work(settings):
+    with pytest.raises(SettingsError, match="at least 1"):
+        Limits(**settings)
+
+
+# --- JSONL ------------------------------------------------------------------------------------------------------------
+
+GOOD = row("Anna knows Bob .", "Anna", "Bob", ids=("q:1", None), source="s", relation="knows")
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
+def test_jsonl_rows(tmp_path, name):
+    rows, tally = read(write_rows(tmp_path / name, [GOOD, GOOD]))
+    assert rows == [Row("Anna knows Bob .", "Anna", "q:1", 0, 1, "Bob", None, 2, 3, "knows", "s")] * 2
+    assert (tally.read, tally.dropped) == (2, {})
+
+
+def test_jsonl_quick_way_agrees_with_the_shared_reader(tmp_path):
+    from erda.data.formats import read_jsonl
+
+    unnamed = {**row("Anna saw Bob .", "Anna", "Bob"), "head": {"span": [0, 1]}}
+    values = [GOOD, unnamed, {**GOOD, "tokens": ["Anna", "knows", "Bob", "x\u00a0y"]}]
+    text = {"text": "Anna knows Bob.", "head": {"span": [0, 4]}, "tail": {"span": [11, 14]}}
+    path = write_rows(tmp_path / "x.jsonl", [*values, text])
+    rows, _ = read(path)
+    reading = read_jsonl(path)
+    examples = {e.id: e for e in (*reading.examples, *reading.unrelated)}
+    assert len(rows) == 4
+    for number, found in enumerate(rows, 1):
+        example = examples[f"x:{number}"]
+        assert (found.head_name, found.tail_name) == (example.head.name, example.tail.name)
+        assert found.text.split(" ") == " ".join(example.tokens).split()
+        assert (found.head_start, found.tail_end) == (0, 3)
+    check_spans(rows)
+
+
+def test_jsonl_bad_rows_are_counted_and_named_by_line(tmp_path):
+    path = tmp_path / "x.jsonl"
+    bad = [
+        "{not json",
+        "[]",
+        json.dumps({**GOOD, "tail": {"name": "Bob", "span": [2, 9]}}),
+        json.dumps({**GOOD, "tail": {"name": "Bob", "span": [0, 1]}}),
+        json.dumps({**GOOD, "tokens": [1, 2, 3]}),
+        json.dumps({**GOOD, "head": {"name": "Anna"}}),
+        json.dumps({**GOOD, "head": {"name": "Anna", "span": [True, 1]}}),
+        json.dumps({**GOOD, "source": 7}),
+    ]
+    path.write_text("\n".join([*bad, "", json.dumps(GOOD)]) + "\n")
+    rows, tally = read(path)
+    assert len(rows) == 1
+    assert tally.dropped == {"line that is not JSON": 1, "row that is no tagged sentence": 7}
+    assert tally.read == 9
+    assert tally.places["row that is no tagged sentence"][1] == (
+        "x.jsonl:3: tail span (2, 9) ends after the last token (4 tokens)."
+    )
+
+
+def test_jsonl_goes_on_after_skipped_lines(tmp_path):
+    rows = [row(f"Anna knows Bob {i} .", "Anna", "Bob") for i in range(5)]
+    found, tally = read(write_rows(tmp_path / "x.jsonl", rows), skip=3)
+    assert [r.text for r in found] == ["Anna knows Bob 3 .", "Anna knows Bob 4 ."]
+    assert tally.read == 2
+
+
+def test_a_sentence_of_ten_thousand_tokens_is_dropped_and_counted(tmp_path):
+    long = row("Anna knows Bob " + "very " * 10_000 + ".", "Anna", "Bob")
+    rows, tally = read(write_rows(tmp_path / "x.jsonl", [long, GOOD]))
+    assert len(rows) == 1
+    assert tally.dropped == {"sentence longer than max_tokens": 1}
+    assert tally.places["sentence longer than max_tokens"] == ["x.jsonl:1"]
+
+
+def test_wrong_encoding_names_the_line(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode() + b"\n" + '{"tokens": ["Köln"]}\n'.encode("latin1"))
+    with pytest.raises(DataError, match=r"x.jsonl:2: not UTF-8 \(byte 0xf6\)"):
+        read(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_a_truncated_file_is_an_error(tmp_path, pack):
+    packed = pack("".join(json.dumps({**GOOD, "source": str(i)}) + "\n" for i in range(2000)).encode())
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(DataError, match=r"x.jsonl.gz: the packed file is damaged or cut short"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["x.pdf", "x", "x.gz"])
+def test_unknown_format(tmp_path, name):
+    with pytest.raises(SettingsError, match="cannot tell its format"):
+        read(tmp_path / name)
+    with pytest.raises(SettingsError, match="Did you mean 'jsonl'"):
+        read(tmp_path / name, format="json1")
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def mention(name, sentence, start, end):
+    return {"name": name, "sent_id": sentence, "pos": [start, end], "type": "PER"}
+
+
+DOCUMENT = {
+    "title": "Oslo",
+    "sents": [["Anna", "Lee", "lives", "in", "Oslo", "."], ["Lee", "likes", " ", "it", "in", "Oslo", "."]],
+    "vertexSet": [
+        [mention("Anna Lee", 0, 0, 2), mention("Lee", 1, 0, 1)],
+        [mention("Oslo", 0, 4, 5), mention("Oslo", 1, 5, 6)],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
+def test_documents(tmp_path, name):
+    raw = json.dumps([DOCUMENT] * 3, indent=1).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+    rows, tally = read(path)
+    assert len(rows) == 3 * 4
+    check_spans(rows)
+    assert rows[2].text == "Lee likes it in Oslo ."
+    assert (rows[2].head_name, rows[2].head_id, rows[2].tail_start) == ("Lee", "name:Anna Lee", 4)
+    assert tally.read == 3
+    assert read(path, skip=2)[0] == rows[8:]
+
+
+def test_documents_with_faults(tmp_path):
+    faulty = {**DOCUMENT, "vertexSet": [*DOCUMENT["vertexSet"], [], [mention("X", 0, 4, 99)], [mention("Y", 7, 0, 1)]]}
+    (tmp_path / "x.json").write_text(json.dumps([faulty, {"title": "no sentences"}, 3]))
+    rows, tally = read(tmp_path / "x.json")
+    assert len(rows) == 4
+    assert tally.dropped == {"entity with no mention": 3, "document without 'sents' and 'vertexSet'": 2}
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"b"', "[1, 2", "[", "{}", "", "[1 x]"])
+def test_broken_json_is_an_error(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(DataError, match=r"x\.json"):
+        read(tmp_path / "x.json")
+
+
+# --- plain text -------------------------------------------------------------------------------------------------------
+
+
+def test_names_by_longest_match(tmp_path):
+    (tmp_path / "names.txt").write_text("York\nNew York\tQ60\nAnna  Lee\n\n")
+    (tmp_path / "x.txt").write_text("Anna Lee left New York. York is old.\nNothing here.\nYork, Anna Lee said.")
+    rows, tally = read(tmp_path / "x.txt", names=tmp_path / "names.txt")
+    assert [(r.head_name, r.tail_name, r.tail_id, r.source) for r in rows] == [
+        ("Anna Lee", "New York", "Q60", "x.txt:1"),
+        ("New York", "Anna Lee", None, "x.txt:1"),
+        ("York", "Anna Lee", None, "x.txt:3"),
+        ("Anna Lee", "York", None, "x.txt:3"),
+    ]
+    check_spans(rows)
+    assert tally.dropped == {"sentence with fewer than two entities": 2}
+    assert tally.read == 4
+
+
+def test_plain_text_needs_names_or_spacy(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="--names FILE"):
+        read(tmp_path / "x.txt")
+    (tmp_path / "names.txt").write_text("\n")
+    with pytest.raises(DataError, match="no names in it"):
+        read_names(tmp_path / "names.txt")
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(SettingsError, match="spaCy is not installed"):
+        spacy_tagger("en_core_web_sm")
+
+
+def test_entities_of_a_pipeline():
+    """A stand-in with spaCy's attributes: a named person, a number (left out), a place."""
+    text = "Anna met 3 people in New York. Bob slept."
+
+    def entity(name, label):
+        start = text.index(name)
+        return SimpleNamespace(start_char=start, end_char=start + len(name), text=name, label_=label)
+
+    document = SimpleNamespace(
+        ents=[entity("Anna", "PERSON"), entity("3", "CARDINAL"), entity("New York", "GPE"), entity("Bob", "PERSON")],
+        has_annotation=lambda name: False,
+    )
+    first, second = pipeline_tagger(lambda _: document)(text)
+    assert first[1] == [Entity("Anna", Span(0, 1)), Entity("New York", Span(5, 7))]
+    assert second == (["Bob", "slept", "."], [Entity("Bob", Span(0, 1))])
+
+
+def test_name_tagger_takes_the_longest_at_each_place():
+    tagger = NameTagger({"A": None, "A B": None, "B C": None})
+    ((tokens, mentions),) = tagger("A B C A")
+    assert [m.name for m in mentions] == ["A B", "A"]
+    assert tokens == ["A", "B", "C", "A"]
+
+
+# --- Wikipedia --------------------------------------------------------------------------------------------------------
+
+WIKI = Wiki("enwiki", frozenset({"file", "category", "image", "talk"}))
+
+
+@pytest.mark.parametrize(
+    ("target", "title"),
+    [
+        ("paris", "Paris"),
+        ("New_York#History", "New York"),
+        ("#History", None),
+        ("File:X.png", None),
+        ("category: Y", None),
+        ("fr:Paris", None),
+        (":Paris", "Paris"),
+        ("2001: A Space Odyssey", "2001: A Space Odyssey"),
+        ("Mission: Impossible", "Mission: Impossible"),
+        ("", None),
+    ],
+)
+def test_link_targets(target, title):
+    assert WIKI.title(target) == title
+
+
+def page(text, title="Oslo", tally=None):
+    return list(page_sentences(title, text, WIKI, tally or Tally()))
+
+
+def test_links_are_entities_and_markup_goes():
+    tally = Tally()
+    wikitext = (
+        "{{Infobox|a=[[X]]}}\n'''Oslo''' ({{lang|no|Oslo}}; ) is the [[capital city|capital]] of [[norway]].<ref>a. B"
+        "</ref> {{as of|2001}}, Oslo had [[File:Map.png|thumb|A [[map]]. Yes]] 500&nbsp;000 ''people''.\n"
+        "{| class=x\n| [[cell]]\n|}\n== See also ==\n* [[Other]] page. More text here."
+    )
+    sentences = page(wikitext, tally=tally)
+    assert [" ".join(tokens) for tokens, _ in sentences] == [
+        "Oslo is the capital of norway .",
+        "Oslo had 500 000 people .",
+    ]
+    assert sentences[0][1] == [
+        Entity("capital", Span(3, 4), "enwiki:Capital city"),
+        Entity("norway", Span(5, 6), "enwiki:Norway"),
+        Entity("Oslo", Span(0, 1), "enwiki:Oslo"),
+    ]
+    assert tally.dropped["markup: template"] == 3
+    assert tally.dropped["markup: ref"] == 1
+    assert tally.dropped["markup: table"] == 1
+    assert tally.dropped["link to no article"] == 1
+
+
+def test_own_title_outside_links_and_without_brackets():
+    ((_, mentions),) = page("Paris went to [[Paris|Paris]] with Helen .", title="Paris (mythology)")
+    assert [(m.id, m.span.start) for m in mentions] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
+
+
+def dump(*pages, end="</mediawiki>"):
+    head = (
+        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"><siteinfo><dbname>enwiki</dbname>'
+        '<case>first-letter</case><namespaces><namespace key="6">File</namespace></namespaces></siteinfo>'
+    )
+    return (head + "".join(pages) + end).encode()
+
+
+def xml_page(title, text, ns=0, redirect=""):
+    redirect = f'<redirect title="{redirect}" />' if redirect else ""
+    return (
+        f"<page><title>{title}</title><ns>{ns}</ns>{redirect}<revision><model>wikitext</model>"
+        f"<text>{text}</text></revision></page>"
+    )
+
+
+PAGES = [
+    xml_page("Norge", "#REDIRECT [[Norway]]", redirect="Norway"),
+    xml_page("Talk:Oslo", "[[A]] and [[B]] talk here .", ns=1),
+    *(xml_page(f"Town {i}", f"Town {i} lies in [[Norge]] near [[Oslo]] .") for i in range(20)),
+]
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_dump(tmp_path, n_workers):
+    path = tmp_path / "x-pages-articles.xml.bz2"
+    path.write_bytes(bz2.compress(dump(*PAGES[:11])) + bz2.compress(b"")[:0])
+    rows, tally = read(path, n_workers=n_workers)
+    assert len(rows) == 9 * 6
+    check_spans(rows)
+    assert rows[0].source == "enwiki:Town 0"
+    assert tally.dropped == {"redirect page": 1, "page outside the articles": 1}
+    batches = list(open_source(path, SourceSettings()).batches(0, Limits()))
+    assert batches[0].redirects == {"enwiki:Norge": "enwiki:Norway"}
+    assert [r.source for r in read(path, skip=10)[0]] == ["enwiki:Town 8"] * 6
+
+
+def test_a_dump_in_several_streams(tmp_path):
+    raw = dump(*PAGES)
+    path = tmp_path / "x.xml.bz2"
+    path.write_bytes(bz2.compress(raw[:1500]) + bz2.compress(raw[1500:]))
+    assert len(read(path)[0]) == 20 * 6
+
+
+def test_broken_and_truncated_dumps_are_errors(tmp_path):
+    path = tmp_path / "x.xml.bz2"
+    packed = bz2.compress(dump(*PAGES))
+    path.write_bytes(packed[:-40])
+    with pytest.raises(DataError, match="damaged or cut short"):
+        read(path)
+    path.write_bytes(bz2.compress(dump(*PAGES, end="")))
+    with pytest.raises(DataError, match="not XML, or cut short, at line 1"):
+        read(path)
+    path.write_bytes(bz2.compress(dump(*PAGES, "<page>&nbsp;")))
+    with pytest.raises(DataError, match="not XML"):
+        read(path)
+    path.write_bytes(bz2.compress(b"<html><body>not a dump</body></html>"))
+    with pytest.raises(DataError, match="no <siteinfo>"):
+        read(path)
+    path.write_bytes(bz2.compress(dump()))
+    with pytest.raises(DataError, match="no <page>"):
+        read(path)
+
+
+@pytest.mark.slow
+@pytest.mark.fewrel
+def test_the_sample_of_a_real_dump(data_folder):
+    rows, tally = read(data_folder / "corpus/enwiki-sample-pages-articles.xml.bz2")
+    check_spans(rows)
+    assert len(rows) > 30_000
+    assert tally.dropped["redirect page"] == 99
+    assert not [r for r in rows if "{{" in r.text or "[[" in r.text or "<ref" in r.text]

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
+
+from erda.corpus.build import build_corpus
+from erda.corpus.keys import EntityPair, lookup_keys, plain, sentence_key
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError
+
+PARIS = row(
+    "In Iliad , Paris of Troy took Helen .",
+    "Paris",
+    "Helen",
+    ids=("enwiki:Paris (mythology)", "enwiki:Helen of Troy"),
+    source="enwiki:Iliad",
+)
+CHINA = row("The People 's Republic of China ( PRC ) grew .", "People 's Republic of China", "PRC")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return random_rows(3000)
+
+
+@pytest.fixture(scope="module")
+def store(rows, tmp_path_factory):
+    return toy_store(tmp_path_factory.mktemp("store"), rows)
+
+
+@pytest.mark.parametrize(
+    ("pair", "found"),
+    [
+        (EntityPair("paris", "helen", "Q167646", "Q161482"), True),  # other ids, same names
+        (EntityPair("PARIS", "Helen Of Troy"), True),  # name of the head, title of the tail
+        (EntityPair("x", "y", "enwiki:Paris (mythology)", "enwiki:Helen of Troy"), True),  # ids alone
+        (EntityPair("helen", "paris"), False),  # the order counts
+        (EntityPair("paris", "x", "enwiki:Paris (mythology)", "enwiki:Y"), False),  # one entity is not enough
+        (EntityPair("pari", "shelen"), False),
+    ],
+)
+def test_pairs_match_by_name_title_or_id(tmp_path, pair, found):
+    store = toy_store(tmp_path, [PARIS, CHINA])
+    (sentences,) = store.sentences_of([pair])
+    assert [s.example.source for s in sentences] == ["enwiki:Iliad"] * found
+
+
+def test_tokenised_lower_case_names_match(tmp_path):
+    store = toy_store(tmp_path, [PARIS, CHINA])
+    for name in ("people 's republic of china", "People's Republic of China"):
+        (sentences,) = store.sentences_of([EntityPair(name, "prc")])
+        assert len(sentences) == 1
+        assert sentences[0].example.tokens[1:6] == ("People", "'s", "Republic", "of", "China")
+        assert sentences[0].example.id == f"corpus:{sentences[0].row}"
+
+
+WORDS = st.text("abcXYZäßÉ'.-7", min_size=1)
+
+
+@given(st.lists(WORDS, min_size=1), st.lists(WORDS, min_size=1))
+def test_case_and_spacing_of_names_never_matter(head, tail):
+    asked = EntityPair(" ".join(head), " ".join(tail))
+    stored = EntityPair("".join(head).lower(), "\t".join(tail).upper().replace("SS", "ß"))
+    if plain(asked.tail) == plain(stored.tail):  # "ß" and "ss" are the same word only in capitals
+        assert lookup_keys(asked) == lookup_keys(stored)
+    if plain(asked.head) != plain(asked.tail):
+        assert not lookup_keys(asked) & lookup_keys(EntityPair(asked.tail, asked.head))
+
+
+def test_sentence_key_ignores_case_and_spacing():
+    assert sentence_key("It 's  here .") == sentence_key("it's here.")
+    assert sentence_key("It 's here .") != sentence_key("It 's there .")
+
+
+def test_sentences_of_agrees_with_a_plain_scan(store, rows):
+    pairs = [EntityPair(f"entity{i}", f"ENTITY {j}") for i in range(6) for j in range(6)]
+    found = store.sentences_of(pairs)
+    for pair, sentences in zip(pairs, found, strict=True):
+        expected = {
+            " ".join(r["tokens"])
+            for r in rows
+            if (plain(r["head"]["name"]), plain(r["tail"]["name"])) == (plain(pair.head), plain(pair.tail))
+        }
+        assert {" ".join(s.example.tokens) for s in sentences} == expected
+        assert len(sentences) == len(expected)
+    assert sum(map(len, found)) > 50
+    assert [len(s) for s in store.sentences_of(pairs, limit_per_pair=1)] == [min(1, len(s)) for s in found]
+
+
+def test_rows_are_numbered_sorted_and_fetched_in_any_order(store, rows):
+    everything = content(store)
+    assert [r[0] for r in everything] == list(range(len(rows)))
+    pairs = [(r[2].id, r[3].id) for r in everything]
+    assert pairs == sorted(pairs)
+    asked = [2500, 3, 3, 0, 2999]
+    assert [e.tokens for e in store.rows(asked)] == [everything[i][1] for i in asked]
+    assert store.rows([]) == []
+    with pytest.raises(DataError, match=r"rows are 0 to 2999"):
+        store.rows([3000])
+    with pytest.raises(DataError, match="row -1 asked for"):
+        store.rows([-1])
+    assert [s.row for batch in store.batches(start=10, stop=35, size=10) for s in batch] == list(range(10, 35))
+
+
+def test_stats_agree_with_plain_counts(store, rows):
+    stats = store.stats()
+    pairs = Counter((r["head"]["id"], r["tail"]["id"]) for r in rows)
+    assert (stats.n_rows, stats.n_pairs) == (3000, len(pairs))
+    assert stats.repeated_pairs == sum(n > 1 for n in pairs.values())
+    assert stats.rows_of_repeated == sum(n for n in pairs.values() if n > 1)
+    assert stats.n_entities == 30
+    assert stats.n_documents == 7
+    assert (stats.length_mean, stats.length_max) == (9, 9)
+    assert stats.sources == (("rows.jsonl", 3000),)
+
+
+def test_search_wants_every_word_and_prefers_the_phrase(tmp_path):
+    store = toy_store(tmp_path, [PARIS, CHINA, row("Troy of Paris is in New York .", "Paris", "New York")])
+    count, sentences = store.search("PARIS of troy")
+    assert count == 2
+    assert sentences[0].example.tokens[:5] == ("In", "Iliad", ",", "Paris", "of")
+    assert store.search("People's Republic")[0] == 1
+    assert store.search("nowhere")[1] == []
+    assert len(store.search("paris", limit=1)[1]) == 1
+    with pytest.raises(DataError, match="no words"):
+        store.search("  ")
+
+
+def test_adding_keeps_row_numbers_and_changes_the_version(tmp_path):
+    store = toy_store(tmp_path, random_rows(200))
+    before, digest = content(store), store.digest
+    more = [*random_rows(200)[:20], *random_rows(100, seed=1)]
+    build_corpus([write_rows(tmp_path / "more.jsonl", more)], tmp_path / "corpus", add=True)
+    grown = CorpusStore.open(tmp_path / "corpus")
+    assert len(grown) == 300
+    assert content(grown)[:200] == before
+    assert grown.digest != digest
+    assert grown.versions[0] == (200, digest)
+    assert grown.manifest.dropped["duplicate (same sentence, same pair)"] == 20
+    pairs = [EntityPair("Entity0", f"Entity{i}") for i in range(1, 30)]
+    both = [r for r in [*random_rows(200), *random_rows(100, seed=1)] if r["head"]["name"] == "Entity0"]
+    assert sum(map(len, grown.sentences_of(pairs))) == len(both)
+
+
+def test_same_rows_same_digest_whatever_the_file(tmp_path):
+    rows = random_rows(50)
+    first = toy_store(tmp_path / "a", rows)
+    packed = write_rows(tmp_path / "b.jsonl.gz", rows)
+    build_corpus([packed], tmp_path / "b")
+    assert CorpusStore.open(tmp_path / "b").digest == first.digest
+    assert toy_store(tmp_path / "c", rows[:-1]).digest != first.digest
+
+
+def test_a_damaged_part_is_named_and_not_read(tmp_path):
+    store = toy_store(tmp_path, random_rows(50))
+    part = tmp_path / "corpus" / store.manifest.segments[0].parts[0].file.path
+    damaged = bytearray(part.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    part.write_bytes(damaged)
+    os.utime(part, ns=(1, 1))
+    with pytest.raises(DataError, match=r"part-00000.parquet: its bytes have changed"):
+        CorpusStore.open(tmp_path / "corpus")
+    part.unlink()
+    with pytest.raises(DataError, match=r"part-00000.parquet: missing"):
+        CorpusStore.open(tmp_path / "corpus")
+
+
+def test_a_folder_without_a_corpus_says_how_to_make_one(tmp_path):
+    with pytest.raises(DataError, match="erda corpus build"):
+        CorpusStore.open(tmp_path)
+    (tmp_path / "build").mkdir()
+    with pytest.raises(DataError, match="not finished"):
+        CorpusStore.open(tmp_path)
+
+
+def test_looking_from_the_command_line(tmp_path, capsys):
+    toy_store(tmp_path, [PARIS, CHINA])
+    assert erda_corpus("show", tmp_path / "corpus", "paris", "helen") == 0
+    assert "[head: Paris] of Troy took [tail: Helen] ." in capsys.readouterr().out
+    erda_corpus("show", tmp_path / "corpus", "paris", "people")
+    shown = capsys.readouterr().out
+    assert "No sentence" in shown
+    assert "People 's Republic of China" in shown
+    erda_corpus("search", tmp_path / "corpus", "took helen")
+    assert "1 rows hold 'took helen'" in capsys.readouterr().out
+    erda_corpus("stats", tmp_path / "corpus")
+    assert "rows               2\n" in capsys.readouterr().out
+
+
+def test_lookup_arrays_are_sorted(store):
+    for keys, rows in store._lookups:
+        assert np.all(keys[:-1] <= keys[1:])
+        assert len(keys) == len(rows)
+
+
+@pytest.mark.fewrel
+def test_fewrel_pairs_find_wikipedia_sentences(tmp_path, data_folder):
+    """The ids differ (Wikidata, page titles); names must do."""
+    from erda.data.formats import read_jsonl
+
+    validation = read_jsonl(data_folder / "fewrel/validation.jsonl.gz").examples
+    wanted = {(plain(x.head.name), plain(x.tail.name)): x for x in validation}
+    build_corpus([data_folder / "corpus/redocred-dev.json.gz"], tmp_path / "c")
+    store = CorpusStore.open(tmp_path / "c")
+    found = store.sentences_of([EntityPair.of(x) for x in wanted.values()])
+    for names, sentences in zip(wanted, found, strict=True):
+        for sentence in sentences:
+            head = sentence.example.head
+            assert names[0] in (plain(head.name), plain(str(head.id).removeprefix("name:")))
+    assert sum(map(bool, found)) > 0

@@ -1,0 +1,69 @@
+"""Toy corpora for the tests of this folder."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from erda.cli import corpus as corpus_command
+from erda.corpus.build import build_corpus
+from erda.corpus.store import CorpusStore
+
+
+def row(text: str, head: str, tail: str, *, ids: tuple[str | None, str | None] = (None, None), **more: Any) -> dict:
+    """A tagged sentence; head and tail are found in the text."""
+    tokens = text.split()
+
+    def entity(name: str, entity_id: str | None) -> dict:
+        words = name.split()
+        start = next(i for i in range(len(tokens)) if tokens[i : i + len(words)] == words)
+        return {"name": name, "id": entity_id, "span": [start, start + len(words)]}
+
+    return {"tokens": tokens, "head": entity(head, ids[0]), "tail": entity(tail, ids[1]), "relation": None, **more}
+
+
+def random_rows(n: int, *, seed: int = 0, n_entities: int = 30) -> list[dict]:
+    """Rows over a few entities, so that pairs repeat; every sentence is another."""
+    rng = random.Random(seed)
+    names = [f"Entity{i}" for i in range(n_entities)]
+    rows = []
+    for i in range(n):
+        head, tail = rng.sample(names, 2)
+        text = f"Sentence {seed} {i} says that {head} met {tail} ."
+        rows.append(row(text, head, tail, ids=(f"toy:{head}", f"toy:{tail}"), source=f"page{i % 7}"))
+    return rows
+
+
+def write_rows(path: Path, rows: list[dict]) -> Path:
+    """A JSONL file, packed if its name says so."""
+    text = "".join(json.dumps(value) + "\n" for value in rows)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def toy_store(folder: Path, rows: list[dict], **settings: Any) -> CorpusStore:
+    """A corpus of rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    build_corpus([write_rows(folder / "rows.jsonl", rows)], folder / "corpus", **settings)
+    return CorpusStore.open(folder / "corpus")
+
+
+def content(store: CorpusStore) -> list[tuple]:
+    """All rows as plain values, in order."""
+    return [
+        (s.row, s.example.tokens, s.example.head, s.example.tail, s.example.source)
+        for batch in store.batches(size=1000)
+        for s in batch
+    ]
+
+
+def erda_corpus(*arguments: object) -> int:
+    """Run `erda corpus ARGUMENTS` in this process."""
+    parser = argparse.ArgumentParser()
+    corpus_command.add_parser(parser.add_subparsers())
+    options = parser.parse_args(["corpus", *map(str, arguments)])
+    return options.handler(options)
