@@ -9,6 +9,7 @@ import pytest
 
 from erda.config import load_settings
 from erda.errors import SettingsError
+from erda.methods import METHODS
 from erda.presets import FOLDER, preset_description, preset_names
 
 
@@ -62,6 +63,19 @@ def test_hyphens_and_underscores_are_the_same() -> None:
     assert load_settings(sets=["order-family=sckd"]).seeds == (100, 200, 300, 400, 500, 600)
 
 
+def test_a_method_whose_name_has_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "two-words", METHODS["erda"])
+    settings = load_settings(sets=["two-words.batch-size=3"], flags={"methods": "two-words"})
+    assert settings.method_settings["two-words"]["batch_size"] == 3
+
+
+def test_the_cache_is_no_setting_of_the_experiment() -> None:
+    settings = load_settings(sets=["cache_gb=0.5", "cache_dir=/tmp/frozen"])
+    assert (settings.cache_gb, settings.cache_dir) == (0.5, "/tmp/frozen")
+    assert settings.runs() == load_settings().runs()
+    assert "cache_gb: must be at least 0" in faults(sets=["cache_gb=-1"])[0]
+
+
 def test_all_faults_at_once() -> None:
     found = faults(
         sets=["btch_size=7", "memory_size=-1", "temperature=abc", "encoder.dropout=1", "nothing", "shots=0"],
@@ -108,7 +122,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_setting_that_no_chosen_method_has_is_a_fault_on_the_command_line_only(tmp_path: Path) -> None:
     only_seqrun = {"methods": "seqrun"}
-    assert "only erda has this setting" in faults(sets=["memory_size=2"], flags=only_seqrun)[0]
+    assert "but the run has only seqrun" in faults(sets=["memory_size=2"], flags=only_seqrun)[0]
     file = toml(tmp_path, "[settings]\nmemory_size = 2\n")
     assert "memory_size" not in load_settings(file=file, flags=only_seqrun).method_settings["seqrun"]
 

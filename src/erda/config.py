@@ -19,7 +19,6 @@ A settings file is TOML. Its top level holds the names of `RUN_KEYS`; its table 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -27,11 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
-from erda.presets import preset_text
+from erda.presets import Given, read_preset, read_settings_file, tidy_name
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
     from erda.encoders.base import Encoder
+    from erda.encoders.frozen import FrozenCache
     from erda.methods.base import Method
 
 Setting = bool | int | float | str
@@ -48,6 +48,8 @@ RUN_KEYS: dict[str, Any] = {
     "encoder": str,
     "device": str,
     "evaluate_on": str,
+    "cache_gb": float,
+    "cache_dir": str,
     **dict.fromkeys(STREAM_KEYS, int),
 }
 DEFAULTS: dict[str, Any] = {
@@ -59,6 +61,8 @@ DEFAULTS: dict[str, Any] = {
     "encoder": "bilstm",
     "device": "cpu",
     "evaluate_on": "test",
+    "cache_gb": 4.0,  # what frozen layers of an encoder compute is kept up to this size; 0 keeps nothing
+    "cache_dir": "",  # in memory
 }
 POOLS = ("test", "validation")
 # Settings are counts, sizes, weights, margins and rates, so 0 or more unless it says otherwise here: (least, below).
@@ -109,6 +113,8 @@ class RunSettings:
     encoder: str
     device: str
     evaluate_on: str
+    cache_gb: float
+    cache_dir: str
     method_settings: dict[str, dict[str, Setting]]  # method -> every setting of it
     encoder_settings: dict[str, Setting]
     stream_settings: dict[str, Setting]
@@ -139,44 +145,6 @@ class RunSettings:
 # -- what was given, and where -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """One value with the place it came from, for messages. Text from a command line takes the type that is expected."""
-
-    name: str
-    value: Any
-    origin: str
-    is_text: bool = False
-
-
-def read_settings_file(path: Path) -> list[Given]:
-    """The values of a TOML file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror or error}).") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
-    return _from_toml(text, str(path))
-
-
-def _from_toml(text: str, origin: str) -> list[Given]:
-    try:
-        value = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{origin}: is not valid TOML: {error}.") from error
-    value.pop("description", None)
-    settings = value.pop("settings", {})
-    if not isinstance(settings, dict):
-        raise SettingsError(f"{origin}: 'settings' must be a table, [settings].")
-    given = [Given(_tidy(name), one, origin) for name, one in value.items()]
-    for name, one in settings.items():
-        nested = one.items() if isinstance(one, dict) else [("", one)]
-        for inner, setting in nested:
-            given.append(Given(_tidy(f"{name}.{inner}" if inner else name), setting, f"{origin}, [settings]"))
-    return given
-
-
 def _from_sets(sets: Iterable[str], faults: list[str]) -> list[Given]:
     given = []
     for text in sets:
@@ -184,12 +152,8 @@ def _from_sets(sets: Iterable[str], faults: list[str]) -> list[Given]:
         if not sign or not name.strip():
             faults.append(f"--set {text}: expected name=value.")
         else:
-            given.append(Given(_tidy(name), value.strip(), f"--set {name.strip()}", is_text=True))
+            given.append(Given(tidy_name(name), value.strip(), f"--set {name.strip()}", is_text=True))
     return given
-
-
-def _tidy(name: str) -> str:
-    return name.strip().replace("-", "_")
 
 
 # -- checking ----------------------------------------------------------------------------------------------------------
@@ -208,7 +172,7 @@ def load_settings(
     """
     faults: list[str] = []
     layers = [
-        _from_toml(preset_text(preset), f"preset '{preset}'") if preset else [],
+        read_preset(preset) if preset else [],
         read_settings_file(file) if file else [],
         _from_sets(sets, faults),
         [
@@ -236,6 +200,8 @@ def load_settings(
         encoder=values["encoder"],
         device=values["device"],
         evaluate_on=values["evaluate_on"],
+        cache_gb=values["cache_gb"],
+        cache_dir=values["cache_dir"],
         method_settings={name: method_settings[name] for name in values["methods"]},
         encoder_settings=encoder_settings,
         stream_settings={name: values[name] for name in STREAM_KEYS if name in values},
@@ -380,7 +346,7 @@ def _unknown_setting(
     given: Given, chosen: list[str], owners: list[str], types: Mapping[str, Mapping[str, type]], encoder: Iterable[str]
 ) -> str:
     if owners:
-        return f"{given.origin}: only {', '.join(owners)} has this setting, and the run has {', '.join(chosen)}."
+        return f"{given.origin}: a setting of {', '.join(owners)}, but the run has only {', '.join(chosen)}."
     if given.name == "seed":
         return f"{given.origin}: a run's seed also orders its stream; give it with --seeds."
     known = {*RUN_KEYS, *(f"encoder.{name}" for name in encoder)}
@@ -419,23 +385,33 @@ def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tu
     return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
 
 
-def build_run_encoder(run: Run) -> Encoder:
+@lru_cache(maxsize=1)
+def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
+    """The cache that all encoders of this process share; None where nothing is to be kept."""
+    from erda.encoders.frozen import GIBIBYTE, FrozenCache
+
+    folder = Path(directory).expanduser() if directory else None
+    return FrozenCache(folder, max_bytes=int(gigabytes * GIBIBYTE)) if gigabytes else None
+
+
+def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
     """The encoder of a run, as it is before the first task."""
     from erda.encoders import build_encoder
 
-    return build_encoder(run.encoder, seed=run.seed, device=run.device, **run.settings.get("encoder", {}))
+    settings: dict[str, Any] = run.settings.get("encoder", {})
+    return build_encoder(run.encoder, seed=run.seed, device=run.device, cache=cache, **settings)
 
 
-def build_run_method(run: Run) -> Method:
+def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     """The method of a run, which has learned nothing yet."""
     from erda.methods import METHODS
 
     settings: dict[str, Any] = run.settings.get("method", {})
-    return METHODS[run.method](build_run_encoder(run), seed=run.seed, **settings)
+    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings)
 
 
-def restore_run_method(run: Run, directory: Path) -> Method:
+def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
     """The method of a run as it was saved."""
     from erda.methods import METHODS
 
-    return METHODS[run.method].load(directory, encoder=build_run_encoder(run))
+    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache))

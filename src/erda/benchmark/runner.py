@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ from erda.benchmark.records import (
     write_outcomes,
     write_record,
 )
-from erda.config import Run, RunSettings, build_run_method, open_run_stream, restore_run_method
+from erda.config import Run, RunSettings, build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.errors import ErdaError, StreamError
 from erda.types import Example, Predictions, TestSet
 
@@ -218,6 +219,7 @@ class _Work:
     out: Path
     keep_method: bool
     show_bar: bool
+    cache: tuple[str, float]  # folder ("": in memory) and size in gigabytes
 
 
 def run_all(
@@ -229,7 +231,9 @@ def run_all(
         check_same_experiment(out, one)
     n_found = sum((run_directory(out, one) / RECORD).exists() for one in asked)
     several = n_processes > 1
-    works = [_Work(one, out, keep_methods, show_bars and not several) for one in asked]
+    shared = out / ".frozen" if several and not settings.cache_dir else None  # processes meet in a folder
+    cache = (str(shared) if shared else settings.cache_dir, settings.cache_gb)
+    works = [_Work(one, out, keep_methods, show_bars and not several, cache) for one in asked]
     outcomes: Iterable[Outcome[_Work, Record]]
     if several:
         running = run_in_processes(_run_one, works, n_processes=n_processes, prepare=_share_cores)
@@ -244,6 +248,8 @@ def run_all(
             records[one.method, one.seed] = outcome.result
         else:
             faults.append(f"{one.title}: {outcome.fault}")
+    if shared:
+        shutil.rmtree(shared, ignore_errors=True)
     order = [(one.method, one.seed) for one in asked]
     return Finished(tuple(records[key] for key in order if key in records), n_found, tuple(faults))
 
@@ -252,8 +258,8 @@ def _run_one(work: _Work) -> Record:
     asked = work.asked
     parts = Parts(
         stream=lambda: open_run_stream(asked),
-        build=lambda: build_run_method(asked),
-        restore=lambda directory: restore_run_method(asked, directory),
+        build=lambda: build_run_method(asked, cache=open_cache(*work.cache)),
+        restore=lambda directory: restore_run_method(asked, directory, cache=open_cache(*work.cache)),
     )
     return run(asked, parts, out=work.out, keep_method=work.keep_method, show_bar=work.show_bar)
 
