@@ -1,4 +1,4 @@
-"""The relational similarity model S_pi (the paper, Section 3.4): sentences become vectors, close where they relate alike.
+"""The relational similarity model S_pi (the paper, Section 3.4): sentences become vectors, close if they relate alike.
 
 S(x) is the concatenation of the last states at the two entity-start marks, divided by its length; the similarity of two
 sentences is the product of their vectors. `load_similarity()` gives the one that comes with the package.
@@ -65,6 +65,8 @@ class SimilarityModel:
     ) -> None:
         if dtype not in DTYPES:
             raise SettingsError(unknown_name("number type", dtype, DTYPES))
+        if dtype == "bfloat16" and device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            raise SettingsError("bfloat16 is very slow on this CPU, which has no instructions for it; use float32.")
         self.base, base_fingerprint = origin(folder)
         self._base_fingerprint = base_fingerprint
         self.weights = weights
@@ -79,15 +81,20 @@ class SimilarityModel:
         parts = [str(VERSION), base_fingerprint, weights.digest if weights else "untrained", str(max_pieces)]
         self.fingerprint = hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
-    def encode(self, examples: Sequence[Example], *, batch_size: int = 64, progress: bool = False) -> np.ndarray:
-        """Unit vectors of sentences, float32 [n_examples, dim], in the order given; batches hold like lengths."""
+    def encode(
+        self, examples: Sequence[Example], *, batch_size: int = 64, progress: bool = False, blank_names: bool = False
+    ) -> np.ndarray:
+        """Unit vectors of sentences, float32 [n_examples, dim], in the order given; batches hold like lengths.
+
+        `blank_names` puts a mask in the place of every entity name.
+        """
         from tqdm import tqdm
 
         vectors = np.empty((len(examples), self.dim), dtype=np.float32)
         with tqdm(total=len(examples), unit=" sentences", disable=None if progress else True) as bar:
             for start in range(0, len(examples), CHUNK_SIZE):
                 chunk = examples[start : start + CHUNK_SIZE]
-                pieces = self.tokenizer.encode(chunk, blanked=[(False, False)] * len(chunk))  # kept in no cache
+                pieces = self.tokenizer.encode(chunk, blanked=[(blank_names,) * 2] * len(chunk))  # kept in no cache
                 order = np.argsort([-len(one) for one in pieces], kind="stable")
                 for first in range(0, len(order), batch_size):
                     rows = order[first : first + batch_size]

@@ -1,0 +1,353 @@
+"""Training of the similarity model: the objectives, the batches, and Hugging Face's trainer around them.
+
+Precision, several GPUs (`torchrun -m erda corpus train ...`; negatives are those of the same GPU), checkpoints and
+resuming are the trainer's. Everything random here comes from the seed and the number of the pair, so a resumed run
+sees what the interrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, SequentialSampler
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from erda.corpus.adapter import TrainedWeights, add_adapter, trained_weights
+from erda.corpus.pairs import NONE, PairSet
+from erda.corpus.similarity import MAX_PIECES, SimilarityNetwork, collate, load_network, load_tokenizer
+from erda.encoders.tokens import MarkedTokenizer
+from erda.encoders.weights import ModelFolder
+from erda.errors import DataError, SettingsError, unknown_name
+
+TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
+LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
+N_CHUNKS = 4  # a batch is computed in parts of like length
+CHECKPOINTS = "checkpoints"
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSettings:
+    """How to train. Zero stands for the default of the objective (temperature) or of the kind of weights (rate)."""
+
+    objective: str = "infonce"
+    temperature: float = 0.0
+    blank_names: float = 0.7  # probability that an entity name is replaced by a mask, each on its own
+    hard_negatives: float = 1.0  # share of the pairs whose hard negative is used
+    rank: int = 32  # of the low-rank adapter; 0 trains all weights
+    scale: float = 1.0
+    learning_rate: float = 0.0
+    warmup: float = 0.06  # share of the steps
+    weight_decay: float = 0.01
+    batch_size: int = 256  # pairs, on each device
+    n_epochs: int = 1
+    max_pieces: int = MAX_PIECES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.objective not in TEMPERATURES:
+            raise SettingsError(unknown_name("objective", self.objective, TEMPERATURES))
+        faults = [
+            f"{name} is {getattr(self, name)}: expected {low} to {high}."
+            for name, low, high in (
+                ("temperature", 0, 100),
+                ("blank_names", 0, 1),
+                ("hard_negatives", 0, 1),
+                ("rank", 0, 1024),
+                ("learning_rate", 0, 1),
+                ("warmup", 0, 1),
+                ("batch_size", 2, 1_000_000),
+                ("n_epochs", 1, 1000),
+            )
+            if not low <= getattr(self, name) <= high
+        ]
+        if self.objective == "paper" and not self.hard_negatives:
+            faults.append("objective 'paper' needs hard negatives; its positives alone make all vectors the same.")
+        if faults:
+            raise SettingsError("\n".join(faults))
+
+    @property
+    def effective_temperature(self) -> float:
+        """The temperature asked for, or the objective's own."""
+        return self.temperature or TEMPERATURES[self.objective]
+
+    @property
+    def effective_learning_rate(self) -> float:
+        """The rate asked for, or that of an adapter or of all weights."""
+        return self.learning_rate or LEARNING_RATES["adapter" if self.rank else "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What to train on; nothing here changes the outcome but for rounding."""
+
+    device: str = "cpu"  # cpu or cuda
+    bf16: bool = False
+    n_workers: int = 0  # processes that prepare batches
+    save_steps: int = 500
+
+
+# -- objectives: pure functions of similarities ----------------------------------------------------------------------
+
+
+def infonce_loss(similarities: Tensor, same: Tensor, temperature: float) -> Tensor:
+    """Cross-entropy of row i against column i: similarities [n, m] with m >= n, large is close.
+
+    Columns other than i where `same` [n, m] is true (the same entity pair) are neither right nor wrong: left out.
+    """
+    n = len(similarities)
+    own = torch.eye(n, similarities.shape[1], dtype=torch.bool, device=similarities.device)
+    logits = (similarities / temperature).masked_fill(same & ~own, -torch.inf)
+    return nn.functional.cross_entropy(logits, torch.arange(n, device=similarities.device))
+
+
+def paper_loss(positive: Tensor, negative: Tensor, temperature: float = 1.0) -> Tensor:
+    """-log sigma(s) over positive pairs, -log(1 - sigma(s)) over negative ones, the mean of each added.
+
+    `positive` [n] and `negative` [m] are similarities. The paper has sums over as many of one kind as of the other,
+    and no temperature (1.0).
+    """
+    loss = nn.functional.softplus(-positive / temperature).mean()
+    return loss + nn.functional.softplus(negative / temperature).mean() if len(negative) else loss
+
+
+class PairModel(nn.Module):
+    """The network with an objective on top: what the trainer trains."""
+
+    def __init__(self, network: SimilarityNetwork, *, objective: str, temperature: float) -> None:
+        super().__init__()
+        self.network = network
+        self.objective = objective
+        self.temperature = temperature
+
+    def forward(self, chunks: Sequence[Sequence[Tensor]], place: Tensor, pair: Tensor, anchor: Tensor) -> dict:
+        """Loss of one batch of n pairs with m hard negatives.
+
+        Sentences come in `chunks` of like length; `place` [2n + m] says where firsts, seconds and negatives are in
+        them. `pair` [2n + m] numbers entity pairs; `anchor` [m] says which first a negative was drawn for.
+        """
+        vectors = torch.cat([self.network(*chunk) for chunk in chunks])[place]
+        n = (len(place) - len(anchor)) // 2
+        first, second, negative = vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
+        if self.objective == "paper":
+            positives = (first * second).sum(-1)
+            return {"loss": paper_loss(positives, (first[anchor] * negative).sum(-1), self.temperature)}
+        losses = []
+        for one, other, known in ((first, second, pair[n:]), (second, first, torch.cat([pair[:n], pair[2 * n :]]))):
+            same = pair[:n, None] == known
+            losses.append(infonce_loss(one @ torch.cat([other, negative]).T, same, self.temperature))
+        return {"loss": torch.stack(losses).mean()}
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One pair as it is shown: rows of its two or three sentences, and which names are blanked."""
+
+    rows: tuple[int, ...]
+    blanked: tuple[tuple[bool, bool], ...]
+
+
+class PairDraws(Dataset[Drawn]):
+    """All passes over the pairs in one sequence: item t is the same in every run with the same seed."""
+
+    def __init__(self, pairs: PairSet, settings: TrainingSettings) -> None:
+        self.pairs = pairs
+        self.settings = settings
+        self._order = np.empty(0, np.int64)
+        self._epoch = -1
+
+    def __len__(self) -> int:
+        return len(self.pairs) * self.settings.n_epochs
+
+    def __getitem__(self, number: int) -> Drawn:
+        epoch, at = divmod(number, len(self.pairs))
+        if epoch != self._epoch:
+            self._order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.pairs))
+            self._epoch = epoch
+        i = int(self._order[at])
+        chances = np.random.default_rng([self.settings.seed, epoch, i]).random(7)
+        rows = [int(self.pairs.first[i]), int(self.pairs.second[i])]
+        if self.pairs.negative[i] != NONE and chances[6] < self.settings.hard_negatives:
+            rows.append(int(self.pairs.negative[i]))
+        hidden = chances[:6].reshape(3, 2) < self.settings.blank_names
+        return Drawn(tuple(rows), tuple((bool(head), bool(tail)) for head, tail in hidden[: len(rows)]))
+
+
+class PairCollator:
+    """Pairs as drawn -> the tensors of one batch (`PairModel.forward`)."""
+
+    def __init__(self, pairs: PairSet, tokenizer: MarkedTokenizer) -> None:
+        self.pairs = pairs
+        self._marked = tokenizer  # under the name `tokenizer` the trainer would try to save it
+
+    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+        """Sentences of a batch: all firsts, all seconds, then the hard negatives there are."""
+        with_negative = [i for i, drawn in enumerate(batch) if len(drawn.rows) > 2]
+        shown = [(drawn, role) for role in (0, 1) for drawn in batch] + [(batch[i], 2) for i in with_negative]
+        rows = [drawn.rows[role] for drawn, role in shown]
+        pieces = self._marked.encode(
+            [self.pairs.examples[row] for row in rows], blanked=[drawn.blanked[role] for drawn, role in shown]
+        )
+        order = np.argsort([len(one) for one in pieces], kind="stable")
+        chunks = [part for part in np.array_split(order, N_CHUNKS) if len(part)]
+        return {
+            "chunks": [collate([pieces[i] for i in part], self._marked.pad_id) for part in chunks],
+            "place": torch.from_numpy(np.argsort(order, kind="stable")),
+            "pair": torch.from_numpy(self.pairs.pair[rows]),
+            "anchor": torch.tensor(with_negative, dtype=torch.long),
+        }
+
+
+# -- the trainer -----------------------------------------------------------------------------------------------------
+
+
+class PairTrainer(Trainer):
+    """Hugging Face's trainer, which takes the pairs in the order given: they are shuffled by their own seed."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+
+class _Lines(TrainerCallback):
+    """A line for each tenth of the way, where no progress bar can be drawn."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        if logs and "loss" in logs and state.is_world_process_zero and not sys.stderr.isatty():
+            print(f"step {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.4f}", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What training gives: weights, and the loss along the way as (step, loss)."""
+
+    weights: TrainedWeights
+    losses: tuple[tuple[int, float], ...]
+    n_steps: int
+
+
+def train(
+    folder: ModelFolder,
+    pairs: PairSet,
+    settings: TrainingSettings,
+    *,
+    out: Path,
+    machine: Machine | None = None,
+    resume: bool = True,
+) -> Trained:
+    """Train a similarity model over the pretrained one in `folder`; checkpoints are kept in `out` until it is done.
+
+    An interrupted training goes on from its last checkpoint; one with other settings or pairs must be given up first.
+    """
+    machine = machine or Machine()
+    if len(pairs) < 2:
+        raise DataError(f"{len(pairs)} pairs of sentences: nothing to train on.")
+    if settings.objective == "paper" and not (pairs.negative != NONE).any():
+        raise DataError("objective 'paper' needs hard negatives, and no two entity pairs share an entity.")
+    checkpoints = out / CHECKPOINTS
+    last = _last_checkpoint(checkpoints, settings, pairs, resume=resume)
+    tokenizer = load_tokenizer(folder, max_pieces=settings.max_pieces)
+    network = load_network(folder, tokenizer)
+    if settings.rank:
+        add_adapter(network.layered, rank=settings.rank, scale=settings.scale, seed=settings.seed)
+    model = PairModel(network, objective=settings.objective, temperature=settings.effective_temperature)
+    with _own_randomness():
+        trainer = PairTrainer(
+            model=model,
+            args=_arguments(settings, machine, checkpoints, n_draws=len(pairs) * settings.n_epochs),
+            train_dataset=PairDraws(pairs, settings),
+            data_collator=PairCollator(pairs, tokenizer),
+            callbacks=[_Lines()],
+        )
+        _quiet(trainer)
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    history = [(row["step"], float(row["loss"])) for row in trainer.state.log_history if "loss" in row]
+    n_steps = int(trainer.state.global_step)
+    weights = trained_weights(network.layered.cpu())
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.tensors.values()):
+        raise DataError(f"training diverged (weights are not finite); lower --learning-rate, keep {checkpoints}.")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return Trained(weights, tuple(history), n_steps)
+
+
+def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, *, n_draws: int) -> Any:
+    n_steps = -(-n_draws // settings.batch_size)
+    arguments = TrainingArguments(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=settings.batch_size,
+        num_train_epochs=1,  # `PairDraws` holds all passes
+        learning_rate=settings.effective_learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=round(settings.warmup * n_steps),
+        weight_decay=settings.weight_decay,
+        max_grad_norm=1.0,
+        bf16=machine.bf16,
+        use_cpu=machine.device == "cpu",
+        seed=settings.seed,
+        dataloader_num_workers=machine.n_workers,
+        dataloader_drop_last=n_draws % settings.batch_size == 1,  # one pair has nothing to be told from
+        remove_unused_columns=False,
+        save_strategy="steps",
+        save_steps=machine.save_steps,
+        save_total_limit=1,
+        logging_steps=max(1, n_steps // 10),
+        report_to="none",
+        disable_tqdm=not sys.stderr.isatty(),
+    )
+    if machine.device != "cpu":
+        arguments._n_gpu = 1  # several GPUs are several processes; a batch is not cut in pieces inside one
+    return arguments
+
+
+def _quiet(trainer: Any) -> None:
+    """Numbers come back in the report: keep the progress bar, drop what prints dictionaries."""
+    from transformers.trainer_callback import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+
+
+def _last_checkpoint(folder: Path, settings: TrainingSettings, pairs: PairSet, *, resume: bool) -> Path | None:
+    """Where to go on from; None at the beginning. Leaves a note of what is being trained."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    run = {"settings": asdict(settings), "pairs": pairs.digest()}
+    note = folder / RUN_FILE
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    if note.is_file():
+        before = json.loads(note.read_text(encoding="utf-8"))
+        if before != run:
+            raise SettingsError(
+                f"{folder} holds an unfinished training with other settings or pairs; finish it with the same ones, "
+                "or give it up with --no-resume."
+            )
+        last = get_last_checkpoint(str(folder))
+        return Path(last) if last else None
+    folder.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(run), encoding="utf-8")
+    return None
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """The trainer seeds the generators of Python, NumPy and PyTorch; give them back as they were."""
+    python, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy_state)
