@@ -54,6 +54,22 @@ def test_one_entity_twice_is_no_pair(tmp_path):
     assert toy_store(tmp_path, rows).manifest.dropped == {"head and tail are the same entity": 1}
 
 
+@pytest.mark.parametrize("change", [{"source": "\ud800"}, {"tokens": ["Anna", "knows", "Bob", "\udfff"]}])
+def test_half_a_surrogate_pair_is_dropped_and_counted(tmp_path, change):
+    store = toy_store(tmp_path, [{**ANNA, **change}, *random_rows(2)])
+    assert store.manifest.dropped == {"text that is not Unicode": 1}
+    assert len(store) == 2
+
+
+def test_odd_characters_survive(tmp_path):
+    odd = row("O'Neil\x00x said 日本 \U0001f600 \" ' ; -- Bob .", "O'Neil\x00x", "Bob", ids=("q:'1", 'q:"2'))
+    store = toy_store(tmp_path, [odd])
+    (sentences,) = store.sentences_of([EntityPair("o'neil\x00X", "bob")])
+    assert list(sentences[0].example.tokens) == odd["tokens"]
+    assert store.search("日本")[0] == 1
+    assert store.search("' ; --")[0] == 1
+
+
 def exclusion_files(folder: Path) -> dict[str, Path]:
     tokens = ["anna", "KNOWS", "bob", "."]
     files = {

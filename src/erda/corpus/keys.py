@@ -13,10 +13,11 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from erda.types import Example
 
-_BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
+_BRACKETS = re.compile(r"\s*\([^()]*\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,13 @@ def lookup_keys(pair: EntityPair) -> set[int]:
     return keys
 
 
+@lru_cache(maxsize=1 << 15)
 def _names(name: str, entity_id: str | None) -> Sequence[str]:
     surface = plain(name)
     if not entity_id or ":" not in entity_id:
         return (surface,)
-    title = plain(_BRACKETS.sub("", entity_id.partition(":")[2]))
+    title = entity_id.partition(":")[2]
+    title = plain(_BRACKETS.sub("", title) if title.endswith(")") else title)
     return (surface,) if title in ("", surface) else (surface, title)
 
 

@@ -43,7 +43,7 @@ def positive_pairs(
     """
     query = f"""
         WITH shuffled AS (
-            SELECT row, hash(head_key, tail_key) AS pair, {_random("both", seed)} AS place
+            SELECT row, hash(head_key, tail_key) AS pair, {place_of("'both'", seed)} AS place
             FROM read_parquet({file_list(list(parts))})
         ),
         neighbours AS (
@@ -88,7 +88,7 @@ def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
     choice = " ".join(f"WHEN other_{i} <> other THEN row_{i}" for i in range(len(steps)))
     return f"""(
         WITH shuffled AS (
-            SELECT row, hash({role}_key) AS same, hash({other}_key) AS other, {_random(role, seed)} AS place
+            SELECT row, hash({role}_key) AS same, hash({other}_key) AS other, {place_of(f"'{role}'", seed)} AS place
             FROM read_parquet({file_list(list(parts))})
         ),
         neighbours AS (
@@ -99,9 +99,9 @@ def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
     )"""
 
 
-def _random(salt: str, seed: int) -> str:
-    """A random-looking 64-bit number of a row that depends on the seed and on nothing else."""
-    return f"md5_number_lower(concat_ws(':', '{salt}', {seed:d}, row))"
+def place_of(salt: str, seed: int, *, row: str = "row") -> str:
+    """SQL: a random-looking 64-bit number of a row (its column) that depends on salt and seed and on nothing else."""
+    return f"md5_number_lower(concat_ws(':', {salt}, {seed:d}, {row}))"
 
 
 def _drawn(connection: Any, query: str, limit: int | None) -> RowPairs:

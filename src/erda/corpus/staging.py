@@ -71,6 +71,9 @@ class _Stager:
         self.redirects.update(redirects)
         text, key = "", 0
         for row in rows:
+            if not _is_unicode(row):
+                self.tally.drop("text that is not Unicode")
+                continue
             if row.text != text:  # the pairs of one sentence follow each other
                 text, key = row.text, sentence_key(row.text)
             if key in self.excluded:
@@ -102,6 +105,15 @@ class _Stager:
         return _write(
             table, self.staged.folder, self.staged.folder / f"redirects-{len(self.staged.redirects):05d}.parquet"
         )
+
+
+def _is_unicode(row: Row) -> bool:
+    """Whether no text of a row holds half a surrogate pair, which JSON can spell but no file can hold."""
+    try:
+        f"{row.text}{row.head_name}{row.head_id}{row.tail_name}{row.tail_id}{row.relation}{row.source}".encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_journal(folder: Path) -> Staged:

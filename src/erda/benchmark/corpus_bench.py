@@ -1,0 +1,199 @@
+"""What a corpus costs: time and memory of building it, of finding the sentences of a task's pairs, of mining.
+
+Every measurement runs in a fresh process, so that its peak of memory is its own (the kernel's VmHWM).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from erda.corpus.build import BuildSettings, build_corpus
+from erda.corpus.keys import EntityPair
+from erda.corpus.sources.base import numbered_lines
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError
+
+TASK_PAIRS = 50  # a 10-way 5-shot task
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds on the clock and of the processor, and the peak of memory in MB."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCost:
+    """Milliseconds (median and 95th percentile) of finding and fetching the sentences of all pairs of a task."""
+
+    median_ms: float
+    p95_ms: float
+    cpu_ms: float
+    pairs_found: float
+    rows_found: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCost:
+    """All that was measured of one corpus; `task` is None where no file with queries was given."""
+
+    n_rows: int
+    size_mb: float
+    build: Cost | None
+    hits: QueryCost
+    task: QueryCost | None
+    positives: Cost
+    negatives: Cost
+
+
+def bench_corpus(
+    folder: Path,
+    *,
+    sources: Sequence[Path] = (),
+    queries: Path | None = None,
+    repeats: int = 20,
+    settings: BuildSettings | None = None,
+) -> CorpusCost:
+    """Measure the corpus in `folder`, which is built of `sources` first where they are given.
+
+    Queries are `TASK_PAIRS` pairs drawn from the corpus itself (all are found: the worst case) and, with `queries`
+    (a JSONL file or a CFRL split), as many drawn from there.
+    """
+    built = None
+    if sources:
+        if folder.exists():
+            raise DataError(f"{folder} exists; a build is measured into a new folder.")
+        built = _alone(_build, list(sources), folder, settings or BuildSettings())
+    store = CorpusStore.open(folder)
+    size = sum(file.size for file in store.manifest.files())
+    task = _alone(_task_queries, folder, queries, repeats) if queries else None
+    return CorpusCost(
+        n_rows=len(store),
+        size_mb=size / 1e6,
+        build=built,
+        hits=_alone(_own_queries, folder, repeats),
+        task=task,
+        positives=_alone(_mine, folder, "positive_pairs"),
+        negatives=_alone(_mine, folder, "hard_negatives"),
+    )
+
+
+def growth(
+    sources: Sequence[Path], sizes: Sequence[int], scratch: Path, *, queries: Path | None = None, repeats: int = 20
+) -> list[CorpusCost]:
+    """The same measurements for the first `sizes` rows of JSONL sources; `scratch` is used and emptied again."""
+    costs = []
+    for size in sizes:
+        folder = scratch / f"rows-{size}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        rows = _first_rows(sources, size, folder / "rows.jsonl.gz")
+        costs.append(bench_corpus(folder / "corpus", sources=[rows], queries=queries, repeats=repeats))
+        shutil.rmtree(folder)
+    return costs
+
+
+def _first_rows(sources: Sequence[Path], size: int, path: Path) -> Path:
+    lines = (line for source in sources for _, line in numbered_lines(source))
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
+        n_lines = sum(1 for line in islice(lines, size) if file.write(line))
+    if n_lines < size:
+        raise DataError(f"the sources hold {n_lines:,} rows; {size:,} were asked for.")
+    return path
+
+
+def _alone(measure: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a measurement in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, *arguments).result()
+
+
+def _peak_mb() -> float:
+    """Peak of this process's memory; 0 where the system does not tell."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0.0
+    peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(peak.split()[1]) / 1e3
+
+
+def _timed(work: Callable[[], object]) -> Cost:
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - start, time.process_time() - cpu, _peak_mb())
+
+
+def _build(sources: list[Path], folder: Path, settings: BuildSettings) -> Cost:
+    return _timed(lambda: build_corpus(sources, folder, settings=settings))
+
+
+def _mine(folder: Path, kind: str) -> Cost:
+    store = CorpusStore.open(folder)
+    return _timed(lambda: getattr(store, kind)(seed=0, limit=100_000))
+
+
+def _own_queries(folder: Path, repeats: int) -> QueryCost:
+    store = CorpusStore.open(folder)
+    rng = random.Random(0)
+    n_rows = len(store)
+    drawn = [sorted(rng.sample(range(n_rows), min(TASK_PAIRS, n_rows))) for _ in range(repeats)]
+    return _query_cost(store, [[EntityPair.of(example) for example in store.rows(rows)] for rows in drawn])
+
+
+def _task_queries(folder: Path, queries: Path, repeats: int) -> QueryCost:
+    pairs = _pairs_of(queries)
+    rng = random.Random(0)
+    drawn = [rng.sample(pairs, min(TASK_PAIRS, len(pairs))) for _ in range(repeats)]
+    return _query_cost(CorpusStore.open(folder), drawn)
+
+
+def _pairs_of(path: Path) -> list[EntityPair]:
+    pairs = []
+    for _, line in numbered_lines(path):
+        if line.startswith("{"):
+            value = json.loads(line)
+            head, tail = value["head"], value["tail"]
+            pairs.append(EntityPair(head["name"], tail["name"], head.get("id"), tail.get("id")))
+        elif len(fields := line.rstrip("\n").split("\t")) == 9:
+            pairs.append(EntityPair(fields[3], fields[5], fields[7] or None, fields[8] or None))
+    if not pairs:
+        raise DataError(f"{path}: no entity pair in it; expected JSONL or a CFRL split.")
+    return pairs
+
+
+def _query_cost(store: CorpusStore, tasks: list[list[EntityPair]]) -> QueryCost:
+    store.rows([0, len(store) - 1])  # the first query also loads libraries
+    store.sentences_of(tasks[0])
+    found = []
+    times = []
+    cpu = time.process_time()
+    for task in tasks:
+        start = time.perf_counter()
+        found.append(store.sentences_of(task))
+        times.append(1e3 * (time.perf_counter() - start))
+    cpu = time.process_time() - cpu
+    ranked = sorted(times)
+    return QueryCost(
+        median_ms=statistics.median(times),
+        p95_ms=ranked[min(len(ranked) - 1, int(0.95 * len(ranked)))],
+        cpu_ms=1e3 * cpu / len(tasks),
+        pairs_found=statistics.mean(sum(map(bool, groups)) for groups in found),
+        rows_found=statistics.mean(sum(map(len, groups)) for groups in found),
+        peak_mb=_peak_mb(),
+    )
