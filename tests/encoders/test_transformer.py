@@ -1,0 +1,360 @@
+"""Both modes of the transformer: shapes, what is trained, and the same vectors with and without the cache."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import SENTENCES, build_model, sentence
+from torch import Tensor
+
+from erda.encoders.base import embed
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.transformer import TransformerEncoder, build_transformer
+from erda.encoders.weights import ModelFolder, find_model
+from erda.errors import ModelError, SettingsError
+from erda.types import Entity, Example, Span
+
+TEXTS = ["capital of", "born in the city", "river"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
+    place = tmp_path_factory.mktemp("models")
+    return {kind: build_model(place / kind, kind) for kind in ("bert", "mpnet", "electra")}
+
+
+@pytest.fixture
+def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
+    return folders["bert"]
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
+@pytest.mark.parametrize(
+    ("mode", "projection", "dim"), [("paper", 0, 16), ("paper", 5, 5), ("markers", 0, 32), ("markers", 7, 7)]
+)
+def test_shapes(folders: dict[str, ModelFolder], kind: str, mode: str, projection: int, dim: int) -> None:
+    encoder = TransformerEncoder(folders[kind], mode=mode, projection=projection).eval()
+    assert encoder.dim == dim
+    assert encoder.encode(SENTENCES).shape == (len(SENTENCES), dim)
+    assert encoder.encode_texts(TEXTS).shape == (3, dim)
+    assert encoder.encode([]).shape == (0, dim)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_paper_mode_is_cls_through_a_linear_layer(folders: dict[str, ModelFolder], kind: str) -> None:
+    encoder = TransformerEncoder(folders[kind], mode="paper").eval()
+    (pieces,) = encoder.tokenizer.encode(SENTENCES[:1])
+    with torch.no_grad():
+        states = encoder.layers.model(torch.from_numpy(pieces.ids).long()[None]).last_hidden_state
+        assert encoder.linear is not None
+        assert torch.allclose(encoder.encode(SENTENCES[:1]), encoder.linear(states[:, 0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
+def test_markers_mode_is_the_two_start_marks(folders: dict[str, ModelFolder], kind: str) -> None:
+    encoder = TransformerEncoder(folders[kind], mode="markers").eval()
+    (pieces,) = encoder.tokenizer.encode(SENTENCES[2:3])  # the tail comes first
+    with torch.no_grad():
+        ids = torch.from_numpy(pieces.ids).long()[None]
+        states = encoder.layers.whole(ids, torch.tensor([len(pieces)]))[0]
+        expected = torch.cat([states[pieces.head], states[pieces.tail]])
+        assert torch.allclose(encoder.encode(SENTENCES[2:3])[0], expected, atol=1e-5)
+        text = encoder.encode_texts(["capital of"])[0]
+    assert torch.allclose(text[:16], text[16:], atol=1e-6)
+
+
+def test_padding_does_not_matter(folders: dict[str, ModelFolder]) -> None:
+    for kind, folder in folders.items():
+        for mode in ("paper", "markers"):
+            encoder = TransformerEncoder(folder, mode=mode).eval()
+            with torch.no_grad():
+                alone = torch.cat([encoder.encode([example]) for example in SENTENCES])
+                assert torch.allclose(encoder.encode(SENTENCES), alone, atol=1e-5), (kind, mode)
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
+@pytest.mark.parametrize(
+    ("mode", "n_trained"), [("paper", 1), ("paper", 2), ("markers", 1), ("markers", -1), ("markers", 3)]
+)
+def test_gradients_reach_exactly_what_is_trained(
+    folders: dict[str, ModelFolder], kind: str, mode: str, n_trained: int
+) -> None:
+    encoder = TransformerEncoder(folders[kind], mode=mode, trained_layers=n_trained)
+    before = {name: weight.detach().clone() for name, weight in encoder.named_parameters()}
+    optimizer = torch.optim.Adam(encoder.trained_parameters(), lr=0.1)
+    encoder.encode(SENTENCES).pow(3).sum().backward()
+    optimizer.step()
+    changed = {name for name, weight in encoder.named_parameters() if not torch.equal(weight, before[name])}
+    upper = ("linear.", *(f".layer.{i}." for i in range(3 - n_trained, 3)))
+    expected = {name for name in before if n_trained == -1 or any(part in name for part in upper)}
+    # the key bias of the last layer has no effect on anything (softmax), so no gradient either
+    assert all(name.endswith((".2.attention.self.key.bias", ".2.attention.attn.k.bias")) for name in expected - changed)
+    assert changed <= expected
+    assert set(encoder.trained_state()) == expected
+
+
+def test_when_all_is_trained_words_that_do_not_occur_stay(bert: ModelFolder) -> None:
+    encoder = TransformerEncoder(bert, mode="markers")
+    words = encoder.layers.model.get_input_embeddings().weight
+    before = words.detach().clone()
+    optimizer = torch.optim.Adam(encoder.trained_parameters(), lr=0.1)
+    encoder.encode(SENTENCES[:1]).pow(3).sum().backward()
+    optimizer.step()
+    changed = (words != before).any(1).nonzero().flatten().tolist()
+    (pieces,) = encoder.tokenizer.encode(SENTENCES[:1])
+    assert set(changed) == {int(id) for id in pieces.ids if id < encoder.layers.vocab_size}
+
+
+def test_frozen_layers_have_no_dropout_and_trained_ones_do(bert: ModelFolder) -> None:
+    encoder = TransformerEncoder(bert, mode="paper", dropout=0.5).train()
+    modes = {name: module.training for name, module in encoder.named_modules() if isinstance(module, torch.nn.Dropout)}
+    assert all(training == (".layer.2." in name) for name, training in modes.items())
+    assert not torch.equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+    encoder.eval()
+    assert torch.equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: ModelFolder) -> None:
+    before = torch.random.get_rng_state()
+    one, same, other = (TransformerEncoder(bert, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    first, again, another = (encoder.trained_state()["linear.weight"] for encoder in (one, same, other))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, another)
+    turned = first @ first.T
+    assert torch.allclose(turned, torch.eye(16), atol=1e-5)  # a rotation: angles are those of the pretrained model
+
+
+def test_a_trained_state_goes_into_a_fresh_encoder(bert: ModelFolder) -> None:
+    encoder = TransformerEncoder(bert, seed=1).eval()
+    with torch.no_grad():
+        for weight in encoder.trained_parameters():
+            weight.add_(0.1)
+    fresh = TransformerEncoder(bert, seed=2).eval()
+    fresh.load_trained_state(encoder.trained_state())
+    assert torch.equal(fresh.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+# -- the cache -------------------------------------------------------------------------------------------------------
+
+CASES = [
+    *(("bert", mode, n_trained) for mode in ("paper", "markers") for n_trained in (0, 1, 2)),
+    ("bert", "markers", -1),
+    ("mpnet", "paper", 1),
+    ("mpnet", "markers", 0),
+]
+
+
+def train(encoder: TransformerEncoder, n_steps: int = 6) -> list[float]:
+    """A few steps on changing batches with dropout on; the loss of each."""
+    losses = []
+    weights = encoder.trained_parameters() or [torch.nn.Parameter(torch.zeros(1))]
+    optimizer = torch.optim.SGD(weights, lr=1e-2)
+    encoder.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        for step in range(n_steps):
+            batch = [SENTENCES[(step + i) % len(SENTENCES)] for i in range(3)]
+            vectors = torch.cat([encoder.encode(batch), encoder.encode_texts(TEXTS[:2])])
+            loss = (vectors @ vectors.T).softmax(-1).diagonal().mean() + 0 * weights[0].sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(("kind", "mode", "n_trained"), CASES)
+def test_training_and_vectors_are_the_same_with_and_without(
+    folders: dict[str, ModelFolder], tmp_path: Path, kind: str, mode: str, n_trained: int
+) -> None:
+    results: list[tuple[list[float], Tensor]] = []
+    for cache in (None, FrozenCache(), FrozenCache(tmp_path), FrozenCache(tmp_path), FrozenCache(max_bytes=1500)):
+        encoder = TransformerEncoder(folders[kind], mode=mode, trained_layers=n_trained, cache=cache)
+        results.append(
+            (train(encoder), torch.cat([embed(encoder, SENTENCES), embed(encoder, SENTENCES, batch_size=2)]))
+        )
+    for losses, vectors in results[1:]:
+        assert losses == pytest.approx(results[0][0], abs=1e-5)
+        assert torch.allclose(vectors, results[0][1], atol=1e-4)
+
+
+def count_frozen_sentences(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    counted: list[int] = []
+    run = encoder._frozen_states
+
+    def counting(batch: list) -> Tensor:
+        counted.append(len(batch))
+        return run(batch)
+
+    monkeypatch.setattr(encoder, "_frozen_states", counting)
+    return counted
+
+
+def test_frozen_layers_run_once_per_sentence(
+    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = FrozenCache(tmp_path)
+    one = TransformerEncoder(bert, seed=1, cache=cache)
+    counted = count_frozen_sentences(one, monkeypatch)
+    embed(one, SENTENCES[:4], batch_size=3)
+    embed(one, SENTENCES[1:5])
+    assert sum(counted) == 5
+    for other_cache in (cache, FrozenCache(tmp_path)):  # another seed in this process, and as if in another process
+        two = TransformerEncoder(bert, seed=2, cache=other_cache)
+        counted = count_frozen_sentences(two, monkeypatch)
+        embed(two, SENTENCES[:5])
+        assert counted == []
+
+
+def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = TransformerEncoder(bert, cache=FrozenCache())
+    embed(encoder, SENTENCES[:2])
+    counted = count_frozen_sentences(encoder, monkeypatch)
+    encoder.warm([*SENTENCES, *SENTENCES])
+    assert sum(counted) == len(SENTENCES) - 2
+    encoder.warm(SENTENCES)
+    embed(encoder, SENTENCES)
+    assert sum(counted) == len(SENTENCES) - 2
+    TransformerEncoder(bert).warm(SENTENCES)  # nothing to fill: no cache
+    TransformerEncoder(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
+
+
+def test_sentences_met_once_in_training_are_not_kept(bert: ModelFolder) -> None:
+    cache = FrozenCache()
+    encoder = TransformerEncoder(bert, cache=cache).train()
+    store = encoder._store()
+    assert store is not None
+    encoder.encode(SENTENCES[:3])
+    assert len(store) == 0
+    encoder.encode(SENTENCES[:1])
+    assert len(store) == 1
+
+
+def test_other_weights_or_settings_never_share_states(bert: ModelFolder, tmp_path: Path) -> None:
+    other_weights = build_model(tmp_path / "other", seed=1)
+    cache = FrozenCache()
+    encoders = [
+        TransformerEncoder(bert, cache=cache),
+        TransformerEncoder(other_weights, cache=cache),
+        TransformerEncoder(bert, trained_layers=2, cache=cache),
+        TransformerEncoder(bert, trained_layers=0, cache=cache),
+        TransformerEncoder(bert, mode="markers", trained_layers=0, cache=cache),
+        TransformerEncoder(bert, precision="bf16", cache=cache),
+    ]
+    stores = {id(encoder._store()) for encoder in encoders}
+    assert len(stores) == len(encoders)
+    assert encoders[0]._store() is TransformerEncoder(bert, seed=9, dropout=0.3, cache=cache)._store()
+
+
+def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
+    encoder = TransformerEncoder(bert, cache=FrozenCache()).eval()
+    before = embed(encoder, SENTENCES)
+    with torch.no_grad():
+        encoder.layers.layers[0].output.dense.weight.mul_(1.5)
+    after = embed(encoder, SENTENCES)
+    encoder.cache = None
+    assert torch.allclose(embed(encoder, SENTENCES), after, atol=1e-5)
+    assert not torch.allclose(before, after, atol=1e-3)
+
+
+def test_half_precision_is_near(bert: ModelFolder) -> None:
+    exact = embed(TransformerEncoder(bert), SENTENCES)
+    encoder = TransformerEncoder(bert, cache=FrozenCache(half=True))
+    first, second = embed(encoder, SENTENCES), embed(encoder, SENTENCES)
+    assert torch.equal(first, second)  # computed or found makes no difference
+    assert torch.allclose(first, exact, atol=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 computes it the slow way
+def test_bf16_is_near(bert: ModelFolder) -> None:
+    for mode in ("paper", "markers"):
+        exact = embed(TransformerEncoder(bert, mode=mode), SENTENCES)
+        near = embed(TransformerEncoder(bert, mode=mode, precision="bf16"), SENTENCES)
+        assert near.dtype == torch.float32
+        assert torch.allclose(near, exact, atol=0.3)
+        assert not torch.equal(near, exact)
+
+
+def test_minilm_is_the_same_with_and_without() -> None:
+    examples = [sentence(" ".join(example.tokens), (0, 1), (1, 2)) for example in SENTENCES]
+    without, cached = (build_transformer("minilm", seed=0, cache=cache) for cache in (None, FrozenCache()))
+    cached.warm(examples)
+    for encoder in (without, cached):
+        train(encoder, 3)
+    expected, got = embed(without, examples), embed(cached, examples, batch_size=4)
+    assert torch.allclose(got, expected, atol=1e-5)
+    assert (got @ got.T).argsort(1).tolist() == (expected @ expected.T).argsort(1).tolist()
+
+
+# -- MiniLM and settings ---------------------------------------------------------------------------------------------
+
+
+def test_minilm_knows_names_from_sentences() -> None:
+    encoder = build_transformer("minilm", seed=0, cache=FrozenCache())
+    examples = [
+        sentence("the capital of Germany is Berlin", (3, 4), (5, 6)),
+        sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6)),
+    ]
+    vectors = torch.nn.functional.normalize(embed(encoder, examples), dim=1)
+    names = torch.nn.functional.normalize(encoder.eval().encode_texts(["capital city", "place of birth"]), dim=1)
+    assert (vectors @ names.T).argmax(1).tolist() == [0, 1]
+    assert encoder.spec.name == "minilm"
+    assert encoder.spec.fingerprint == find_model("minilm").fingerprint
+
+
+def test_a_sentence_of_ten_thousand_tokens_is_encoded() -> None:
+    words = ("word",) * 10_000
+    long = Example(words, Entity("a", Span(3, 4)), Entity("b", Span(9_000, 9_002)))
+    encoder = build_transformer("minilm", seed=0, mode="markers", trained_layers=0)
+    assert embed(encoder, [long, SENTENCES[0]]).isfinite().all()
+
+
+def test_settings_are_plain_and_rebuild_the_encoder(bert: ModelFolder) -> None:
+    parameters = inspect.signature(build_transformer, eval_str=True).parameters
+    settings = {name: p.annotation for name, p in parameters.items() if name not in ("name", "seed", "device", "cache")}
+    assert set(settings.values()) <= {bool, int, float, str}
+    encoder = build_transformer(
+        str(bert.path), seed=3, mode="markers", trained_layers=1, projection=6, learning_rate=0.5
+    )
+    assert set(encoder.spec.settings) == set(settings)
+    again = build_transformer(encoder.spec.name, seed=3, **encoder.spec.settings)  # type: ignore[arg-type]
+    assert again.spec == encoder.spec
+    assert torch.equal(embed(again, SENTENCES), embed(encoder, SENTENCES))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "papers"}, "Did you mean 'paper'"),
+        ({"precision": "fp16"}, "Unknown precision 'fp16'"),
+        ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"projection": -1}, "projection is -1"),
+        ({"trained_layers": 9}, "expected 0 to 3"),
+        ({"max_pieces": 3}, "room for 8 pieces"),
+    ],
+)
+def test_impossible_settings_are_refused(bert: ModelFolder, settings: dict, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TransformerEncoder(bert, **settings)
+
+
+def test_a_missing_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="No model folder at"):
+        build_transformer(str(tmp_path / "nowhere"), seed=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["paper", "markers"])
+def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
+    expected = embed(build_transformer("minilm", seed=0, mode=mode), SENTENCES)
+    for settings, tolerance in (({}, 1e-3), ({"precision": "bf16"}, 5e-2)):
+        for cache in (None, FrozenCache()):
+            encoder = build_transformer("minilm", seed=0, device="cuda", mode=mode, cache=cache, **settings)
+            encoder.warm(SENTENCES)
+            assert torch.allclose(embed(encoder, SENTENCES).cpu(), expected, atol=tolerance)
