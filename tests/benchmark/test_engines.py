@@ -16,7 +16,7 @@ def test_here_a_fault_is_reported_and_the_rest_goes_on() -> None:
 
 
 def test_here_a_full_disk_ends_it_all() -> None:
-    def full(work: int) -> int:
+    def full(work: int, slot: int) -> int:
         raise WriteError("Cannot write")
 
     with pytest.raises(WriteError):

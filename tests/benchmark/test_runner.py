@@ -62,7 +62,7 @@ def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None
     asked = toy_run()
     method = ToyMethod(1)
     parts = Parts(lambda: toy_stream(1), lambda: method, ToyMethod.load)
-    run(asked, parts, out=tmp_path, show_bar=False)
+    run(asked, parts, out=tmp_path, bar=None)
     assert method.n_predicted == [16, 32, 48]
 
 
@@ -74,7 +74,7 @@ def test_validation_data_can_be_measured_instead(tmp_path: Path) -> None:
 
 def test_a_dataset_without_lists_has_no_candidates_protocol(tmp_path: Path) -> None:
     parts = Parts(lambda: toy_stream(1, listed=False), lambda: ToyMethod(1), ToyMethod.load)
-    record = run(toy_run(), parts, out=tmp_path, show_bar=False)
+    record = run(toy_run(), parts, out=tmp_path, bar=None)
     assert record.accuracy[CANDIDATES] is None
     assert record.matrix[CANDIDATES] is None
     assert record.forgetting[CANDIDATES] is None
@@ -87,7 +87,7 @@ def test_a_finished_run_is_read_and_not_repeated(tmp_path: Path) -> None:
     def never() -> None:
         raise AssertionError("a finished run was run again")
 
-    again = run(toy_run(), Parts(never, never, never), out=tmp_path, show_bar=False)
+    again = run(toy_run(), Parts(never, never, never), out=tmp_path, bar=None)
     assert again == first
 
 
@@ -96,7 +96,7 @@ def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, 
     whole = toy_record(tmp_path / "whole")
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
-        run(asked, toy_parts(asked, interrupt_at=stop), out=tmp_path / "parts", show_bar=False)
+        run(asked, toy_parts(asked, interrupt_at=stop), out=tmp_path / "parts", bar=None)
     assert not (tmp_path / "parts/toy/1/record.json").exists()
     restored = []
 
@@ -105,7 +105,7 @@ def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, 
         return restored[-1]
 
     parts = toy_parts(asked)
-    resumed = run(asked, Parts(parts.stream, parts.build, restore), out=tmp_path / "parts", show_bar=False)
+    resumed = run(asked, Parts(parts.stream, parts.build, restore), out=tmp_path / "parts", bar=None)
     assert without_times(resumed) == without_times(whole)
     assert [method.n_tasks for method in restored] == ([N_TASKS] if stop else [])
     outcomes = [read_outcomes(tmp_path / name / "toy/1") for name in ("whole", "parts")]
@@ -129,13 +129,13 @@ def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
 
     monkeypatch.setattr("erda.benchmark.progress.write_json", die_at_the_second)
     with pytest.raises(KeyboardInterrupt):
-        run(asked, toy_parts(asked), out=tmp_path / "parts", show_bar=False)
+        run(asked, toy_parts(asked), out=tmp_path / "parts", bar=None)
     monkeypatch.undo()
     assert sorted(path.name for path in (tmp_path / "parts/toy/1/progress").glob("method-*")) == [
         "method-1",
         "method-2",
     ]
-    resumed = run(asked, toy_parts(asked), out=tmp_path / "parts", show_bar=False)
+    resumed = run(asked, toy_parts(asked), out=tmp_path / "parts", bar=None)
     assert without_times(resumed) == without_times(whole)
 
 
@@ -143,17 +143,17 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     toy_record(tmp_path)
     other = toy_run(settings={"method": {"noise": 0.9}, "encoder": {}, "stream": {}})
     with pytest.raises(SettingsError, match=r"method.noise: 0.5 there, 0.9 now"):
-        run(other, toy_parts(other), out=tmp_path, show_bar=False)
+        run(other, toy_parts(other), out=tmp_path, bar=None)
 
 
 def test_an_unfinished_run_with_other_settings_is_refused_and_kept(tmp_path: Path) -> None:
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
-        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, show_bar=False)
+        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, bar=None)
     before = (tmp_path / "toy/1/progress/progress.json").read_text()
     other = toy_run(shots=5)
     with pytest.raises(SettingsError, match="shots: 2 there, 5 now"):
-        run(other, toy_parts(other), out=tmp_path, show_bar=False)
+        run(other, toy_parts(other), out=tmp_path, bar=None)
     assert (tmp_path / "toy/1/progress/progress.json").read_text() == before
 
 
@@ -171,11 +171,11 @@ def test_one_folder_holds_one_experiment(tmp_path: Path) -> None:
 def test_changed_data_are_refused_on_resumption(tmp_path: Path) -> None:
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
-        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, show_bar=False)
+        run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, bar=None)
     parts = toy_parts(asked)
     changed = Parts(lambda: toy_stream(1, n_test=9), parts.build, parts.restore)
     with pytest.raises(SettingsError, match="another stream"):
-        run(asked, changed, out=tmp_path, show_bar=False)
+        run(asked, changed, out=tmp_path, bar=None)
 
 
 def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(records.os, "fsync", full)
     with pytest.raises(WriteError, match=r"No space left on device. Earlier results are intact"):
-        run(asked, toy_parts(asked), out=tmp_path, show_bar=False)
+        run(asked, toy_parts(asked), out=tmp_path, bar=None)
     monkeypatch.undo()
     assert (tmp_path / "toy/1/record.json").read_bytes() == before
     assert not list((tmp_path / "toy/2").rglob(".step*"))  # no half-written file is left
@@ -214,7 +214,7 @@ def test_out_of_memory_says_what_to_do(tmp_path: Path) -> None:
 
     parts = Parts(lambda: toy_stream(1), lambda: Greedy(1), ToyMethod.load)
     with pytest.raises(ErdaError, match="toy 1: out of memory on cpu"):
-        run(toy_run(), parts, out=tmp_path, show_bar=False)
+        run(toy_run(), parts, out=tmp_path, bar=None)
 
 
 def test_a_method_that_answers_too_few_questions_is_caught(tmp_path: Path) -> None:
@@ -224,12 +224,12 @@ def test_a_method_that_answers_too_few_questions_is_caught(tmp_path: Path) -> No
 
     parts = Parts(lambda: toy_stream(1), lambda: Lazy(1), ToyMethod.load)
     with pytest.raises(StreamError, match="answered 15 of 16 questions"):
-        run(toy_run(), parts, out=tmp_path, show_bar=False)
+        run(toy_run(), parts, out=tmp_path, bar=None)
 
 
 def test_the_learned_method_can_be_kept(tmp_path: Path) -> None:
     asked = toy_run()
-    run(asked, toy_parts(asked), out=tmp_path, keep_method=True, show_bar=False)
+    run(asked, toy_parts(asked), out=tmp_path, keep_method=True, bar=None)
     assert ToyMethod.load(tmp_path / "toy/1/method").n_tasks == N_TASKS
 
 

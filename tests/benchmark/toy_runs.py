@@ -111,23 +111,23 @@ def toy_parts(asked: Run, **method: object) -> Parts:
 
 def toy_record(out: Path, **changes: object) -> Record:
     asked = toy_run(**changes)
-    return run(asked, toy_parts(asked), out=out, show_bar=False)
+    return run(asked, toy_parts(asked), out=out, bar=None)
 
 
 # pieces of work for the engines; they must be importable by another process
 
 
-def double(number: int) -> int:
+def double(number: int, slot: int) -> int:
     return 2 * number
 
 
-def double_but_trip_on_three(number: int) -> int:
+def double_but_trip_on_three(number: int, slot: int) -> int:
     if number == 3:
         raise DataError("three is bad")
     return 2 * number
 
 
-def double_but_die_at_three(number: int) -> int:
+def double_but_die_at_three(number: int, slot: int) -> int:
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return 2 * number

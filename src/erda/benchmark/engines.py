@@ -1,6 +1,7 @@
 """Where runs happen: one after another in this process, or several at once in processes of this machine.
 
-Every engine takes the same pieces of work and gives the same outcomes, in the order in which they end. A piece that
+Every engine takes the same pieces of work and gives the same outcomes, in the order in which they end. It calls
+`function(work, slot)`, where `slot` counts the places at which work is done at once (0 is the first). A piece that
 fails, or whose process is killed, is reported and the rest goes on.
 """
 
@@ -29,11 +30,11 @@ class Outcome(Generic[Work, Result]):
     fault: ErdaError | None = None
 
 
-def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
+def run_here(function: Callable[[Work, int], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
     """One after another, in this process. A result that cannot be written ends it all: the next could not be either."""
     for work in works:
         try:
-            yield Outcome(work, function(work))
+            yield Outcome(work, function(work, 0))
         except WriteError:
             raise
         except ErdaError as fault:
@@ -42,19 +43,20 @@ def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Itera
 
 @dataclass(slots=True)
 class _Worker:
+    slot: int
     process: BaseProcess
     connection: Connection
     work: Any = None
 
 
 def run_in_processes(
-    function: Callable[[Work], Result],
+    function: Callable[[Work, int], Result],
     works: Sequence[Work],
     *,
     n_processes: int,
-    prepare: Callable[[int], None] | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> Iterator[Outcome[Work, Result]]:
-    """Several at once. `function` and `prepare` (called once in each process with `n_processes`) must be importable.
+    """Several at once; `prepare` is called once in each process. Both functions must be importable by name.
 
     A process that dies takes only its piece of work with it; a new one takes its place.
     """
@@ -63,7 +65,8 @@ def run_in_processes(
     try:
         while waiting or workers:
             while waiting and len(workers) < n_processes:
-                workers.append(_start(function, prepare, n_processes))
+                slot = min(set(range(n_processes)) - {worker.slot for worker in workers})
+                workers.append(_start(slot, function, prepare))
                 _hand_out(workers[-1], waiting)
             for connection in wait([worker.connection for worker in workers]):
                 worker = next(one for one in workers if one.connection is connection)
@@ -82,13 +85,13 @@ def run_in_processes(
             _stop(worker)
 
 
-def _start(function: Callable[..., Any], prepare: Callable[[int], None] | None, n_processes: int) -> _Worker:
+def _start(slot: int, function: Callable[..., Any], prepare: Callable[[], None] | None) -> _Worker:
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, function, prepare, n_processes), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, slot, function, prepare), daemon=True)
     process.start()
     theirs.close()
-    return _Worker(process, ours)
+    return _Worker(slot, process, ours)
 
 
 def _stop(worker: _Worker) -> None:
@@ -120,17 +123,17 @@ def _receive(worker: _Worker) -> tuple[Outcome[Any, Any], bool]:
 
 
 def _serve(
-    connection: Connection, function: Callable[[Any], Any], prepare: Callable[[int], None] | None, n_processes: int
+    connection: Connection, slot: int, function: Callable[[Any, int], Any], prepare: Callable[[], None] | None
 ) -> None:
     """The life of a worker process: take work until there is none."""
     try:
         if prepare is not None:
-            prepare(n_processes)
+            prepare()
         while True:
             work = connection.recv()
             answer: tuple[Any, ErdaError | None]
             try:
-                answer = (function(work), None)
+                answer = (function(work, slot), None)
             except ErdaError as fault:
                 answer = (None, fault)
             connection.send(answer)

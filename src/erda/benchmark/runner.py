@@ -14,10 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -63,10 +65,11 @@ def run_directory(out: Path, asked: Run) -> Path:
     return out / asked.method / str(asked.seed)
 
 
-def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, show_bar: bool = True) -> Record:
+def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: int | None = 0) -> Record:
     """Run one method on one stream: begin, go on where it was cut short, or read the record where it is finished.
 
-    `keep_method` leaves the learned method in `OUT/METHOD/SEED/method`.
+    `keep_method` leaves the learned method in `OUT/METHOD/SEED/method`. `bar` is the line of the progress bar on the
+    terminal: 0 stays when it is full, others make room for the next, None shows nothing.
     """
     directory = run_directory(out, asked)
     if (directory / RECORD).exists():
@@ -78,14 +81,16 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, show_
         questions = Questions(stream, asked.evaluate_on)
         progress = Progress.open(directory, asked, stream.manifest.digest)
         method = parts.restore(progress.method_directory) if progress.n_done else parts.build()
-        bar = tqdm(
+        progress_bar = tqdm(
             desc=asked.title,
             total=len(stream),
             initial=progress.n_done,
             unit="task",
-            disable=None if show_bar else True,  # None: tqdm hides the bar where there is no terminal
+            position=bar,
+            leave=not bar,
+            disable=True if bar is None else None,  # None: tqdm hides the bar where there is no terminal
         )
-        with bar, _memory_faults_explained(asked):
+        with progress_bar, _memory_faults_explained(asked):
             for task in stream:
                 if task.index < progress.n_done:
                     continue
@@ -103,8 +108,9 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, show_
                     seconds=(learned - start, predicted - learned),
                     peak_memory_mb=peak_memory_mb(),
                 )
-                bar.set_postfix({name: f"{100 * value:.1f}%" for name, value in progress.steps[-1].accuracy.items()})
-                bar.update()
+                accuracy = progress.steps[-1].accuracy
+                progress_bar.set_postfix({name: f"{100 * value:.1f}%" for name, value in accuracy.items()})
+                progress_bar.update()
         return _finish(directory, stream, questions, progress, method, keep_method=keep_method)
 
 
@@ -218,7 +224,7 @@ class _Work:
     asked: Run
     out: Path
     keep_method: bool
-    show_bar: bool
+    first_bar: int | None  # the line of the first bar; None shows none
     cache: tuple[str, float]  # folder ("": in memory) and size in gigabytes
 
 
@@ -233,11 +239,13 @@ def run_all(
     several = n_processes > 1
     shared = out / ".frozen" if several and not settings.cache_dir else None  # processes meet in a folder
     cache = (str(shared) if shared else settings.cache_dir, settings.cache_gb)
-    works = [_Work(one, out, keep_methods, show_bars and not several, cache) for one in asked]
+    first_bar = int(several) if show_bars else None
+    works = [_Work(one, out, keep_methods, first_bar, cache) for one in asked]
     outcomes: Iterable[Outcome[_Work, Record]]
     if several:
-        running = run_in_processes(_run_one, works, n_processes=n_processes, prepare=_share_cores)
-        outcomes = tqdm(running, total=len(works), unit="run", disable=None if show_bars else True)
+        prepare = partial(_prepare_process, n_processes, get_context("spawn").RLock())
+        running = run_in_processes(_run_one, works, n_processes=n_processes, prepare=prepare)
+        outcomes = tqdm(running, total=len(works), unit="run", position=0, disable=None if show_bars else True)
     else:
         outcomes = run_here(_run_one, works)
     records: dict[tuple[str, int], Record] = {}
@@ -254,20 +262,22 @@ def run_all(
     return Finished(tuple(records[key] for key in order if key in records), n_found, tuple(faults))
 
 
-def _run_one(work: _Work) -> Record:
+def _run_one(work: _Work, slot: int) -> Record:
     asked = work.asked
     parts = Parts(
         stream=lambda: open_run_stream(asked),
         build=lambda: build_run_method(asked, cache=open_cache(*work.cache)),
         restore=lambda directory: restore_run_method(asked, directory, cache=open_cache(*work.cache)),
     )
-    return run(asked, parts, out=work.out, keep_method=work.keep_method, show_bar=work.show_bar)
+    bar = None if work.first_bar is None else work.first_bar + slot
+    return run(asked, parts, out=work.out, keep_method=work.keep_method, bar=bar)
 
 
-def _share_cores(n_processes: int) -> None:
-    """Give each process its share of the cores, so that they do not fight over them."""
+def _prepare_process(n_processes: int, lock: Any) -> None:
+    """Give a process its share of the cores, and let bars be drawn one at a time."""
     import torch
 
+    tqdm.set_lock(lock)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_processes))
 
 
