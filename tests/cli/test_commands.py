@@ -98,13 +98,13 @@ def test_run_leaves_records_and_report_reads_them(
     printed = capsys.readouterr().out
     assert "protocol all-seen" in printed
     assert "protocol candidates" in printed
-    assert "4 runs done, 0 were there already" in printed
+    assert "Runs done: 4; there already: 0" in printed
     value = record(out, "erda", 2)
     assert value["settings"]["stream"] == {"way": 2, "candidates": 3}
     assert len(value["accuracy"]["all-seen"]) == 3
     assert read_outcomes(out / "erda/2").best.shape[0] == 3
     assert main(command) == 0
-    assert "0 runs done, 4 were there already" in capsys.readouterr().out
+    assert "Runs done: 0; there already: 4" in capsys.readouterr().out
     assert main(["report", str(out)]) == 0
     assert "Every run after task 3" in capsys.readouterr().out
     assert (out / "report/curve.png").exists()
@@ -136,6 +136,38 @@ def test_ctrl_c_loses_one_task_and_the_same_command_goes_on(
     assert main(run_command(own_data, tmp_path / "parts", *command)) == 0
     assert tasks == [1, 2]
     assert record(tmp_path / "parts", method, 1) == record(tmp_path / "whole", method, 1)
+
+
+@pytest.mark.slow
+def test_processes_leave_the_same_records(own_data: Path, tmp_path: Path) -> None:
+    command = ["--method", "erda", "--seeds", "1,2"]
+    assert main(run_command(own_data, tmp_path / "one", *command)) == 0
+    assert main(run_command(own_data, tmp_path / "two", *command, "--jobs", "2")) == 0
+    for seed in (1, 2):
+        assert record(tmp_path / "one", "erda", seed) == record(tmp_path / "two", "erda", seed)
+    assert not (tmp_path / "two/.frozen").exists()
+
+
+@pytest.mark.slow
+def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for expected in ("seqrun", "erda", "joint", "chance", "forgetting", str(tmp_path / "report/curve.png")):
+        assert expected in printed
+    final = {name: record(tmp_path, name, 100)["accuracy"]["all-seen"][-1] for name in ("seqrun", "erda", "joint")}
+    assert final["seqrun"] < 0.3
+    assert final["seqrun"] < final["erda"]
+
+
+def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:
+    """A lent machine with a GPU may have little more than PyTorch."""
+    missing = ["matplotlib", "pooch", "duckdb", "faiss", "scipy", "sklearn", "filelock", "jinja2", "optuna", "ray"]
+    command = run_command(own_data, tmp_path, "--method", "seqrun", "--seeds", "1")
+    script = f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\nfrom erda.cli.main import main\n"
+    script += f"sys.exit(main({command!r}))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "Runs done: 1" in answer.stdout
 
 
 def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,8 +86,8 @@ def run(options: argparse.Namespace) -> int:
         print_tables([*tables, final_table(experiment)])
     if finished.records:
         n_new = len(finished.records) - finished.n_found
-        print(f"{n_new} runs done, {finished.n_found} were there already. Records: {options.out}")
+        print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
         print(f"Tables and figures: erda report {options.out}")
     if finished.faults:
-        raise ErdaError(f"{len(finished.faults)} runs failed:\n{join_faults(finished.faults)}")
+        raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(finished.faults)}")
     return 0
