@@ -1,0 +1,88 @@
+"""The gradient loop: every item once an epoch, order by the generator, gradients clipped."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from erda.learning.loop import descend
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def run(items: list[int], *, seed: int = 0, **settings: object) -> list[list[int]]:
+    """The batches that the loss was shown."""
+    weight, seen = nn.Parameter(torch.ones(1)), []
+
+    def loss(batch: list[int]) -> Tensor:
+        seen.append(batch)
+        return (weight**2).sum()
+
+    descend(items, loss, [weight], learning_rate=0.1, generator=generator(seed), **settings)
+    return seen
+
+
+def test_every_item_is_seen_once_an_epoch_in_full_batches_and_a_rest() -> None:
+    seen = run(list(range(7)), epochs=2, batch_size=3)
+    assert [len(batch) for batch in seen] == [3, 3, 1, 3, 3, 1]
+    assert sorted(chain(*seen[:3])) == sorted(chain(*seen[3:])) == list(range(7))
+    assert seen[:3] != seen[3:], "each epoch has an order of its own"
+
+
+def test_the_order_comes_from_the_generator_alone() -> None:
+    torch.manual_seed(1)
+    first = run(list(range(9)))
+    torch.manual_seed(2)
+    assert run(list(range(9))) == first
+    assert run(list(range(9)), seed=1) != first
+
+
+def test_it_goes_downhill_and_tells_the_mean_loss_of_the_last_epoch() -> None:
+    weight, values = nn.Parameter(torch.tensor([3.0])), []
+
+    def loss(batch: list[float]) -> Tensor:
+        value = (weight - torch.tensor(batch).mean()).pow(2).sum()
+        values.append(value.item())
+        return value
+
+    last = descend([1.0] * 4, loss, [weight], learning_rate=0.1, generator=generator(), epochs=50, batch_size=2)
+    assert abs(weight.item() - 1.0) < 0.05
+    assert last == pytest.approx((values[-2] + values[-1]) / 2)
+
+
+def test_nothing_to_learn_from_changes_nothing() -> None:
+    weight = nn.Parameter(torch.ones(1))
+    assert math.isnan(
+        descend([1], lambda _: weight.sum(), [weight], learning_rate=1.0, generator=generator(), epochs=0)
+    )
+    assert weight.item() == 1.0
+    assert descend([], lambda _: weight.sum(), [weight], learning_rate=1.0, generator=generator()) == 0.0
+    assert weight.item() == 1.0
+
+
+def test_gradients_are_clipped_to_the_norm_given() -> None:
+    weight, norms = nn.Parameter(torch.tensor([3.0, 4.0])), []
+
+    class Watched(torch.optim.Adam):
+        def step(self, *args: object, **kwargs: object) -> None:  # what Adam is handed
+            assert weight.grad is not None
+            norms.append(weight.grad.norm().item())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "Adam", Watched)
+        for limit in (1.0, 1000.0):
+            descend(
+                [0],
+                lambda _: (weight**2).sum(),
+                [weight],
+                learning_rate=0.1,
+                generator=generator(),
+                max_gradient_norm=limit,
+            )
+    assert norms == pytest.approx([1.0, 10.0], rel=1e-4)

@@ -1,0 +1,156 @@
+"""Entity swaps: whatever the places and lengths of the mentions, both spans point at the right words."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erda.encoders.tokens import MODES, MarkedTokenizer
+from erda.learning.negatives import hard_negatives, swap_entity
+from erda.types import Entity, Example, Span
+from toy_world import toy_example
+
+WORDS = ["paris", "france", "a", "of", "born", "Qx7", "é", "curie-b", "the", "zürich"]
+
+
+def mention(example: Example, role: str) -> tuple[str, ...]:
+    span: Span = getattr(example, role).span
+    return example.tokens[span.start : span.end]
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> Example:
+    """A sentence of up to five parts, the second and fourth being the mentions, in either order."""
+    words = st.lists(st.sampled_from(WORDS), max_size=3)
+    some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
+    before, first, between, second, after = draw(words), draw(some), draw(words), draw(some), draw(words)
+    start = len(before) + len(first) + len(between)
+    one = Entity(" ".join(first), Span(len(before), len(before) + len(first)), "id-one")
+    two = Entity(" ".join(second), Span(start, start + len(second)))
+    head, tail = (one, two) if draw(st.booleans()) else (two, one)
+    name = draw(st.sampled_from(["a", "b"]))
+    return Example((*before, *first, *between, *second, *after), head, tail, f"r-{name}", name, "here")
+
+
+def test_a_longer_head_moves_the_tail_behind_it_by_hand() -> None:
+    example = Example(
+        ("Ada", "met", "Bob", "."), Entity("Ada", Span(0, 1)), Entity("Bob", Span(2, 3)), "met", "x", "book"
+    )
+    donor = Example(
+        ("in", "Oslo", "Queen", "Eve"),
+        Entity("Queen Eve", Span(2, 4), "Q5"),
+        Entity("Oslo", Span(1, 2), "Q6"),
+        "in",
+        "y",
+    )
+    swapped = swap_entity(example, donor, "head")
+    assert swapped.tokens == ("Queen", "Eve", "met", "Bob", ".")
+    assert swapped.head == Entity("Queen Eve", Span(0, 2), "Q5")
+    assert swapped.tail == Entity("Bob", Span(3, 4))
+    assert (swapped.relation, swapped.id, swapped.source) == ("met", "x~head~y", "book")
+    other = swap_entity(example, donor, "tail")
+    assert other.tokens == ("Ada", "met", "Oslo", ".")
+    assert (other.head, other.tail) == (example.head, Entity("Oslo", Span(2, 3), "Q6"))
+
+
+@settings(deadline=None)
+@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+def test_a_swap_changes_one_mention_and_nothing_else(example: Example, donor: Example, role: str) -> None:
+    swapped = swap_entity(example, donor, role)
+    other = "tail" if role == "head" else "head"
+    assert mention(swapped, role) == mention(donor, role)
+    assert mention(swapped, other) == mention(example, other)
+    assert (getattr(swapped, role).name, getattr(swapped, role).id) == (
+        getattr(donor, role).name,
+        getattr(donor, role).id,
+    )
+
+    def rest(one: Example) -> list[str]:
+        spans = (one.head.span, one.tail.span)
+        return [w for i, w in enumerate(one.tokens) if not any(span.start <= i < span.end for span in spans)]
+
+    assert rest(swapped) == rest(example)
+    assert (swapped.head.span < swapped.tail.span) == (example.head.span < example.tail.span)
+
+
+@settings(deadline=None)
+@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+def test_swapping_back_gives_the_sentence_again(example: Example, donor: Example, role: str) -> None:
+    back = swap_entity(swap_entity(example, donor, role), example, role)
+    assert (back.tokens, back.head, back.tail) == (example.tokens, example.head, example.tail)
+
+
+@cache
+def tokenizer(mode: str) -> MarkedTokenizer:
+    """A tiny WordPiece tokenizer: some words are whole, the others fall into letters."""
+    from transformers import BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789éü"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*special, "#", "@", "-", *letters, *(f"##{letter}" for letter in letters), *WORDS[:5]]
+    vocabulary = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
+    with tempfile.TemporaryDirectory() as folder:
+        BertTokenizer(vocab=vocabulary, model_max_length=128).save_pretrained(Path(folder))
+        loaded = BertTokenizer.from_pretrained(folder)
+    return MarkedTokenizer(loaded, mode=mode, vocab_size=len(vocabulary), limit=128)
+
+
+def pieces_of_mentions(example: Example, mode: str) -> dict[str, list[int]]:
+    """Word pieces between each start mark and its end mark."""
+    marked = tokenizer(mode)
+    (found,) = marked.encode([example])
+    ids = found.ids.tolist()
+    marks = marked.mark_origins if mode == "paper" else range(marked.vocab_size, marked.vocab_size + 4)
+    result = {}
+    for role, start, (opening, closing) in zip(
+        ("head", "tail"), (found.head, found.tail), (marks[:2], marks[2:]), strict=True
+    ):
+        assert ids[start] == opening
+        result[role] = ids[start + 1 : ids.index(closing, start + 1)]
+    return result
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(deadline=None, max_examples=60)
+@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+def test_the_marks_of_word_pieces_stand_around_the_right_words(
+    mode: str, example: Example, donor: Example, role: str
+) -> None:
+    other = "tail" if role == "head" else "head"
+    swapped = pieces_of_mentions(swap_entity(example, donor, role), mode)
+    assert swapped[role] == pieces_of_mentions(donor, mode)[role]
+    assert swapped[other] == pieces_of_mentions(example, mode)[other]
+
+
+def test_an_exemplar_gets_a_negative_with_another_head_and_one_with_another_tail() -> None:
+    example = toy_example(0, 0)
+    others = [toy_example(1, row) for row in range(4)]
+    one, two = hard_negatives(example, [example, *others], torch.Generator().manual_seed(0))
+    assert mention(one, "tail") == mention(example, "tail")
+    assert mention(two, "head") == mention(example, "head")
+    assert one.id.startswith("0-0~head~1-")
+    assert two.id.startswith("0-0~tail~1-")
+
+
+def test_donors_are_drawn_from_all_others_and_never_the_exemplar_itself() -> None:
+    example = toy_example(0, 0)
+    others = [toy_example(1, row) for row in range(4)]
+    generator = torch.Generator().manual_seed(0)
+    drawn = {
+        negative.id.split("~")[-1]
+        for _ in range(50)
+        for negative in hard_negatives(example, [*others, example], generator)
+    }
+    assert drawn == {"1-0", "1-1", "1-2", "1-3"}
+
+
+def test_alone_in_its_batch_an_exemplar_has_no_negatives() -> None:
+    example = toy_example(0, 0)
+    assert hard_negatives(example, [example], torch.Generator()) == []
+    assert hard_negatives(example, [], torch.Generator()) == []
