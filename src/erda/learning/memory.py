@@ -27,6 +27,14 @@ class Memory:
         """Keep the `n` examples of `relation` nearest to their centroid."""
         self.exemplars[relation] = tuple(examples[i] for i in nearest_to_centroid(vectors, n))
 
+    def select_all(self, examples: Sequence[Example], vectors: Tensor, *, n: int = 1) -> None:
+        """`select` for every relation among `examples`; `vectors` [n_examples, dim] are their embeddings."""
+        rows: dict[str, list[int]] = {}
+        for row, example in enumerate(examples):
+            rows.setdefault(example.relation or "", []).append(row)
+        for relation, own in rows.items():
+            self.select(relation, [examples[row] for row in own], vectors[own], n=n)
+
     def __iter__(self) -> Iterator[Example]:
         return (example for examples in self.exemplars.values() for example in examples)
 
