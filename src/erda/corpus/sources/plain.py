@@ -110,6 +110,8 @@ def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
             borders = list(split_sentences(text, [(start, end) for start, end, _ in entities]))
         for start, end in borders:
             offsets = tokens_of(text, start, end)
+            if not offsets:
+                continue  # spaCy makes a sentence of a line's end
             mentions = [
                 Entity(" ".join(name.split()), span)
                 for left, right, name in entities
