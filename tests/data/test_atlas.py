@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -10,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erda.data import atlas
-from erda.data.atlas.build import deal_facts
 from erda.data.atlas.content import PURPOSES, cut_pattern, read_content, tokenize
-from erda.data.atlas.hardness import draw_atlas_stream, main, tfidf_accuracy
+from erda.data.atlas.generate import deal_facts
+from erda.data.atlas.hardness import draw_atlas_stream, main
 from erda.errors import DataError
 from erda.types import Example
 
-few_seeds = settings(max_examples=8, deadline=None)
+few_seeds = settings(max_examples=5, deadline=None)
 SEEDS = st.integers(min_value=0, max_value=10_000)
 
 
@@ -221,7 +222,7 @@ def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixt
     assert len(stream) == 8
     assert Counter(e.relation for e in stream[0].examples).most_common()[-1][1] == 100
     assert Counter(e.relation for e in stream[7].examples).most_common(1)[0][1] == 5
-    accuracy = tfidf_accuracy(stream)
-    assert 0.05 < accuracy[-1] < 0.6
     main(["--seeds", "100"])
-    assert f"{100 * accuracy[-1]:.1f} % all-seen" in capsys.readouterr().out
+    found = re.search(r"after the last task: ([\d.]+) % all-seen", capsys.readouterr().out)
+    assert found
+    assert 5 < float(found.group(1)) < 60

@@ -6,6 +6,6 @@ Nothing is downloaded. docs/atlas.md says how it is made and how hard it is.
 
 from __future__ import annotations
 
-from erda.data.atlas.build import build, corpus, unrelated
+from erda.data.atlas.generate import build, corpus, unrelated
 
 __all__ = ["build", "corpus", "unrelated"]

@@ -26,8 +26,9 @@ _TOKEN = re.compile(r"\w+(?:[-'](?!s\b)\w+)*|'s\b|[^\w\s]")
 _SLOT = re.compile(r"\{([a-zA-Z.]+)\}")
 # A first word after which an opening phrase ("According to the town archive, …") would read badly.
 _NO_OPENING = {
-    "After", "Although", "As", "At", "Before", "By", "During", "For", "From", "If", "In", "On", "Once", "Only", "Since",
-    "Then", "Until", "When", "While", "With",
+    "After", "Although", "As", "At", "Before", "By", "During", "Every", "Few", "Foreign", "For", "From", "If", "In",
+    "Like", "Nowhere", "Of", "On", "Once", "Only", "Originally", "Poor", "Since", "Skipping", "Then", "Through", "To",
+    "Together", "Under", "Until", "When", "Where", "Wherever", "While", "Widowed", "With", "Without",
 }  # fmt: skip
 _LONGEST_WITH_CLOSING = 16  # tokens; longer patterns say enough
 

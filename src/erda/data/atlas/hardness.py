@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from erda.data.atlas.build import build
+from erda.data.atlas.generate import build
 from erda.data.drawing import draw_stream
 from erda.data.streams import TaskStream
 

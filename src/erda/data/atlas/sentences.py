@@ -9,10 +9,10 @@ from erda.types import Entity, Example, Span
 
 OPENING_SHARE = 0.2
 CLOSING_SHARE = 0.2
-YEARS = (1861, 2019)
+YEARS = (1921, 2019)
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
           "December")  # fmt: skip
-NUMBERS = ("two", "three", "four", "five", "six", "seven", "nine", "ten", "twelve", "fifteen", "twenty")
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 WOMANS_WORDS = {
     "he": "she", "his": "her", "him": "her", "son": "daughter", "brother": "sister", "husband": "wife",
     "nephew": "niece", "godson": "goddaughter", "godfather": "godmother", "widower": "widow",
