@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import row, toy_store
+from toy_corpus import erda_corpus, row, toy_store
 from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter, AugmentSettings
 from erda.corpus.index import build_index
-from erda.data.formats import example_from_json
+from erda.data.formats import example_from_json, example_to_json
+from erda.data.own import read_examples
 from erda.errors import DataError, SettingsError
 from erda.types import Example
 
@@ -211,3 +212,32 @@ def test_the_record_holds_the_whole_provenance(augmenter: Augmenter) -> None:
     assert provenance["found_for"] == "a1"
     assert provenance["found_for_sentence"] == " ".join(AUTHOR.tokens)
     assert augmenter.store.rows([provenance["row"]])[0].tokens == found.examples[0].tokens
+
+
+def test_the_command_writes_what_can_be_read_back_and_prints_a_table(
+    augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
+    file = tmp_path / "shots.jsonl"
+    file.write_text("".join(json.dumps(example_to_json(one)) + "\n" for one in (AUTHOR, NOVEL, COAST)))
+    corpus = augmenter.store.folder
+    assert erda_corpus("augment", file, "--corpus", corpus, "--threshold", "0.5", "--show", "1") == 0
+    out = capsys.readouterr().out
+    assert "author: 3 extra" in out
+    assert "entity-match  [Ibsen] wrote the play {Gengangere} in exile ." in out or "[Undset] wrote" in out
+    assert "... and 2 more" in out
+    assert "3 examples, 1 with their entity pair in the corpus: 2 by entity-match, 2 by neighbour" in out
+    extras = read_examples(tmp_path / "shots.extra.jsonl").examples
+    assert [one.relation for one in extras] == ["author"] * 3 + ["country"]
+    assert (
+        erda_corpus("augment", file, "--corpus", corpus, "--known", tmp_path / "shots.extra.jsonl", "--no-search") == 0
+    )
+    assert "0 by entity-match" in capsys.readouterr().out
+    with pytest.raises(DataError, match="cannot be written"):
+        erda_corpus("augment", file, "--corpus", corpus, "--out", tmp_path / "missing" / "x.jsonl")
+
+
+def test_sentences_are_shown_with_both_entities_marked() -> None:
+    from erda.cli.corpus_augment import marked
+
+    assert marked(COAST) == "[Oslo] lies on the coast of {Norway} ."

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import random_rows, toy_store, write_rows
+from toy_corpus import erda_corpus, random_rows, toy_store, write_rows
 from toy_similarity import ToySimilarity
 
 from erda.corpus import index as index_module
@@ -269,3 +269,26 @@ def test_the_description_is_complete(store: CorpusStore, model: ToySimilarity) -
     assert stored == {"format": index_module.FORMAT, **asdict(index.about)}
     assert IndexAbout.read(index.shards.folder) == index.about
     assert (index.about.digest, index.about.fingerprint) == (store.digest, model.fingerprint)
+
+
+def test_the_command_makes_and_describes_an_index(
+    store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[object, str]] = []
+
+    def load(name: object, *, device: str) -> ToySimilarity:
+        asked.append((name, device))
+        return model
+
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", load)
+    assert erda_corpus("index", store.folder, "--model", "mine", "--factory", "HNSW8") == 0
+    assert asked == [("mine", "cpu")]
+    out = capsys.readouterr().out
+    assert "100 rows, 64 numbers each, HNSW8" in out
+    assert str(vectors_folder(store.folder, model.fingerprint)) in out
+    assert len(VectorIndex.open(store, model)) == 100
+
+
+def test_an_empty_folder_is_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no corpus here"):
+        erda_corpus("index", tmp_path)

@@ -8,9 +8,11 @@ Q. No sentence is taken twice: of all that claim it, an entity match goes before
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -269,6 +271,30 @@ class Augmenter:
         others = similarities.copy()
         others[at, own] = -np.inf
         return np.asarray(best - others.max(axis=1))
+
+
+def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str = "cpu") -> Augmenter:
+    """The augmenter of a corpus folder that has an index for this similarity model (default: the one that ships)."""
+    from erda.corpus.index import VectorIndex
+    from erda.corpus.similarity import load_similarity
+    from erda.corpus.store import CorpusStore
+
+    store = CorpusStore.open(Path(corpus))
+    similarity = load_similarity(model, device=device)
+    return Augmenter(store, VectorIndex.open(store, similarity), similarity)
+
+
+def write_extras(found: Augmentation, path: Path) -> None:
+    """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(extra.to_json(), ensure_ascii=False) + "\n" for extra in found.extras)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _select(

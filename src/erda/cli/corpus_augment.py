@@ -1,0 +1,117 @@
+"""`erda corpus augment`: the extra examples that a file of few-shot examples would get."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.corpus_index import add_model_arguments
+
+if TYPE_CHECKING:
+    from erda.corpus.augment import Augmentation
+    from erda.types import Example
+
+EXAMPLES = """examples:
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --neighbours 3 --agreement mean
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl
+
+The file written is in our own format, so that what you trust of it can be added to your examples.
+"""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `augment` to the group `corpus`."""
+    about = "Show and write the extra examples that a file of examples would get from a corpus."
+    parser = commands.add_parser(
+        "augment",
+        help=about,
+        description=about,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
+    parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="a corpus with an index")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="where to write (default: FILE's name + .extra.jsonl)")
+    parser.add_argument("--known", metavar="FILE", type=Path, action="append", default=[], help="never these sentences")
+    parser.add_argument("--format", metavar="NAME", help="format of FILE (default: what it looks like)")
+    add_model_arguments(parser)
+    add_augment_arguments(parser)
+    parser.add_argument("--show", metavar="N", type=int, default=3, help="to print a relation (default: 3)")
+    parser.set_defaults(handler=augment)
+
+
+def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
+    """What may become an extra example; defaults are the paper's."""
+    parser.add_argument("--threshold", type=float, default=0.65, help="alpha of entity matches (default: 0.65)")
+    parser.add_argument("--max-matches", metavar="N", type=int, default=16, help="matches an example (default: 16)")
+    parser.add_argument("--neighbours", metavar="K", type=int, default=1, help="neighbours an example (default: 1)")
+    parser.add_argument("--neighbour-threshold", metavar="S", type=float, default=0.0, help="least score (default: 0)")
+    parser.add_argument("--no-matching", action="store_true", help="without entity matching (the paper's w.o. EM)")
+    parser.add_argument("--no-search", action="store_true", help="without similarity search (the paper's w.o. SS)")
+    parser.add_argument(
+        "--agreement",
+        choices=("none", "mean", "nearest"),
+        default="none",
+        help="keep only what is nearer to its own relation than to any other of the file (default: none)",
+    )
+    parser.add_argument("--agreement-margin", metavar="M", type=float, default=0.0, help="by so much (default: 0)")
+
+
+def augment(args: argparse.Namespace) -> int:
+    """Find, write and print."""
+    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.data.own import read_examples
+
+    settings = AugmentSettings(
+        entity_matching=not args.no_matching,
+        similarity_search=not args.no_search,
+        match_threshold=args.threshold,
+        max_matches=args.max_matches,
+        n_neighbours=args.neighbours,
+        neighbour_threshold=args.neighbour_threshold,
+        agreement=args.agreement,
+        agreement_margin=args.agreement_margin,
+    )
+    examples = read_examples(args.file, args.format).examples
+    known = [example for path in args.known for example in read_examples(path).examples]
+    augmenter = open_augmenter(args.corpus, args.model, device=args.device)
+    found = augmenter.find(examples, known=known, settings=settings)
+    out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
+    write_extras(found, out)
+    print_augmentation(found, n_shown=args.show)
+    print(f"\n{len(found.extras)} extra examples written to {out}")
+    return 0
+
+
+def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
+    """A few extra examples of each relation, and the counts."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
+    by_relation: dict[str, list[str]] = {}
+    for extra in sorted(found.extras, key=lambda extra: -extra.score):
+        line = f"  {extra.score:5.2f} {extra.margin:+6.2f}  {extra.rule:12}  {marked(extra.example)}"
+        by_relation.setdefault(str(extra.example.relation), []).append(line)
+    for relation in sorted(by_relation):
+        lines = by_relation[relation]
+        print(f"{relation}: {len(lines)} extra")
+        print("  score margin  rule          sentence")
+        for line in lines[:n_shown]:
+            print(line if len(line) <= width else line[: width - 1] + "…")
+        if len(lines) > n_shown:
+            print(f"  ... and {len(lines) - n_shown} more")
+    counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
+    print(f"\n{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
+    if found.dropped:
+        print("turned down: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
+
+
+def marked(example: Example) -> str:
+    """A sentence with its entities in brackets: [head] and {tail}."""
+    words = list(example.tokens)
+    for (left, right), span in (("[]", example.head.span), ("{}", example.tail.span)):
+        words[span.start] = left + words[span.start]
+        words[span.end - 1] += right
+    return " ".join(words)

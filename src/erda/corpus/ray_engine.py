@@ -1,0 +1,265 @@
+"""The two long jobs over a corpus, embedding and mining, on a Ray cluster through Ray Data.
+
+The corpus folder must lie on storage that every node sees under the same path (NFS, a mounted bucket), and `erda` must
+be installed on every node. Workers do exactly what the local engine does with each piece of work, so results are equal.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from erda.corpus.engine import connect, file_list, quoted
+from erda.corpus.manifest import StoredFile
+from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
+from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard
+from erda.errors import DataError, ErdaError, ModelError, SettingsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from erda.corpus.store import CorpusStore
+
+LOCAL = "local"
+_PAIR_COLUMNS = ("first", "second", "shared", "place")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayEngine:
+    """Where and how widely to work. `address` is "auto", "local" (a cluster of this machine alone) or HOST:PORT.
+
+    `n_workers` similarity models are held at once (default: one for every GPU of the cluster, or for every CPU).
+    """
+
+    address: str = "auto"
+    n_workers: int | None = None
+    device: str = "cpu"
+    batch_size: int = BATCH_SIZE
+
+    def embedder(
+        self, store: CorpusStore, model: str | None, fingerprint: str
+    ) -> Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredFile]]]:
+        """What `embed_corpus` takes as its engine: each shard is computed and written by a worker."""
+        job = {
+            "corpus": str(store.folder.resolve()),
+            "digest": store.digest,
+            "model": None if model is None else _everywhere(model),
+            "fingerprint": fingerprint,
+            "device": self.device,
+            "batch_size": self.batch_size,
+        }
+        return partial(self._embed, job)
+
+    def _embed(
+        self, job: dict[str, Any], folder: Path, plans: Sequence[ShardPlan]
+    ) -> Iterator[tuple[ShardPlan, StoredFile]]:
+        with self._cluster() as ray:
+            n_workers = self.n_workers or int(ray.cluster_resources().get("GPU" if self._n_gpus else "CPU", 1))
+            work = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans))
+            done = work.map_batches(
+                _ShardWorker,
+                fn_constructor_kwargs={**job, "folder": str(folder.resolve())},
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=max(1, min(n_workers, len(plans)))),
+                num_cpus=1,
+                num_gpus=self._n_gpus,
+            )
+            for row in done.iter_rows():
+                plan = ShardPlan(int(row["start"]), int(row["stop"]), str(row["version"]))
+                yield plan, StoredFile(str(row["path"]), int(row["size"]), str(row["sha256"]))
+
+    def positive_pairs(
+        self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = 3, n_buckets: int = 32
+    ) -> RowPairs:
+        """As `CorpusStore.positive_pairs`, in `n_buckets` pieces: all rows with one head belong to one of them."""
+        mine = partial(positive_pairs, seed=seed, limit=limit, max_per_pair=max_per_pair)
+        return self._mine(store, ("both",), mine, seed=seed, limit=limit, n_buckets=n_buckets)
+
+    def hard_negatives(
+        self,
+        store: CorpusStore,
+        *,
+        seed: int,
+        limit: int | None = None,
+        anchors: Sequence[int] | np.ndarray | None = None,
+        n_buckets: int = 32,
+    ) -> RowPairs:
+        """As `CorpusStore.hard_negatives`: buckets of heads give what shares a head, those of tails the rest."""
+        mine = partial(hard_negatives, seed=seed, anchors=None if anchors is None else np.asarray(anchors, np.int64))
+        return self._mine(store, ("head", "tail"), mine, seed=seed, limit=limit, n_buckets=n_buckets)
+
+    def _mine(
+        self,
+        store: CorpusStore,
+        kinds: Sequence[str],
+        mine: Callable[..., RowPairs],
+        *,
+        seed: int,
+        limit: int | None,
+        n_buckets: int,
+    ) -> RowPairs:
+        """Pairs of each kind (what they share) from buckets of rows, put in the order of the local draw."""
+        parts = [part for segment in store.manifest.segments for part in segment.parts if part.n_rows]
+        paths = [str((store.folder / part.file.path).resolve()) for part in parts]
+        works = [{"shared": kind, "bucket": bucket} for kind in kinds for bucket in range(n_buckets)]
+        with self._cluster() as ray:
+            found = ray.data.from_items(works, override_num_blocks=len(works)).map_batches(
+                partial(_mine_bucket, paths=paths, mine=mine, seed=seed, n_buckets=n_buckets),
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=1,
+            )
+            tables = [
+                {name: np.asarray(batch[name]) for name in _PAIR_COLUMNS}
+                for batch in found.iter_batches(batch_size=None, batch_format="numpy")
+                if len(batch.get("first", ()))
+            ]
+        return _merged(tables, limit=limit)
+
+    @property
+    def _n_gpus(self) -> int:
+        return 1 if self.device.startswith("cuda") else 0
+
+    @contextmanager
+    def _cluster(self) -> Iterator[Any]:
+        """Connected to the cluster for the time of a job; what goes wrong there is said in our words."""
+        ray = require_ray()
+        mine = not ray.is_initialized()
+        try:
+            if mine:
+                ray.init(
+                    address=None if self.address == LOCAL else self.address,
+                    log_to_driver=False,
+                    logging_level="error",
+                    **({"include_dashboard": False} if self.address == LOCAL else {}),
+                )
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+            raise SettingsError(
+                f"no Ray cluster at '{self.address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
+                "and give its HOST:PORT, or use --address local."
+            ) from None
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        try:
+            yield ray
+        except ray.exceptions.RayError as error:
+            raise _in_our_words(error) from error
+        finally:
+            if mine:
+                ray.shutdown()
+
+
+class _ShardWorker:
+    """One similarity model and one open corpus on a node."""
+
+    def __init__(
+        self,
+        *,
+        corpus: str,
+        digest: str,
+        model: str | None,
+        fingerprint: str,
+        device: str,
+        batch_size: int,
+        folder: str,
+    ) -> None:
+        import ray
+
+        from erda.corpus.similarity import load_similarity
+        from erda.corpus.store import CorpusStore
+
+        node = ray.util.get_node_ip_address()
+        if not Path(corpus).is_dir():
+            raise DataError(f"node {node} does not see {corpus}: put the corpus on storage that all nodes share.")
+        self.store = CorpusStore.open(Path(corpus))
+        if self.store.digest != digest:
+            raise DataError(f"node {node} sees another corpus in {corpus} (digest {self.store.digest[:12]}).")
+        self.model = load_similarity(model, device=device)
+        if self.model.fingerprint != fingerprint:
+            raise ModelError(f"node {node} has another similarity model ({self.model.fingerprint[:16]}).")
+        self.folder = Path(folder)
+        self.batch_size = batch_size
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        plans = [
+            ShardPlan(int(start), int(stop), str(version))
+            for start, stop, version in zip(batch["start"], batch["stop"], batch["version"], strict=True)
+        ]
+        files = [embed_shard(self.store, self.model, plan, self.folder, batch_size=self.batch_size) for plan in plans]
+        rows = [{**asdict(plan), **asdict(file)} for plan, file in zip(plans, files, strict=True)]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def require_ray() -> Any:
+    """The module `ray`, or what to install."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise SettingsError("--engine ray needs Ray, which is not installed: pip install 'erda[ray]'.") from None
+    return ray
+
+
+def _mine_bucket(
+    work: pa.Table, *, paths: Sequence[str], mine: Callable[..., RowPairs], seed: int, n_buckets: int
+) -> pa.Table:
+    """Run a query of `mining` over one bucket: the rows whose head (or tail) falls into it.
+
+    Only keys are read, a row group at a time, and only those of the bucket are kept. Pairs come with their place in
+    the draw; of hard negatives only those that share the role that the bucket was made by are whole, and kept.
+    """
+    import pyarrow as pa
+
+    shared, bucket = work.to_pylist()[0]["shared"], work.to_pylist()[0]["bucket"]
+    key = "tail_key" if shared == "tail" else "head_key"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bucket.parquet"
+        connection = connect(spill=Path(folder) / "spill")
+        connection.execute(
+            f"COPY (SELECT row, head_key, tail_key FROM read_parquet({file_list(list(map(Path, paths)))}) "
+            f"WHERE hash({key}) % {n_buckets:d} = {bucket:d}) TO {quoted(path)} (FORMAT parquet)"
+        )
+        pairs = mine(connection, [path])
+        columns = {"first": pairs.first, "second": pairs.second, "shared": pairs.shared.astype(str)}
+        connection.register("pairs", pa.table({name: pa.array(values) for name, values in columns.items()}))
+        return connection.execute(
+            f"SELECT first, CAST(second AS BIGINT) AS second, shared, {place_of('shared', seed, row='first')} AS place "
+            f"FROM pairs WHERE shared = {quoted(shared)}"
+        ).to_arrow_table()
+
+
+def _merged(found: Sequence[dict[str, np.ndarray]], *, limit: int | None) -> RowPairs:
+    """Pairs of all buckets in the order of the draw."""
+    if not found:
+        empty = np.empty(0, np.int64)
+        return RowPairs(empty, empty, np.empty(0, object))
+    columns = {name: np.concatenate([table[name] for table in found]) for name in _PAIR_COLUMNS}
+    order = np.lexsort((columns["shared"].astype(str), columns["first"], columns["place"]))[:limit]
+    first, second, shared = (columns[name][order] for name in ("first", "second", "shared"))
+    return RowPairs(first, second, shared.astype(object))
+
+
+def _everywhere(model: str) -> str:
+    """A model's folder by its whole path, a model's name as it is."""
+    path = Path(model).expanduser()
+    return str(path.resolve()) if path.is_dir() else model
+
+
+def _in_our_words(error: BaseException) -> ErdaError:
+    """The fault of ours that a worker met, or Ray's in one line."""
+    seen: list[BaseException] = [error]
+    while seen:
+        fault = seen.pop()
+        if isinstance(fault, ErdaError):
+            return fault
+        seen += [cause for cause in (getattr(fault, "cause", None), fault.__cause__) if cause is not None]
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return ErdaError(f"the Ray job failed: {lines[-1] if lines else type(error).__name__}")
