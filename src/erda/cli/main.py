@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from erda import __version__
-from erda.cli import data, demo, list, report, run
+from erda.cli import corpus, data, demo, list, report, run
 from erda.errors import ErdaError
 
-COMMANDS = (demo, run, report, list, data)
+COMMANDS = (demo, run, report, list, data, corpus)
 FAULT = 2
 STOPPED = 130
 
