@@ -94,6 +94,7 @@ class TrainedWeights:
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": base}
         part = path.with_name(path.name + ".part")
         save_file({name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, part, metadata)
+        part.chmod(0o644)
         part.replace(path)
 
     @classmethod

@@ -1,0 +1,179 @@
+"""One training of a similarity model from sources to a saved folder: read, hold out, measure, train, measure, write."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from erda.corpus.evaluation import VALIDATION_FILE, Evaluation, evaluate
+from erda.corpus.pairs import HELD_OUT, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.encoders.weights import find_model
+from erda.errors import DataError
+from erda.types import Example
+
+REPORT_FILE = "training.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where pairs and validation data come from. `paths` are corpus folders and tagged JSONL files."""
+
+    paths: Sequence[Path]
+    limit: int | None = None  # pairs to train on
+    held_out: float = HELD_OUT
+    validation: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """What a training did: both numbers before and after, sizes, seconds and the losses along the way."""
+
+    before: Evaluation | None
+    after: Evaluation | None
+    n_pairs: int
+    n_steps: int
+    seconds: float
+    losses: tuple[tuple[int, float], ...]
+
+    def lines(self) -> list[str]:
+        """For a person: one line a number."""
+        found = [f"trained on {self.n_pairs:,} pairs, {self.n_steps:,} steps, {self.seconds:.0f} s"]
+        if self.before is None or self.after is None:
+            return found
+        found.append(f"{'':<44}before   after")
+        for name, text in ABOUT.items():
+            values = [getattr(one, name) for one in (self.before, self.after)]
+            if None not in values:
+                found.append(f"{text:<44}{values[0]:6.3f}  {values[1]:6.3f}")
+        return found
+
+
+ABOUT = {
+    "auc": "AUC, same pair against hard negatives",
+    "auc_blanked": "AUC, the same with entity names blanked",
+    "agreement": "nearest neighbour has the same relation",
+}
+
+
+def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int) -> list[Example]:
+    """Sentences of corpus folders and tagged files; `limit` bounds the positive pairs taken from each corpus folder."""
+    files = [path for path in paths if not path.is_dir()]
+    examples = read_tagged(files)
+    for path in paths:
+        if path.is_dir():
+            examples += read_corpus(path, seed=seed, limit=limit)
+    return examples
+
+
+def read_validation(path: Path | None) -> list[Example]:
+    """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
+    from erda.data.catalogue import data_folder
+    from erda.data.formats.jsonl import read_jsonl
+
+    if path is None:
+        path = data_folder() / VALIDATION_FILE
+        if not path.is_file():
+            return []
+    return list(read_jsonl(path).examples)
+
+
+def run_training(
+    sources: Sources,
+    settings: Any,
+    *,
+    encoder: str,
+    out: Path,
+    machine: Any,
+    resume: bool = True,
+    measure: bool = True,
+    command: str | None = None,
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
+) -> TrainingReport:
+    """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report.
+
+    `settings` and `machine` are `TrainingSettings` and `Machine` of `erda.corpus.training`.
+    """
+    from erda.corpus.similarity import SimilarityModel
+    from erda.corpus.training import train
+
+    folder = find_model(encoder)
+    validation = read_validation(sources.validation) if measure else []
+    spare = None if sources.limit is None else int(sources.limit / (1 - sources.held_out)) + 1
+    examples = read_examples(sources.paths, limit=spare, seed=settings.seed)
+    training, outside = split_held_out(examples, sources.held_out)
+    pairs = mine_pairs(training, seed=settings.seed)
+    held_out = mine_pairs(outside, seed=settings.seed)
+    del examples
+    if not len(pairs):
+        raise DataError(f"{', '.join(map(str, sources.paths))}: no entity pair has two sentences to train on.")
+    pairs = first_pairs(pairs, sources.limit)
+    say(f"{len(pairs):,} pairs to train on, {len(held_out):,} held out, {len(validation):,} validation sentences")
+
+    def measured(weights: Any) -> Evaluation | None:
+        if not measure:
+            return None
+        model = SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
+        return evaluate(model, held_out=held_out, validation=validation)
+
+    before = measured(None)
+    start = time.perf_counter()
+    trained = train(folder, pairs, settings, out=out, machine=machine, resume=resume)
+    seconds = time.perf_counter() - start
+    after = measured(trained.weights)
+    report = TrainingReport(before, after, len(pairs), trained.n_steps, round(seconds, 1), trained.losses)
+    SimilarityModel(folder, trained.weights, max_pieces=settings.max_pieces).save(out)
+    row = {
+        "command": command,
+        "encoder": encoder,
+        "sources": [path.name for path in sources.paths],
+        "limit": sources.limit,
+        "held_out": sources.held_out,
+        "settings": asdict(settings)
+        | {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate},
+        "machine": asdict(machine) | {"name": machine_name(machine.device)},
+        **asdict(report),
+    }
+    (out / REPORT_FILE).write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def measure_model(
+    name: str | None,
+    paths: Sequence[Path],
+    *,
+    held_out: float = HELD_OUT,
+    validation: Path | None = None,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Evaluation:
+    """Both numbers of a saved, packaged or untrained model, on held-out pairs of `paths` and on validation data."""
+    from erda.corpus.similarity import load_similarity
+
+    labelled = read_validation(validation)
+    outside = split_held_out(read_examples(paths, limit=None, seed=seed), held_out)[1] if paths else []
+    if not outside and not labelled:
+        raise DataError("nothing to measure on: give --pairs or --validation.")
+    return evaluate(load_similarity(name, device=device), held_out=mine_pairs(outside, seed=seed), validation=labelled)
+
+
+def first_pairs(pairs: PairSet, limit: int | None) -> PairSet:
+    """The first `limit` pairs; they are in random order already."""
+    import numpy as np
+
+    return pairs if limit is None else pairs.take(np.arange(min(limit, len(pairs))))
+
+
+def machine_name(device: str) -> str:
+    """What a training ran on, and with which versions."""
+    import platform
+
+    import torch
+    import transformers
+
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_pairs import toy_sentences
+
+from erda.corpus.evaluation import auc, evaluate, neighbour_agreement
+from erda.corpus.pairs import mine_pairs
+from erda.errors import DataError
+
+SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
+
+
+@given(SCORES, SCORES)
+def test_auc_counts_wins_and_half_the_ties(positive, negative):
+    slow = np.mean([(p > n) + 0.5 * (p == n) for p in positive for n in negative])
+    assert auc(np.array(positive), np.array(negative)) == pytest.approx(slow)
+
+
+def test_auc_by_hand():
+    assert auc(np.array([0.9, 0.5]), np.array([0.1, 0.7])) == 0.75
+    with pytest.raises(DataError, match="at least one positive"):
+        auc(np.array([]), np.array([1.0]))
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 1000])
+def test_agreement_is_leave_one_out(block_size):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(30, 4)).astype(np.float32)
+    relations = [f"r{i}" for i in rng.integers(0, 3, size=30)]
+    right = 0
+    for i in range(30):
+        others = [j for j in range(30) if j != i]
+        right += relations[max(others, key=lambda j: float(vectors[i] @ vectors[j]))] == relations[i]
+    assert neighbour_agreement(vectors, relations, block_size=block_size) == pytest.approx(right / 30)
+    with pytest.raises(DataError, match="at least two"):
+        neighbour_agreement(vectors[:1], ["r0"])
+
+
+class Spy:
+    """Vectors that know the relation only while names are blanked."""
+
+    def encode(self, examples, *, blank_names=False, progress=False):
+        ways = sorted({one.relation for one in examples})
+        rng = np.random.default_rng(len(examples))
+        exact = np.eye(len(ways), dtype=np.float32)[[ways.index(one.relation) for one in examples]]
+        return exact if blank_names else rng.normal(size=exact.shape).astype(np.float32)
+
+
+def test_both_numbers_of_a_model():
+    examples = toy_sentences(40)
+    found = evaluate(Spy(), held_out=mine_pairs(examples, seed=0), validation=examples)
+    assert found.auc == pytest.approx(0.5, abs=0.2)
+    assert found.auc_blanked > 0.6
+    assert found.n_pairs == 80
+    assert found.n_validation == 120
+    assert 0 < found.agreement < 0.6
+    nothing = evaluate(Spy(), held_out=mine_pairs([], seed=0))
+    assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
+
+
+def test_validation_needs_relations():
+    from dataclasses import replace
+
+    examples = [replace(one, relation=None) for one in toy_sentences(4)]
+    with pytest.raises(DataError, match="12 of 12 have none"):
+        evaluate(Spy(), validation=examples)

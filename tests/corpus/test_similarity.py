@@ -1,0 +1,207 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import SENTENCES, build_model, sentence
+
+from erda.corpus.adapter import TrainedWeights, add_adapter, half_copy, origin, trained_weights
+from erda.corpus.similarity import SETTINGS_FILE, SimilarityModel, load_network, load_similarity, load_tokenizer
+from erda.encoders.layers import load_model
+from erda.errors import ModelError, SettingsError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def adapter(folder) -> TrainedWeights:
+    network = load_network(folder, load_tokenizer(folder))
+    add_adapter(network.layered, rank=3, scale=0.5, seed=1)
+    weights = trained_weights(network.layered)
+    generator = torch.Generator().manual_seed(2)
+    return TrainedWeights(
+        "adapter",
+        {name: torch.randn(one.shape, generator=generator).mul(0.3).half() for name, one in weights.tensors.items()},
+        weights.scale,
+    )
+
+
+def slow_vectors(folder, examples):
+    """One sentence at a time through the model as the library runs it, marks as the words `#` and `@`."""
+    tokenizer = load_tokenizer(folder)
+    model = load_model(folder).eval()
+    found = []
+    for pieces in tokenizer.encode(examples):
+        ids = [int(id) for id in pieces.ids]
+        words = [id if id < tokenizer.vocab_size else tokenizer.mark_origins[id - tokenizer.vocab_size] for id in ids]
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([words])).last_hidden_state[0].numpy()
+        vector = np.concatenate([states[pieces.head], states[pieces.tail]])
+        found.append(vector / np.linalg.norm(vector))
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
+def test_a_vector_is_the_two_start_marks_side_by_side(tmp_path, kind):
+    folder = build_model(tmp_path, kind)
+    model = SimilarityModel(folder)
+    vectors = model.encode(SENTENCES, batch_size=4)
+    assert vectors.shape == (len(SENTENCES), model.dim) == (6, 32)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, slow_vectors(folder, SENTENCES), atol=2e-6)
+
+
+def test_order_and_batch_size_do_not_matter(folder):
+    model = SimilarityModel(folder)
+    forwards = model.encode(SENTENCES, batch_size=64)
+    backwards = model.encode(SENTENCES[::-1], batch_size=1)[::-1]
+    np.testing.assert_allclose(forwards, backwards, atol=1e-6)
+    assert model.encode([]).shape == (0, model.dim)
+
+
+def test_blanked_names_do_not_matter(folder):
+    model = SimilarityModel(folder)
+    same = [sentence("paris is in france", (0, 1), (3, 4)), sentence("berlin is in germany", (0, 1), (3, 4))]
+    named, blanked = model.encode(same), model.encode(same, blank_names=True)
+    assert abs(named[0] - named[1]).max() > 0.01
+    np.testing.assert_array_equal(blanked[0], blanked[1])
+
+
+def test_a_merged_adapter_is_what_was_trained(folder, adapter):
+    tokenizer = load_tokenizer(folder)
+    network = load_network(folder, tokenizer)
+    add_adapter(network.layered, rank=3, scale=0.5, seed=1)
+    with torch.no_grad():
+        for name, parameter in network.layered.named_parameters():
+            if parameter.requires_grad:
+                key = name.replace(".parametrizations.weight.0", "")
+                parameter.copy_(adapter.tensors[key])
+    again = trained_weights(network.layered)
+    assert again.digest == adapter.digest
+    merged = SimilarityModel(folder, adapter)
+    as_trained = SimilarityModel(folder)
+    as_trained.network = network.eval()
+    np.testing.assert_allclose(merged.encode(SENTENCES), as_trained.encode(SENTENCES), atol=2e-6)
+
+
+def test_an_adapter_starts_as_no_change(folder):
+    network = load_network(folder, load_tokenizer(folder))
+    add_adapter(network.layered, rank=3)
+    model = SimilarityModel(folder, trained_weights(network.layered))
+    np.testing.assert_allclose(model.encode(SENTENCES), SimilarityModel(folder).encode(SENTENCES), atol=1e-3)
+
+
+def test_only_the_adapter_and_the_marks_are_trained(folder):
+    network = load_network(folder, load_tokenizer(folder))
+    add_adapter(network.layered, rank=3)
+    trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    n_linears = 3 * 6
+    assert len(trained) == 2 * n_linears + 1
+    assert all(name.endswith((".up", ".down", ".marks")) for name in trained)
+
+
+@pytest.mark.parametrize("kind", ["adapter", "full"])
+def test_a_saved_model_comes_back(folder, adapter, tmp_path, kind):
+    weights = adapter
+    if kind == "full":
+        network = load_network(folder, load_tokenizer(folder))
+        with torch.no_grad():
+            network.layered.layers[0].intermediate.dense.weight *= -1
+        weights = trained_weights(network.layered)
+    model = SimilarityModel(folder, weights, max_pieces=40)
+    model.save(tmp_path / "model")
+    again = load_similarity(tmp_path / "model")
+    assert again.fingerprint == model.fingerprint
+    assert again.max_pieces == 40
+    np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
+    untrained = load_similarity(str(folder.path))
+    assert abs(untrained.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
+
+
+def test_fingerprints_tell_models_apart(folder, adapter):
+    models = [
+        SimilarityModel(folder),
+        SimilarityModel(folder, max_pieces=20),
+        SimilarityModel(folder, adapter),
+        SimilarityModel(folder, TrainedWeights("adapter", adapter.tensors, 0.25)),
+    ]
+    assert len({model.fingerprint for model in models}) == 4
+    assert SimilarityModel(folder).fingerprint == models[0].fingerprint
+
+
+def test_a_damaged_adapter_is_not_used(folder, adapter, tmp_path):
+    SimilarityModel(folder, adapter).save(tmp_path)
+    path = tmp_path / "adapter.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="is damaged or of another version: expected sha256"):
+        load_similarity(tmp_path)
+    path.unlink()
+    with pytest.raises(ModelError, match="is missing"):
+        load_similarity(tmp_path)
+
+
+def test_an_adapter_of_other_weights_is_not_used(folder, adapter, tmp_path):
+    other = build_model(tmp_path / "other", seed=5)
+    saved = SimilarityModel(folder, adapter).save(tmp_path / "saved")
+    settings = json.loads((saved / SETTINGS_FILE).read_text())
+    settings["base"]["name"] = str(other.path)
+    (saved / SETTINGS_FILE).write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match="was trained over another version of"):
+        load_similarity(saved)
+    settings["base"]["fingerprint"] = other.fingerprint
+    (saved / SETTINGS_FILE).write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match="was trained over other weights: expected base"):
+        load_similarity(saved)
+
+
+def test_an_adapter_of_another_shape_is_not_used(folder, adapter):
+    tensors = dict(adapter.tensors)
+    dropped = next(name for name in tensors if name.endswith(".up"))
+    del tensors[dropped]
+    with pytest.raises(ModelError, match=rf"do not fit the model: 1 tensors, the first is {dropped}"):
+        SimilarityModel(folder, TrainedWeights("adapter", tensors, 1.0))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}', '{"version": 99}'])
+def test_a_broken_settings_file_is_named(tmp_path, text):
+    (tmp_path / SETTINGS_FILE).write_text(text)
+    with pytest.raises(ModelError, match=SETTINGS_FILE):
+        load_similarity(tmp_path)
+
+
+def test_a_half_copy_answers_for_its_original(folder, adapter, tmp_path):
+    copy = half_copy(str(folder.path), tmp_path / "half")
+    assert origin(copy) == (str(folder.path), folder.fingerprint)
+    sizes = [(one / "model.safetensors").stat().st_size for one in (copy.path, folder.path)]
+    assert sizes[0] < 0.7 * sizes[1]
+    trained = SimilarityModel(copy, adapter)
+    trained.save(tmp_path / "saved")
+    over_original = load_similarity(tmp_path / "saved")
+    products = (over_original.encode(SENTENCES) * trained.encode(SENTENCES)).sum(axis=1)
+    assert products.min() > 0.9999
+    assert over_original.fingerprint == trained.fingerprint
+
+
+def test_what_cannot_be_done_is_said(folder, tmp_path):
+    with pytest.raises(ModelError, match="an untrained similarity model is not saved"):
+        SimilarityModel(folder).save(tmp_path)
+    with pytest.raises(SettingsError, match="Unknown number type 'float16'"):
+        SimilarityModel(folder, dtype="float16")
+    with pytest.raises(ModelError, match="No model folder at"):
+        load_similarity(tmp_path / "nothing")
+    with pytest.raises(ModelError, match="expected adapter or full"):
+        TrainedWeights("prompt", {})
+
+
+def test_half_precision_is_close_or_refused(folder):
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        with pytest.raises(SettingsError, match="bfloat16 is very slow on this CPU"):
+            SimilarityModel(folder, dtype="bfloat16")
+        return
+    exact, rounded = (SimilarityModel(folder, dtype=dtype).encode(SENTENCES) for dtype in ("float32", "bfloat16"))
+    assert (exact * rounded).sum(axis=1).min() > 0.98

@@ -1,0 +1,30 @@
+"""Sentences over the tiny vocabulary in which the words between two names say how they relate."""
+
+from __future__ import annotations
+
+import random
+
+from erda.types import Entity, Example, Span
+
+HOW = ["was born in", "is the capital of", "is a river in", "was queen of"]
+FILLERS = ["the", "a", "of", "is", "city", "king"]
+
+
+def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> list[Example]:
+    """`per_pair` sentences for each entity pair; pair (h, t) relates in way h % 4, its tail is shared by others."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(n_pairs):
+        head, tail = f"h{number}", f"t{number % 10}"
+        for _ in range(per_pair):
+            words = [rng.choice(FILLERS), head, *HOW[number % len(HOW)].split(), tail, rng.choice(FILLERS)]
+            at = words.index(tail)
+            found.append(
+                Example(
+                    tuple(words),
+                    Entity(head, Span(1, 2), f"toy:{head}"),
+                    Entity(tail, Span(at, at + 1), f"toy:{tail}"),
+                    relation=HOW[number % len(HOW)],
+                )
+            )
+    return found
