@@ -36,12 +36,17 @@ class BiLstmEncoder(Encoder):
         self.batch_size = 1024
         settings = {"hidden_size": hidden_size, "dropout": dropout}
         self.spec = EncoderSpec("bilstm", settings, vectors.fingerprint)
-        self._compiled = find_spec("numba") is not None and hidden_size % 4 == 0
+        self._compiled = find_spec("numba") is not None
         generator = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(hidden_size)
         with torch.no_grad():
-            for parameter in self.lstm.parameters():
-                parameter.uniform_(-bound, bound, generator=generator)
+            for name, parameter in self.lstm.named_parameters():
+                if name.startswith("weight"):
+                    parameter.uniform_(-bound, bound, generator=generator)
+                else:
+                    parameter.zero_()
+                if name.startswith("bias_ih"):  # gates i, f, g, o: the forget gate starts open, so that a few
+                    parameter[hidden_size : 2 * hidden_size] = 1.0  # hundred steps are enough to remember a sentence
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of sentences: [n_examples, dim]."""

@@ -77,8 +77,7 @@ def _from_text(path: Path) -> WordVectors:
         for number, line in enumerate(lines, start=1):
             digest.update(line)
             try:
-                word, *numbers = line.decode("utf-8").rstrip("\n").split(" ")
-                vector = np.array(numbers, dtype=np.float32)
+                word, vector = _entry(line.decode("utf-8"), values[0].size if values else None)
             except (UnicodeDecodeError, ValueError) as error:
                 raise ModelError(f"{path}:{number}: not a word and its numbers ({error}).") from None
             if vector.size == 0 or (values and vector.size != values[0].size):
@@ -89,6 +88,26 @@ def _from_text(path: Path) -> WordVectors:
     if not words:
         raise ModelError(f"{path} is empty; expected GloVe's text format.")
     return _with_unknown(words, np.stack(values), digest.hexdigest())
+
+
+def _entry(line: str, size: int | None) -> tuple[str, np.ndarray]:
+    """A word and its numbers. A few words of GloVe 840B have blanks in them: what is over `size` is the word's."""
+    parts = line.rstrip(" \r\n").split(" ")
+    n_word = 1
+    while size is not None and len(parts) - n_word > size and not _is_number(parts[n_word]):
+        n_word += 1
+    vector = np.array(parts[n_word:], dtype=np.float32)
+    if not np.isfinite(vector).all():
+        raise ValueError("a number is not finite")
+    return " ".join(parts[:n_word]), vector
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _with_unknown(words: Sequence[str], vectors: np.ndarray, fingerprint: str) -> WordVectors:

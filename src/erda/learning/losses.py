@@ -16,6 +16,12 @@ def cosine_similarity(vectors: Tensor, prototypes: Tensor) -> Tensor:
     return F.normalize(vectors, dim=-1) @ F.normalize(prototypes, dim=-1).t()
 
 
+def squared_distance(vectors: Tensor, references: Tensor) -> Tensor:
+    """Squared Euclidean distances, never negative: [n, dim], [m, dim] -> [n, m]."""
+    squares = vectors.square().sum(dim=1)[:, None] + references.square().sum(dim=1)
+    return (squares - 2 * vectors @ references.t()).clamp(min=0)
+
+
 def cross_entropy(similarities: Tensor, targets: Tensor, *, temperature: float = 1.0) -> Tensor:
     """L_ce, Eq. 1: softmax over the known relations."""
     return F.cross_entropy(similarities / temperature, targets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from erda import __version__
 from erda.data.formats.jsonl import example_from_json, example_to_json
 from erda.encoders.base import Encoder
 from erda.errors import ErdaError, ModelError
+from erda.learning.memory import Memory
 from erda.methods.base import Method, State
 from erda.types import Example, Relation
 
@@ -32,6 +32,16 @@ def examples_to_json(examples: Sequence[Example]) -> list[dict[str, Any]]:
 def examples_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Example, ...]:
     """Examples as `examples_to_json` wrote them."""
     return tuple(example_from_json(dict(row)) for row in rows)
+
+
+def memory_to_json(memory: Memory) -> dict[str, list[dict[str, Any]]]:
+    """A memory as plain JSON, relations in the order of learning."""
+    return {relation: examples_to_json(examples) for relation, examples in memory.exemplars.items()}
+
+
+def memory_from_json(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Memory:
+    """A memory as `memory_to_json` wrote it."""
+    return Memory({relation: examples_from_json(examples) for relation, examples in rows.items()})
 
 
 def save_method(method: Method, directory: Path) -> None:
@@ -53,28 +63,46 @@ def save_method(method: Method, directory: Path) -> None:
     }
     tensors = {f"encoder.{name}": tensor for name, tensor in method.encoder.trained_state().items()}
     tensors |= {f"method.{name}": tensor for name, tensor in state.tensors.items()}
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    directory = directory.resolve()
+    if directory.exists() and not _is_ours(directory):
+        raise ModelError(f"{directory} exists and holds something else than a saved method; name another folder.")
+    new: Path | None = None
     try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, new / "weights.safetensors")
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+        new.chmod(0o755)
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, new / "weights.safetensors"
+        )
         (new / "method.json").write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
         _replace(new, directory)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"Cannot save to {directory}: {error}. What was saved there before is untouched.") from error
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        if new is not None:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether a save may take the place of `directory`: a saved method or an empty folder."""
+    return directory.is_dir() and ((directory / "method.json").is_file() or not any(directory.iterdir()))
+
+
+def _set_aside(directory: Path) -> Path:
+    """Where an earlier save waits while a new one takes its place."""
+    return directory.with_name(f".{directory.name}-old")
 
 
 def _replace(new: Path, directory: Path) -> None:
-    old = directory.with_name(f".{directory.name}-old")
-    shutil.rmtree(old, ignore_errors=True)
+    old = _set_aside(directory)
     if directory.exists():
-        os.replace(directory, old)
+        shutil.rmtree(old, ignore_errors=True)
+        directory.replace(old)
     try:
-        os.replace(new, directory)
+        new.replace(directory)
     except OSError:
         if old.exists():
-            os.replace(old, directory)
+            old.replace(directory)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
@@ -84,9 +112,9 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     from erda.encoders import build_encoder
     from erda.methods import find_method
 
-    old = directory.with_name(f".{directory.name}-old")
-    if not directory.exists() and old.exists():  # a kill between the two renames of a save
-        os.replace(old, directory)
+    directory = directory.resolve()
+    if not directory.exists() and _set_aside(directory).exists():  # a kill between the two renames of a save
+        directory = _set_aside(directory)
     about, tensors = _read(directory)
     try:
         kind = find_method(about["method"])
@@ -120,8 +148,9 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         about = json.loads(about_file.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{about_file} is damaged: {error}.") from error
-    if about.get("format") != FORMAT:
-        raise ModelError(f"{about_file} has format {about.get('format')!r}; this version reads format {FORMAT}.")
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
+        raise ModelError(f"{about_file} has format {found!r}; this version reads format {FORMAT}.")
     try:
         return about, load_file(weights_file)
     except (SafetensorError, OSError) as error:

@@ -1,0 +1,187 @@
+"""Algorithm 1 of the paper, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from erda.encoders.base import Encoder, embed
+from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
+from erda.learning.memory import nearest_to_centroid
+from erda.methods import erda
+from erda.methods.erda import Erda
+from erda.types import Example
+from toy_world import toy_encoder, toy_questions, toy_task
+
+
+def names(method: Erda) -> torch.Tensor:
+    with torch.no_grad():
+        return method.encoder.encode_texts([relation.name for relation in method.relations])
+
+
+class Watch:
+    """Stands in for the gradient loop: notes what it was handed and leaves the weights alone."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[tuple[Example, bool]], int]] = []
+        self.before_step: Callable[[], None] = lambda: None
+
+    def __call__(self, items: Sequence[tuple[Example, bool]], *_: object, **settings: Any) -> float:
+        self.before_step()
+        self.calls.append((list(items), settings["epochs"]))
+        return 0.0
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    found = Watch()
+    monkeypatch.setattr(erda, "descend", found)
+    return found
+
+
+def test_a_task_is_iter1_epochs_on_new_data_then_iter2_on_new_data_and_memory(watch: Watch) -> None:
+    method = Erda(toy_encoder(), new_iterations=3, memory_iterations=2)
+    method.learn(toy_task(0))
+    method.learn(toy_task(1))
+    assert [epochs for _, epochs in watch.calls] == [3, 1, 1] * 2
+    new, both, again = (items for items, _ in watch.calls[3:])
+    assert new == [(example, False) for example in toy_task(1).examples]
+    assert both == again
+    exemplars = [example for example, remembered in both if remembered]
+    assert [example.relation for example in exemplars] == ["r0", "r1", "r2", "r3"]
+    assert len(both) == 8 + 2, "an exemplar of the new task is not seen twice"
+    assert {example.id for example, _ in both} >= {example.id for example in toy_task(1).examples}
+
+
+def test_the_first_task_trains_against_names_and_later_ones_against_prototypes(watch: Watch) -> None:
+    method = Erda(toy_encoder())
+    seen: list[torch.Tensor] = []
+    watch.before_step = lambda: seen.append(method.prototypes.clone())
+    method.learn(toy_task(0))
+    method.learn(toy_task(1))
+    assert torch.allclose(seen[0], names(method)[:2])
+    assert torch.allclose(seen[3][2:], names(method)[2:]), "new relations start as their names"
+    assert torch.allclose(seen[3][:2], seen[2]), "old ones keep name and exemplar"
+    assert not torch.allclose(seen[4][2:], seen[3][2:]), "with an exemplar a relation is more than its name"
+
+
+def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder() -> None:
+    method = Erda(toy_encoder())
+    for index in range(2):
+        method.learn(toy_task(index))
+    for row, relation in enumerate(method.relations):
+        (exemplar,) = method.memory.exemplars[relation.id]
+        expected = (names(method)[row] + embed(method.encoder, [exemplar])[0]) / 2
+        torch.testing.assert_close(method.prototypes[row], expected)
+    assert not method.prototypes.requires_grad
+
+
+def test_the_exemplar_is_nearest_to_the_centroid_after_the_first_epochs(watch: Watch) -> None:
+    method = Erda(toy_encoder(), memory_size=2)
+    task = toy_task(0, shots=5)
+    method.learn(task)
+    own = [example for example in task.examples if example.relation == "r0"]
+    nearest = nearest_to_centroid(embed(method.encoder, own), 2)
+    assert list(method.memory.exemplars["r0"]) == [own[row] for row in nearest]
+
+
+def test_scores_are_cosines_with_the_prototypes() -> None:
+    method = Erda(toy_encoder())
+    method.learn(toy_task(0))
+    questions, _ = toy_questions(2)
+    expected = cosine_similarity(embed(method.encoder, questions), method.prototypes)
+    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), atol=1e-6)
+    assert np.abs(method.predict(questions).scores).max() <= 1 + 1e-6
+
+
+def test_the_loss_is_the_weighted_sum_of_its_parts(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = Erda(
+        toy_encoder(),
+        cross_entropy_weight=2.0,
+        multi_margin_weight=3.0,
+        pairwise_margin_weight=5.0,
+        contrastive_weight=7.0,
+    )
+    method.learn(toy_task(0))
+    examples = list(toy_task(0).examples[:4])
+    batch = [(examples[0], True), (examples[1], False), (examples[2], True), (examples[3], False)]
+    negatives = {id(examples[0]): examples[1:3], id(examples[2]): [examples[3], examples[0]]}
+    monkeypatch.setattr(erda, "hard_negatives", lambda example, *_: negatives[id(example)])
+
+    similarities = cosine_similarity(method.encoder.encode(examples), method.prototypes)
+    rows = torch.tensor([method.index[example.relation or ""] for example in examples])
+    true = similarities[[0, 2], rows[[0, 2]]]
+    false = torch.stack([similarities[[1, 2], rows[0]], similarities[[3, 0], rows[2]]])
+    expected = (
+        2 * cross_entropy(similarities, rows)
+        + 3 * multi_margin(similarities, rows, margin=0.2)
+        + 5 * pairwise_margin(similarities, rows, margin=0.2)
+        + 7 * contrastive(true, false, margin=0.01)
+    )
+    assert method._loss(batch, torch.Generator()).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+class Counting:
+    """Counts the sentences of a batch by whether a swap made them."""
+
+    def __init__(self, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.swapped = 0
+        real = encoder.encode
+
+        def encode(examples: Sequence[Example]) -> torch.Tensor:
+            self.swapped += sum("~" in example.id for example in examples)
+            return real(examples)
+
+        monkeypatch.setattr(encoder, "encode", encode)
+
+
+@pytest.mark.parametrize(("weight", "memory_size", "any_swapped"), [(0.1, 1, True), (0.0, 1, False), (0.1, 0, False)])
+def test_hard_negatives_are_made_for_exemplars_only_and_not_without_their_loss(
+    weight: float, memory_size: int, any_swapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = Erda(toy_encoder(), contrastive_weight=weight, memory_size=memory_size, memory_iterations=2)
+    counting = Counting(method.encoder, monkeypatch)
+    method.learn(toy_task(0))
+    assert counting.swapped <= 2 * 2 * 2, "two exemplars, two negatives each, two epochs"
+    assert bool(counting.swapped) == any_swapped
+
+
+def test_without_memory_a_relation_stays_its_name() -> None:
+    method = Erda(toy_encoder(), memory_size=0)
+    for index in range(2):
+        method.learn(toy_task(index))
+    assert len(method.memory) == 0
+    torch.testing.assert_close(method.prototypes, names(method))
+
+
+@pytest.mark.parametrize(
+    "setting", ["cross_entropy_weight", "multi_margin_weight", "pairwise_margin_weight", "contrastive_weight"]
+)
+def test_every_loss_can_be_left_out_and_matters(setting: str) -> None:
+    def learned(**settings: float) -> np.ndarray:
+        method = Erda(toy_encoder(1), seed=1, **settings)
+        for index in range(2):
+            method.learn(toy_task(index, shots=6))
+        return method.predict(toy_questions(4)[0]).scores
+
+    without = learned(**{setting: 0.0})
+    assert np.isfinite(without).all()
+    assert not np.array_equal(without, learned())
+
+
+def test_the_defaults_are_the_papers() -> None:
+    settings = Erda(toy_encoder()).settings()
+    paper = {
+        "new_iterations": 1,
+        "memory_iterations": 2,
+        "cross_entropy_weight": 1.0,
+        "multi_margin_weight": 1.0,
+        "pairwise_margin_weight": 1.0,
+        "contrastive_weight": 0.1,
+        "memory_size": 1,
+    }
+    assert {name: settings[name] for name in paper} == paper
