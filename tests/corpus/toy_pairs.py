@@ -17,12 +17,13 @@ def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> lis
     for number in range(n_pairs):
         head, tail = f"h{number}", f"t{number % 10}"
         for _ in range(per_pair):
-            words = [rng.choice(FILLERS), head, *HOW[number % len(HOW)].split(), tail, rng.choice(FILLERS)]
+            around = [rng.choice(FILLERS) for _ in range(8)]
+            words = [*around[:3], head, around[3], *HOW[number % len(HOW)].split(), around[4], tail, *around[5:]]
             at = words.index(tail)
             found.append(
                 Example(
                     tuple(words),
-                    Entity(head, Span(1, 2), f"toy:{head}"),
+                    Entity(head, Span(3, 4), f"toy:{head}"),
                     Entity(tail, Span(at, at + 1), f"toy:{tail}"),
                     relation=HOW[number % len(HOW)],
                 )

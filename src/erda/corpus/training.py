@@ -131,23 +131,27 @@ class PairModel(nn.Module):
         self.objective = objective
         self.temperature = temperature
 
-    def forward(self, chunks: Sequence[Sequence[Tensor]], place: Tensor, pair: Tensor, anchor: Tensor) -> dict:
+    def forward(
+        self, chunks: Sequence[Sequence[Tensor]], place: Tensor, pair: Tensor, anchor: Tensor
+    ) -> dict[str, Tensor]:
         """Loss of one batch of n pairs with m hard negatives.
 
         Sentences come in `chunks` of like length; `place` [2n + m] says where firsts, seconds and negatives are in
         them. `pair` [2n + m] numbers entity pairs; `anchor` [m] says which first a negative was drawn for.
         """
         vectors = torch.cat([self.network(*chunk) for chunk in chunks])[place]
-        n = (len(place) - len(anchor)) // 2
+        with torch.autocast(vectors.device.type, enabled=False):  # a temperature of 0.07 needs exact similarities
+            return {"loss": self._loss(vectors, pair, anchor)}
+
+    def _loss(self, vectors: Tensor, pair: Tensor, anchor: Tensor) -> Tensor:
+        n = (len(vectors) - len(anchor)) // 2
         first, second, negative = vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
         if self.objective == "paper":
-            positives = (first * second).sum(-1)
-            return {"loss": paper_loss(positives, (first[anchor] * negative).sum(-1), self.temperature)}
-        losses = []
-        for one, other, known in ((first, second, pair[n:]), (second, first, torch.cat([pair[:n], pair[2 * n :]]))):
-            same = pair[:n, None] == known
-            losses.append(infonce_loss(one @ torch.cat([other, negative]).T, same, self.temperature))
-        return {"loss": torch.stack(losses).mean()}
+            negatives = (first[anchor] * negative).sum(-1)
+            return paper_loss((first * second).sum(-1), negatives, self.temperature)
+        same = pair[:n, None] == torch.cat([pair[:n], pair[2 * n :]])
+        ways = ((first, torch.cat([second, negative])), (second, torch.cat([first, negative])))
+        return torch.stack([infonce_loss(one @ others.T, same, self.temperature) for one, others in ways]).mean()
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------

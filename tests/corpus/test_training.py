@@ -1,0 +1,288 @@
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import build_model
+from toy_pairs import toy_sentences
+
+from erda.cli import corpus_train
+from erda.corpus import training
+from erda.corpus.evaluation import neighbour_agreement, pair_auc
+from erda.corpus.pairs import NONE, mine_pairs, write_pairs
+from erda.corpus.similarity import SimilarityModel, load_network, load_similarity, load_tokenizer
+from erda.corpus.training import (
+    CHECKPOINTS,
+    Machine,
+    PairCollator,
+    PairDraws,
+    PairModel,
+    TrainingSettings,
+    infonce_loss,
+    paper_loss,
+    train,
+)
+from erda.errors import DataError, SettingsError
+
+SMALL = TrainingSettings(rank=4, batch_size=16, learning_rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("bert"), n_layers=2)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return mine_pairs(toy_sentences(40), seed=0)
+
+
+# -- objectives ------------------------------------------------------------------------------------------------------
+
+
+def test_infonce_by_hand():
+    similarities = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
+    same = torch.eye(2, dtype=torch.bool)
+    first = -math.log(math.e / (math.e + 1))  # row 0: 1 against 0
+    second = math.log(2)  # row 1: a tie
+    assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
+
+
+def test_infonce_against_a_loop():
+    generator = torch.Generator().manual_seed(0)
+    similarities = torch.rand(4, 7, generator=generator) * 2 - 1
+    pair = [5, 6, 5, 8, 9, 5, 6]  # column 2 and 5 are no negatives of row 0
+    same = torch.tensor([[pair[i] == pair[j] for j in range(7)] for i in range(4)])
+    losses = []
+    for i in range(4):
+        kept = [j for j in range(7) if j == i or pair[j] != pair[i]]
+        total = sum(math.exp(similarities[i, j].item() / 0.07) for j in kept)
+        losses.append(-similarities[i, i].item() / 0.07 + math.log(total))
+    assert infonce_loss(similarities, same, 0.07).item() == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_paper_loss_by_hand():
+    def sigma(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    positive, negative = [0.8, -0.2], [0.1]
+    expected = -np.mean([math.log(sigma(s)) for s in positive]) - math.log(1 - sigma(0.1))
+    assert paper_loss(torch.tensor(positive), torch.tensor(negative)).item() == pytest.approx(expected, abs=1e-6)
+    alone = paper_loss(torch.tensor([0.8]), torch.tensor([]))
+    assert alone.item() == pytest.approx(-math.log(sigma(0.8)), abs=1e-6)
+    closer = paper_loss(torch.tensor([0.9]), torch.tensor(negative), 0.1)
+    assert closer < paper_loss(torch.tensor([0.8]), torch.tensor(negative), 0.1)
+
+
+@pytest.mark.parametrize("objective", ["infonce", "paper"])
+def test_the_loss_of_a_batch_against_single_sentences(folder, pairs, objective):
+    settings = replace(SMALL, objective=objective, blank_names=0.0)
+    tokenizer = load_tokenizer(folder)
+    draws = PairDraws(pairs, settings)
+    batch = [draws[i] for i in range(6)]
+    network = load_network(folder, tokenizer).eval()
+    model = PairModel(network, objective=objective, temperature=0.5)
+    with torch.no_grad():
+        loss = model(**PairCollator(pairs, tokenizer)(batch))["loss"].item()
+    vectors = SimilarityModel(folder).encode(pairs.examples)
+    first, second, negative = (vectors[[drawn.rows[role] for drawn in batch]] for role in range(3))
+    if objective == "paper":
+        scores = [(first * second).sum(1), -(first * negative).sum(1)]
+        expected = sum(np.log1p(np.exp(-s / 0.5)).mean() for s in scores)
+    else:
+        pair = pairs.pair[[drawn.rows[0] for drawn in batch]]
+        other = pairs.pair[[drawn.rows[2] for drawn in batch]]
+        losses = []
+        for one, two in ((first, second), (second, first)):
+            for i in range(6):
+                wrong = [two[j] for j in range(6) if pair[j] != pair[i]]
+                wrong += [negative[j] for j in range(6) if other[j] != pair[i]]
+                right = math.exp(one[i] @ two[i] / 0.5)
+                losses.append(-math.log(right / (right + sum(math.exp(one[i] @ w / 0.5) for w in wrong))))
+        expected = np.mean(losses)
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+# -- draws -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_pass_shows_every_pair_once_in_another_order(pairs):
+    draws = PairDraws(pairs, replace(SMALL, n_epochs=2))
+    n = len(pairs)
+    assert len(draws) == 2 * n
+    passes = [[draws[epoch * n + i] for i in range(n)] for epoch in range(2)]
+    shown = [[drawn.rows[:2] for drawn in one] for one in passes]
+    assert sorted(shown[0]) == sorted(shown[1]) == sorted(zip(pairs.first, pairs.second, strict=True))
+    assert shown[0] != shown[1]
+    assert [drawn.blanked for drawn in passes[0]] != [drawn.blanked for drawn in passes[1]]
+    again = PairDraws(pairs, replace(SMALL, n_epochs=2))
+    assert [again[i] for i in (n + 3, 1, 0)] == [draws[i] for i in (n + 3, 1, 0)]
+
+
+def test_names_are_blanked_as_often_as_asked():
+    pairs = mine_pairs(toy_sentences(300), seed=0)
+    for share in (0.0, 0.7, 1.0):
+        draws = PairDraws(pairs, replace(SMALL, blank_names=share))
+        blanked = np.array([draws[i].blanked for i in range(len(draws))], dtype=float)
+        assert blanked.mean() == pytest.approx(share, abs=0.03)
+
+
+def test_hard_negatives_come_as_often_as_asked(pairs):
+    for share, low, high in ((0.0, 0.0, 0.0), (0.5, 0.3, 0.7), (1.0, 1.0, 1.0)):
+        draws = PairDraws(pairs, replace(SMALL, hard_negatives=share))
+        found = [len(draws[i].rows) == 3 for i in range(len(draws))]
+        assert low <= np.mean(found) <= high
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+def test_training_finds_how_entities_relate(folder, tmp_path, rank):
+    pairs = mine_pairs(toy_sentences(80), seed=0)
+    rate = 3e-2 if rank else 1e-2
+    settings = replace(SMALL, rank=rank, n_epochs=4, learning_rate=rate, blank_names=1.0, hard_negatives=0.0)
+    trained = train(folder, pairs, settings, out=tmp_path)
+    assert trained.n_steps == 40
+    assert trained.losses[-1][1] < trained.losses[0][1] - 0.3
+    assert not (tmp_path / CHECKPOINTS).exists()
+    new = toy_sentences(40, seed=9)
+    held_out = mine_pairs(new, seed=0)
+    models = [SimilarityModel(folder, weights) for weights in (None, trained.weights)]
+    before, after = (pair_auc(model, held_out, blank_names=True) for model in models)
+    assert after > before + 0.1
+    before, after = (neighbour_agreement(model.encode(new), [one.relation for one in new]) for model in models)
+    assert after > before
+
+
+def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, pairs, tmp_path):
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    states = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
+    one, again, other = (train(folder, pairs, replace(SMALL, seed=seed), out=tmp_path / "x") for seed in (0, 0, 1))
+    assert one.weights.digest == again.weights.digest != other.weights.digest
+    assert random.getstate() == states[0]
+    assert np.array_equal(np.random.get_state()[1], states[1])
+    assert torch.equal(torch.get_rng_state(), states[2])
+
+
+def test_an_interrupted_training_goes_on(folder, pairs, tmp_path, monkeypatch):
+    settings = replace(SMALL, n_epochs=2)
+    whole = train(folder, pairs, settings, out=tmp_path / "whole")
+    seen = []
+
+    def stop(self, args, state, control, **rest):
+        seen.append(state.global_step)
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training._Lines, "on_step_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=5))
+    with pytest.raises(SettingsError, match="unfinished training with other settings"):
+        train(folder, pairs, replace(settings, seed=3), out=tmp_path / "part")
+    seen.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            training._Lines, "on_step_end", lambda self, args, state, *rest, **more: seen.append(state.global_step)
+        )
+        resumed = train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=5))
+    assert seen[0] == 6
+    assert resumed.weights.digest == whole.weights.digest
+
+
+def test_an_unfinished_training_can_be_given_up(folder, pairs, tmp_path):
+    (tmp_path / CHECKPOINTS).mkdir()
+    (tmp_path / CHECKPOINTS / "run.json").write_text(json.dumps({"settings": asdict(SMALL), "pairs": "other"}))
+    with pytest.raises(SettingsError, match="--no-resume"):
+        train(folder, pairs, SMALL, out=tmp_path)
+    assert train(folder, pairs, SMALL, out=tmp_path, resume=False).n_steps == 5
+
+
+def test_what_cannot_be_trained_is_said(folder, pairs, tmp_path):
+    with pytest.raises(SettingsError, match=r"Unknown objective 'papr'\. Did you mean 'paper'"):
+        TrainingSettings(objective="papr")
+    with pytest.raises(SettingsError) as fault:
+        TrainingSettings(blank_names=1.5, batch_size=1)
+    assert str(fault.value).splitlines() == [
+        "blank_names is 1.5: expected 0 to 1.",
+        "batch_size is 1: expected 2 to 1000000.",
+    ]
+    with pytest.raises(SettingsError, match="'paper' needs hard negatives"):
+        TrainingSettings(objective="paper", hard_negatives=0.0)
+    with pytest.raises(DataError, match="1 pairs of sentences: nothing to train on"):
+        train(folder, pairs.take(np.array([0])), SMALL, out=tmp_path)
+    alone = replace(pairs, negative=np.full(len(pairs), NONE))
+    with pytest.raises(DataError, match="no two entity pairs share an entity"):
+        train(folder, alone, replace(SMALL, objective="paper"), out=tmp_path)
+
+
+# -- the commands ----------------------------------------------------------------------------------------------------
+
+ABSENT = ["duckdb", "faiss", "pyarrow", "matplotlib", "sklearn", "pooch", "datasets", "peft"]
+COMMAND = f"""
+import argparse, sys
+for name in {ABSENT!r}:
+    sys.modules[name] = None
+from erda.cli import corpus_train
+parser = argparse.ArgumentParser()
+corpus_train.add_commands(parser.add_subparsers())
+options = parser.parse_args()
+raise SystemExit(options.handler(options))
+"""
+
+
+@pytest.mark.slow
+def test_training_from_a_file_where_the_corpus_libraries_are_absent(folder, tmp_path, capsys):
+    write_pairs(toy_sentences(60), tmp_path / "pairs.jsonl.gz", limit=None)
+    rows = [
+        {"tokens": one.tokens, "head": {"span": [3, 4]}, "tail": {"span": list(span(one))}, "relation": one.relation}
+        for one in toy_sentences(12, seed=5)
+    ]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = ["--validation", str(tmp_path / "labelled.jsonl"), "--held-out", "0.3"]
+    options = [*common, "--encoder", str(folder.path), "--rank", "4", "--batch-size", "16", "--limit", "64"]
+    out = run_command("train", "--pairs", tmp_path / "pairs.jsonl.gz", "--out", tmp_path / "model", *options)
+    assert "trained on 64 pairs, 4 steps" in out
+    assert "nearest neighbour has the same relation" in out
+    report = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert report["command"].startswith("erda train --pairs")
+    assert report["settings"]["temperature"] == 0.07
+    assert report["settings"]["learning_rate"] == 2e-3
+    assert report["before"]["n_pairs"] == report["after"]["n_pairs"] > 0
+    assert report["after"]["n_validation"] > 0
+    parser = argparse.ArgumentParser()
+    corpus_train.add_commands(parser.add_subparsers())
+    asked = ["evaluate", str(tmp_path / "model"), "--pairs", str(tmp_path / "pairs.jsonl.gz"), *common]
+    options = parser.parse_args(asked)
+    assert options.handler(options) == 0
+    measured = capsys.readouterr().out
+    assert f"{report['after']['agreement']:6.3f}" in measured
+    assert f"{report['after']['auc']:6.3f}" in measured
+    assert load_similarity(tmp_path / "model").weights.kind == "adapter"
+
+
+def span(example):
+    return example.tail.span.start, example.tail.span.end
+
+
+def run_command(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ERDA_DATA": str(Path("/nonexistent"))},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
