@@ -48,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def train_model(args: argparse.Namespace) -> int:
     """Train a similarity model and print what it gained."""
     from erda.corpus.similarity_run import Sources, run_training
-    from erda.corpus.training import Machine, TrainingSettings
+    from erda.corpus.training import Machine, TrainingSettings, is_main_process
     from erda.errors import SettingsError
 
     paths = ([args.folder] if args.folder else []) + args.pairs
@@ -77,7 +77,8 @@ def train_model(args: argparse.Namespace) -> int:
         measure=args.measure,
         command=shlex.join(["erda", *sys.argv[1:]]),
     )
-    print("\n".join([*report.lines(), f"saved in {args.out}"]))
+    if is_main_process():
+        print("\n".join([*report.lines(), f"saved in {args.out}"]))
     return 0
 
 

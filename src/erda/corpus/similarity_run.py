@@ -6,15 +6,22 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from erda.corpus.evaluation import VALIDATION_FILE, Evaluation, evaluate
 from erda.corpus.pairs import HELD_OUT, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
 from erda.encoders.weights import find_model
 from erda.errors import DataError
 from erda.types import Example
+
+if TYPE_CHECKING:
+    from erda.corpus.adapter import TrainedWeights
+    from erda.corpus.similarity import SimilarityModel
+    from erda.corpus.training import Machine, TrainingSettings
 
 REPORT_FILE = "training.json"
 
@@ -82,59 +89,64 @@ def read_validation(path: Path | None) -> list[Example]:
     return list(read_jsonl(path).examples)
 
 
+def read_pairs(sources: Sources, *, seed: int) -> tuple[PairSet, PairSet]:
+    """Pairs to train on and pairs of held-out entity pairs, each mined among its own sentences only."""
+    spare = None if sources.limit is None else int(sources.limit / (1 - sources.held_out)) + 1
+    examples = read_examples(sources.paths, limit=spare, seed=seed)
+    training, outside = split_held_out(examples, sources.held_out)
+    pairs = mine_pairs(training, seed=seed)
+    if not len(pairs):
+        raise DataError(f"{', '.join(map(str, sources.paths))}: no entity pair has two sentences to train on.")
+    if sources.limit is not None:
+        pairs = pairs.take(np.arange(min(sources.limit, len(pairs))))  # they are in random order already
+    return pairs, mine_pairs(outside, seed=seed)
+
+
 def run_training(
     sources: Sources,
-    settings: Any,
+    settings: TrainingSettings,
     *,
     encoder: str,
     out: Path,
-    machine: Any,
+    machine: Machine,
     resume: bool = True,
     measure: bool = True,
     command: str | None = None,
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
 ) -> TrainingReport:
-    """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report.
-
-    `settings` and `machine` are `TrainingSettings` and `Machine` of `erda.corpus.training`.
-    """
+    """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report."""
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.training import train
+    from erda.corpus.training import is_main_process, train
 
+    main = is_main_process()
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
-    spare = None if sources.limit is None else int(sources.limit / (1 - sources.held_out)) + 1
-    examples = read_examples(sources.paths, limit=spare, seed=settings.seed)
-    training, outside = split_held_out(examples, sources.held_out)
-    pairs = mine_pairs(training, seed=settings.seed)
-    held_out = mine_pairs(outside, seed=settings.seed)
-    del examples
-    if not len(pairs):
-        raise DataError(f"{', '.join(map(str, sources.paths))}: no entity pair has two sentences to train on.")
-    pairs = first_pairs(pairs, sources.limit)
-    say(f"{len(pairs):,} pairs to train on, {len(held_out):,} held out, {len(validation):,} validation sentences")
+    pairs, held_out = read_pairs(sources, seed=settings.seed)
+    if main:
+        say(f"{len(pairs):,} pairs to train on, {len(held_out):,} held out, {len(validation):,} validation sentences")
 
-    def measured(weights: Any) -> Evaluation | None:
-        if not measure:
-            return None
-        model = SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
-        return evaluate(model, held_out=held_out, validation=validation)
+    def model(weights: TrainedWeights | None) -> SimilarityModel:
+        return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
 
-    before = measured(None)
+    before = evaluate(model(None), held_out=held_out, validation=validation) if measure and main else None
     start = time.perf_counter()
     trained = train(folder, pairs, settings, out=out, machine=machine, resume=resume)
     seconds = time.perf_counter() - start
-    after = measured(trained.weights)
-    report = TrainingReport(before, after, len(pairs), trained.n_steps, round(seconds, 1), trained.losses)
-    SimilarityModel(folder, trained.weights, max_pieces=settings.max_pieces).save(out)
+    report = TrainingReport(before, None, len(pairs), trained.n_steps, round(seconds, 1), trained.losses)
+    if not main:
+        return report
+    after = model(trained.weights)
+    after.save(out)
+    if measure:
+        report = replace(report, after=evaluate(after, held_out=held_out, validation=validation))
+    effective = {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate}
     row = {
         "command": command,
-        "encoder": encoder,
+        "encoder": after.base,
         "sources": [path.name for path in sources.paths],
         "limit": sources.limit,
         "held_out": sources.held_out,
-        "settings": asdict(settings)
-        | {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate},
+        "settings": asdict(settings) | effective,
         "machine": asdict(machine) | {"name": machine_name(machine.device)},
         **asdict(report),
     }
@@ -159,13 +171,6 @@ def measure_model(
     if not outside and not labelled:
         raise DataError("nothing to measure on: give --pairs or --validation.")
     return evaluate(load_similarity(name, device=device), held_out=mine_pairs(outside, seed=seed), validation=labelled)
-
-
-def first_pairs(pairs: PairSet, limit: int | None) -> PairSet:
-    """The first `limit` pairs; they are in random order already."""
-    import numpy as np
-
-    return pairs if limit is None else pairs.take(np.arange(min(limit, len(pairs))))
 
 
 def machine_name(device: str) -> str:

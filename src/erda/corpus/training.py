@@ -8,6 +8,7 @@ sees what the interrupted one would have seen.
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -262,7 +263,9 @@ def train(
     if settings.objective == "paper" and not (pairs.negative != NONE).any():
         raise DataError("objective 'paper' needs hard negatives, and no two entity pairs share an entity.")
     checkpoints = out / CHECKPOINTS
-    last = _last_checkpoint(checkpoints, settings, pairs, resume=resume)
+    arguments = _arguments(settings, machine, checkpoints, n_draws=len(pairs) * settings.n_epochs)
+    with arguments.main_process_first(local=False):
+        last = _last_checkpoint(checkpoints, settings, pairs, resume=resume or not is_main_process())
     tokenizer = load_tokenizer(folder, max_pieces=settings.max_pieces)
     network = load_network(folder, tokenizer)
     if settings.rank:
@@ -271,7 +274,7 @@ def train(
     with _own_randomness():
         trainer = PairTrainer(
             model=model,
-            args=_arguments(settings, machine, checkpoints, n_draws=len(pairs) * settings.n_epochs),
+            args=arguments,
             train_dataset=PairDraws(pairs, settings),
             data_collator=PairCollator(pairs, tokenizer),
             callbacks=[_Lines()],
@@ -283,19 +286,23 @@ def train(
     weights = trained_weights(network.layered.cpu())
     if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.tensors.values()):
         raise DataError(f"training diverged (weights are not finite); lower --learning-rate, keep {checkpoints}.")
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    if is_main_process():
+        shutil.rmtree(checkpoints, ignore_errors=True)
     return Trained(weights, tuple(history), n_steps)
 
 
+def is_main_process() -> bool:
+    """Whether this is the only process, or the first of those that `torchrun` started: the one that writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, *, n_draws: int) -> Any:
-    n_steps = -(-n_draws // settings.batch_size)
     arguments = TrainingArguments(
         output_dir=str(checkpoints),
         per_device_train_batch_size=settings.batch_size,
         num_train_epochs=1,  # `PairDraws` holds all passes
         learning_rate=settings.effective_learning_rate,
         lr_scheduler_type="linear",
-        warmup_steps=round(settings.warmup * n_steps),
         weight_decay=settings.weight_decay,
         max_grad_norm=1.0,
         bf16=machine.bf16,
@@ -307,10 +314,13 @@ def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, 
         save_strategy="steps",
         save_steps=machine.save_steps,
         save_total_limit=1,
-        logging_steps=max(1, n_steps // 10),
+        ddp_find_unused_parameters=settings.rank == 0,  # a bias of the last layer has no effect on the vectors
         report_to="none",
         disable_tqdm=not sys.stderr.isatty(),
     )
+    n_steps = -(-n_draws // (settings.batch_size * arguments.world_size))
+    arguments.warmup_steps = round(settings.warmup * n_steps)
+    arguments.logging_steps = max(1, n_steps // 10)
     if machine.device != "cpu":
         arguments._n_gpu = 1  # several GPUs are several processes; a batch is not cut in pieces inside one
     return arguments
