@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -191,12 +190,6 @@ def test_looking_from_the_command_line(tmp_path, capsys):
     assert "1 rows hold 'took helen'" in capsys.readouterr().out
     erda_corpus("stats", tmp_path / "corpus")
     assert "rows               2\n" in capsys.readouterr().out
-
-
-def test_lookup_arrays_are_sorted(store):
-    for keys, rows in store._lookups:
-        assert np.all(keys[:-1] <= keys[1:])
-        assert len(keys) == len(rows)
 
 
 @pytest.mark.fewrel

@@ -92,7 +92,7 @@ def content_digest(connection: Any, path: Path) -> tuple[str, int]:
 
 
 def write_lookup(connection: Any, folder: Path, segment: Path, parts: Sequence[Path]) -> tuple[StoredFile, StoredFile]:
-    """Write the lookup of a segment: all keys sorted, and the row of each, as two arrays to be memory-mapped."""
+    """Write the lookup of a segment: all keys sorted, and the row of each, as two arrays on disk (`lookup.py`)."""
     files = file_list(list(parts))
     n_keys = connection.execute(f"SELECT coalesce(sum(len(lookup)), 0) FROM read_parquet({files})").fetchall()[0][0]
     temporary = segment / "keys.npy.tmp", segment / "rows.npy.tmp"

@@ -1,7 +1,7 @@
 """A corpus on disk, opened to be read: find the sentences of entity pairs, fetch rows, search, mine.
 
 A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change.
-Finding pairs is a binary search in memory-mapped sorted keys; fetching is one DuckDB query that reads only the row
+Finding pairs reads a few pages of sorted keys (`lookup.py`); fetching is one DuckDB query that reads only the row
 groups (2,048 rows each) that hold the rows asked for. So memory does not grow with the corpus.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 from erda.corpus import mining
 from erda.corpus.engine import connect, disk_faults, file_list
 from erda.corpus.keys import EntityPair, lookup_keys, plain
+from erda.corpus.lookup import Lookup
 from erda.corpus.manifest import Manifest, Part, StoredFile, fault_of, read_manifest, write_json
 from erda.corpus.sentences import tokens_of
 from erda.corpus.stats import CorpusStats, corpus_stats
@@ -53,9 +54,7 @@ class CorpusStore:
         self._parts: list[Part] = [part for segment in manifest.segments for part in segment.parts if part.n_rows]
         self._starts = [part.start for part in self._parts]
         self._lookups = [
-            tuple(np.load(folder / file.path, mmap_mode="r") for file in segment.lookup)
-            for segment in manifest.segments
-            if segment.n_rows
+            Lookup(*(folder / file.path for file in segment.lookup)) for segment in manifest.segments if segment.n_rows
         ]
 
     @classmethod
@@ -89,17 +88,13 @@ class CorpusStore:
         return tuple((manifest.n_rows, manifest.digest) for manifest in grown)
 
     def find(self, pairs: Sequence[EntityPair]) -> list[np.ndarray]:
-        """The rows of each pair, sorted: one binary search for all of them."""
+        """The rows of each pair, sorted: one pass over the lookup for all of them."""
         keys = [sorted(lookup_keys(pair)) for pair in pairs]
         flat = np.array([key for group in keys for key in group], np.uint64)
-        found: list[list[np.ndarray]] = [[] for _ in flat]
-        for stored, rows in self._lookups:
-            left, right = np.searchsorted(stored, flat, "left"), np.searchsorted(stored, flat, "right")
-            for i in np.flatnonzero(left < right):
-                found[i].append(np.asarray(rows[left[i] : right[i]]))
+        found = [lookup.find(flat) for lookup in self._lookups]
         results, at = [], 0
         for group in keys:
-            pieces = [piece for one in found[at : at + len(group)] for piece in one]
+            pieces = [rows for per_segment in found for rows in per_segment[at : at + len(group)]]
             results.append(np.unique(np.concatenate(pieces)) if pieces else np.empty(0, np.int64))
             at += len(group)
         return results
