@@ -226,3 +226,10 @@ def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixt
     found = re.search(r"after the last task: ([\d.]+) % all-seen", capsys.readouterr().out)
     assert found
     assert 5 < float(found.group(1)) < 60
+
+
+def test_hardness_refuses_seeds_that_are_no_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--seeds", "100,x"])
+    assert stopped.value.code == 2
+    assert "100,x" in capsys.readouterr().err

@@ -46,6 +46,10 @@ def tfidf_accuracy(stream: TaskStream) -> list[float]:
     return accuracy
 
 
+def _seeds(text: str) -> tuple[int, ...]:
+    return tuple(int(seed) for seed in text.split(","))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the accuracy after each task, seed by seed, and the mean after the last."""
     parser = argparse.ArgumentParser(
@@ -55,9 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--seeds", default=",".join(map(str, SEEDS)), help="seeds of the streams (default: %(default)s)"
+        "--seeds",
+        type=_seeds,
+        default=SEEDS,
+        metavar="SEED,SEED",
+        help="seeds of the streams (default: 100,110,..,150)",
     )
-    seeds = [int(seed) for seed in parser.parse_args(arguments).seeds.split(",")]
+    seeds = parser.parse_args(arguments).seeds
     last = []
     for seed in seeds:
         accuracy = tfidf_accuracy(draw_atlas_stream(seed))
