@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from erda.errors import SettingsError, unknown_name
 from erda.methods.base import Method
+from erda.methods.emar import Emar
+from erda.methods.emr import Emr
 from erda.methods.erda import Erda
+from erda.methods.idlvq import IdlvqC
 from erda.methods.sequential import Joint, SeqRun
 
 METHODS: dict[str, type[Method]] = {
     "erda": Erda,
     "seqrun": SeqRun,
     "joint": Joint,
+    "emr": Emr,
+    "emar": Emar,
+    "idlvq-c": IdlvqC,
 }
 
 

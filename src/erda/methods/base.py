@@ -75,7 +75,7 @@ class Method(ABC):
         return Predictions(tuple(self.index), scores.float().cpu().numpy())
 
     def save(self, directory: Path) -> None:
-        """Write the method to a folder (safetensors and JSON); what was there before stays until the new one is whole."""
+        """Write the method to a folder (safetensors, JSON); what was there stays until the new one is whole."""
         from erda.methods.saving import save_method
 
         save_method(self, Path(directory))
@@ -93,6 +93,10 @@ class Method(ABC):
     def settings(self) -> dict[str, bool | int | float | str]:
         """The value of every setting: all fields but the parts."""
         return {name: getattr(self, name) for name in setting_types(type(self))}
+
+    def _rows(self, examples: Sequence[Example]) -> Tensor:
+        """Rows of the examples' relations, on the encoder's device: [n_examples]."""
+        return torch.tensor([self.index[example.relation or ""] for example in examples], device=self.encoder.device)
 
     # -- what a subclass writes --------------------------------------------------------------------------------------
 

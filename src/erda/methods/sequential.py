@@ -55,8 +55,7 @@ class SeqRun(Method):
 
     def _loss(self, batch: Sequence[Example]) -> Tensor:
         logits = self.classifier(self.encoder.encode(batch))
-        targets = torch.tensor([self.index[example.relation or ""] for example in batch], device=logits.device)
-        return F.cross_entropy(logits, targets)
+        return F.cross_entropy(logits, self._rows(batch))
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         scores: Tensor = self.classifier(embed(self.encoder, examples))

@@ -1,0 +1,34 @@
+"""EMR, episodic memory replay (Wang et al. 2019): SeqRun that also replays one exemplar of each earlier relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+
+from erda.encoders.base import embed
+from erda.learning.memory import Memory
+from erda.methods.sequential import SeqRun
+from erda.types import Example, Task
+
+
+@dataclass(eq=False)
+class Emr(SeqRun):
+    """The growing softmax classifier of SeqRun, trained on the new task together with the memory."""
+
+    _: KW_ONLY
+    epochs: int = 5  # chosen on validation data
+    memory_size: int = 1  # exemplars a relation
+
+    name: ClassVar[str] = "emr"
+
+    def _examples(self, task: Task) -> Sequence[Example]:
+        return (*task.examples, *self.kept)
+
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        super()._learn(task, generator)
+        memory = Memory()
+        memory.select_all(task.examples, embed(self.encoder, task.examples), n=self.memory_size)
+        self.kept += tuple(memory)

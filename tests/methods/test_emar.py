@@ -1,0 +1,81 @@
+"""Activation and reconsolidation, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from erda.encoders.base import embed
+from erda.learning.losses import cosine_similarity
+from erda.methods import emar
+from erda.methods.emar import Emar
+from erda.types import Example
+from toy_world import toy_encoder, toy_questions, toy_task
+
+
+def test_a_task_is_learned_alone_then_activated_and_reconsolidated_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[Example], int]] = []
+
+    def record(items: Sequence[Example], *_: object, **settings: Any) -> float:
+        calls.append((list(items), settings["epochs"]))
+        return 0.0
+
+    monkeypatch.setattr(emar, "descend", record)
+    method = Emar(toy_encoder(), new_epochs=4, iterations=2, activation_epochs=3, reconsolidation_epochs=2)
+    method.learn(toy_task(0))
+    method.learn(toy_task(1))
+    assert [epochs for _, epochs in calls] == [4, 3, 2, 3, 2] * 2
+    new, both, exemplars, both_again, exemplars_again = (items for items, _ in calls[5:])
+    assert new == list(toy_task(1).examples)
+    assert [example.relation for example in exemplars] == ["r0", "r1", "r2", "r3"]
+    assert exemplars_again == exemplars
+    assert both_again == both
+    assert {example.id for example in both} == {example.id for example in [*new, *exemplars]}
+    assert len(both) == 8 + 2, "an exemplar of the new task is not seen twice"
+
+
+def test_predictions_are_compared_with_the_mean_of_relation_vector_and_exemplars() -> None:
+    method = Emar(toy_encoder(), memory_size=2)
+    for index in range(2):
+        method.learn(toy_task(index))
+    for row, relation in enumerate(method.relations):
+        exemplars = embed(method.encoder, method.memory.exemplars[relation.id])
+        expected = (method.vectors[row].detach() + exemplars.sum(dim=0)) / 3
+        torch.testing.assert_close(method.prototypes[row], expected)
+    questions, _ = toy_questions(4)
+    expected = cosine_similarity(embed(method.encoder, questions), method.prototypes)
+    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), atol=1e-6)
+
+
+def test_reconsolidation_moves_the_encoder_and_not_the_relation_vectors() -> None:
+    method = Emar(toy_encoder(), new_epochs=0, activation_epochs=0, reconsolidation_epochs=2)
+    before = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
+    method.learn(toy_task(0))
+    vectors = method.vectors.detach().clone()
+    after = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
+    assert not torch.equal(after, before)
+    method.learn(toy_task(1))
+    assert torch.equal(method.vectors[:2].detach(), vectors)
+    assert method.vectors.shape == (4, method.encoder.dim)
+
+
+def test_activation_moves_both() -> None:
+    method = Emar(toy_encoder(), iterations=0)
+    method.learn(toy_task(0))
+    old = method.vectors.detach().clone()
+    method.learn(toy_task(1))
+    assert not torch.equal(method.vectors[:2].detach(), old)
+
+
+def test_the_loss_is_cross_entropy_of_cosines_over_a_temperature() -> None:
+    method = Emar(toy_encoder(), temperature=0.5)
+    method.learn(toy_task(0))
+    batch = list(toy_task(0).examples[:2])
+    cosines = cosine_similarity(method.encoder.encode(batch), method.vectors) / 0.5
+    slow = -sum((cosines[i, i % 2] - cosines[i].exp().sum().log()).item() for i in range(2)) / 2
+    assert [example.relation for example in batch] == ["r0", "r1"]
+    assert method._loss(batch, method.vectors).item() == pytest.approx(slow, rel=1e-5)

@@ -1,0 +1,147 @@
+"""Reference vectors: how they start, what pulls at them, and how they follow the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from erda.encoders.base import embed
+from erda.learning.losses import squared_distance
+from erda.methods import idlvq
+from erda.methods.idlvq import IdlvqC
+from erda.types import Example
+from toy_world import toy_encoder, toy_questions, toy_task
+
+
+def instead_of_learning(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], None] = lambda: None
+) -> list[list[Example]]:
+    """Replace the gradient loop by `change`; gives what it was handed."""
+    seen: list[list[Example]] = []
+
+    def record(items: Sequence[Example], *_: object, **__: Any) -> float:
+        seen.append(list(items))
+        change()
+        return 0.0
+
+    monkeypatch.setattr(idlvq, "descend", record)
+    return seen
+
+
+def of(relation: str, examples: Sequence[Example]) -> list[Example]:
+    return [example for example in examples if example.relation == relation]
+
+
+def test_squared_distance_by_hand() -> None:
+    vectors, references = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[3.0, 4.0], [1.0, 0.0]])
+    torch.testing.assert_close(squared_distance(vectors, references), torch.tensor([[25.0, 1.0], [0.0, 20.0]]))
+
+
+def test_references_start_as_the_means_of_their_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = instead_of_learning(monkeypatch)
+    method = IdlvqC(toy_encoder())
+    for index in range(2):
+        method.learn(toy_task(index))
+    for row, relation in enumerate(method.relations):
+        own = of(relation.id, toy_task(row // 2).examples)
+        torch.testing.assert_close(method.references[row], embed(method.encoder, own).mean(dim=0))
+    assert [example.relation for example in seen[1][8:]] == ["r0", "r1"], "later tasks see the exemplars too"
+
+
+def test_old_references_follow_the_drift_of_their_exemplars(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = IdlvqC(toy_encoder(), memory_size=2)
+    instead_of_learning(monkeypatch)
+    method.learn(toy_task(0))
+    exemplars = method.memory.exemplars
+    references = method.references.clone()
+    before = {name: embed(method.encoder, kept) for name, kept in exemplars.items()}
+
+    def drift() -> None:
+        with torch.no_grad():
+            for parameter in method.encoder.trained_parameters():
+                parameter.add_(0.1)
+
+    instead_of_learning(monkeypatch, drift)
+    old = {name: list(kept) for name, kept in exemplars.items()}
+    method.learn(toy_task(1))
+    for row, name in enumerate(("r0", "r1")):
+        moved = (embed(method.encoder, old[name]) - before[name]).mean(dim=0)
+        assert moved.abs().max() > 1e-3
+        torch.testing.assert_close(method.references[row], references[row] + moved)
+
+
+def distance(one: torch.Tensor, two: torch.Tensor) -> float:
+    return sum((a - b) ** 2 for a, b in zip(one.tolist(), two.tolist(), strict=True))
+
+
+def test_the_first_task_is_a_softmax_over_scaled_distances_with_compactness() -> None:
+    method = IdlvqC(toy_encoder(), intra_weight=0.3)
+    method.learn(toy_task(0))
+    with torch.no_grad():
+        method.scale.fill_(1.5)
+    batch = list(toy_task(0).examples[:3])
+    vectors = method.encoder.encode(batch).detach()
+    slow = 0.0
+    for vector, example in zip(vectors, batch, strict=True):
+        distances = [distance(vector, reference) for reference in method.references]
+        own = distances[method.index[example.relation or ""]]
+        softmax = np.exp(-own / 1.5**2) / sum(np.exp(-d / 1.5**2) for d in distances)
+        slow += (-np.log(softmax) + 0.3 * own) / 3
+    assert method._base_loss(batch, method.references).item() == pytest.approx(slow, rel=1e-4)
+
+
+def test_later_tasks_are_a_margin_with_compactness_and_no_movement_of_exemplars() -> None:
+    method = IdlvqC(toy_encoder(), margin=0.7, intra_weight=0.3, forgetting_weight=2.0)
+    method.learn(toy_task(0))
+    method.index |= {"r2": 2, "r3": 3}
+    new, (exemplar, *_) = list(toy_task(1).examples[:2]), method.memory
+    fresh = torch.randn(2, method.encoder.dim, generator=torch.Generator().manual_seed(0)) * 0.1
+    anchor = torch.randn(method.encoder.dim, generator=torch.Generator().manual_seed(1)) * 0.1
+    references = torch.cat([method.references, fresh])
+    batch = [new[0], exemplar, new[1]]
+    vectors = method.encoder.encode(batch).detach()
+    slow = 0.0
+    for vector, row in ((vectors[0], 2), (vectors[2], 3)):
+        distances = [distance(vector, reference) for reference in references]
+        nearest = min(d for column, d in enumerate(distances) if column != row)
+        slow += (max(0.0, 0.7 + distances[row] - nearest) + 0.3 * distances[row]) / 2
+    moved = 2.0 * distance(vectors[1], anchor)
+    before = {id(exemplar): anchor}
+    assert method._new_loss(batch, fresh, before).item() == pytest.approx(slow + moved, rel=1e-4)
+    assert method._new_loss([exemplar], fresh, before).item() == pytest.approx(moved, rel=1e-4)
+    assert method._new_loss([batch[0], batch[2]], fresh, before).item() == pytest.approx(slow, rel=1e-4)
+
+
+def test_the_forgetting_term_holds_exemplars_in_place() -> None:
+    moved = []
+    for weight in (0.0, 30.0):
+        method = IdlvqC(toy_encoder(1), seed=1, forgetting_weight=weight)
+        method.learn(toy_task(0, shots=8))
+        kept = list(method.memory)
+        before = embed(method.encoder, kept)
+        method.learn(toy_task(1, shots=8))
+        moved.append((embed(method.encoder, kept) - before).norm().item())
+    assert moved[1] < 0.7 * moved[0]
+
+
+def test_scores_are_negative_scaled_distances() -> None:
+    method = IdlvqC(toy_encoder())
+    method.learn(toy_task(0))
+    assert method.scale.item() != 1.0, "the scale is learned"
+    questions, _ = toy_questions(2)
+    vectors = embed(method.encoder, questions)
+    slow = [[-distance(v, r) / method.scale.item() ** 2 for r in method.references] for v in vectors]
+    np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
+
+
+def test_centred_references_of_the_first_task_are_means_after_it() -> None:
+    method, other = (IdlvqC(toy_encoder(), centred=centred) for centred in (True, False))
+    method.learn(toy_task(0))
+    other.learn(toy_task(0))
+    mean = embed(method.encoder, of("r1", toy_task(0).examples)).mean(dim=0)
+    torch.testing.assert_close(method.references[1], mean)
+    assert not torch.allclose(other.references[1], mean)

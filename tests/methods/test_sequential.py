@@ -1,0 +1,104 @@
+"""SeqRun keeps nothing, Joint everything, EMR one exemplar a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from erda.encoders.base import embed
+from erda.learning.memory import nearest_to_centroid
+from erda.methods import sequential
+from erda.methods.emr import Emr
+from erda.methods.sequential import Joint, SeqRun
+from erda.types import Example
+from toy_world import toy_encoder, toy_questions, toy_task
+
+KINDS = [SeqRun, Joint, Emr]
+
+
+@pytest.fixture
+def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[list[Example]]:
+    """What the gradient loop was handed in each task."""
+    seen: list[list[Example]] = []
+
+    def record(items: Sequence[Example], *_: object, **__: object) -> float:
+        seen.append(list(items))
+        return 0.0
+
+    monkeypatch.setattr(sequential, "descend", record)
+    return seen
+
+
+def test_seqrun_sees_the_new_task_only(trained_on: list[list[Example]]) -> None:
+    method = SeqRun(toy_encoder())
+    for index in range(3):
+        method.learn(toy_task(index))
+    assert trained_on == [list(toy_task(index).examples) for index in range(3)]
+    assert method.kept == ()
+
+
+def test_joint_sees_everything_so_far(trained_on: list[list[Example]]) -> None:
+    method = Joint(toy_encoder())
+    for index in range(3):
+        method.learn(toy_task(index))
+    everything = [example for index in range(3) for example in toy_task(index).examples]
+    assert trained_on == [everything[:8], everything[:16], everything]
+
+
+def test_emr_sees_the_new_task_and_the_exemplars_of_earlier_ones(trained_on: list[list[Example]]) -> None:
+    method = Emr(toy_encoder())
+    for index in range(3):
+        method.learn(toy_task(index))
+    first, second, third = trained_on
+    assert first == list(toy_task(0).examples)
+    assert second[:8] == list(toy_task(1).examples)
+    assert [example.relation for example in second[8:]] == ["r0", "r1"]
+    assert [example.relation for example in third[8:]] == ["r0", "r1", "r2", "r3"]
+    assert third[8:10] == second[8:]
+    assert len(method.kept) == 6
+
+
+def test_the_exemplars_of_emr_are_nearest_to_the_centroid_after_learning() -> None:
+    method = Emr(toy_encoder(), memory_size=2)
+    task = toy_task(0, shots=6)
+    method.learn(task)
+    own = [example for example in task.examples if example.relation == "r1"]
+    nearest = [own[row] for row in nearest_to_centroid(embed(method.encoder, own), 2)]
+    assert [example for example in method.kept if example.relation == "r1"] == nearest
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_the_logits_of_the_classifier(kind: type[SeqRun]) -> None:
+    method = kind(toy_encoder())
+    method.learn(toy_task(0))
+    questions, _ = toy_questions(2)
+    vectors = embed(method.encoder, questions)
+    expected = vectors @ method.classifier.weight.detach().t() + method.classifier.bias.detach()
+    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_loss_is_the_cross_entropy_of_the_true_relations() -> None:
+    method = SeqRun(toy_encoder())
+    method.learn(toy_task(0))
+    batch = list(toy_task(0).examples[:3])
+    logits = method.classifier(method.encoder.encode(batch))
+    rows = torch.tensor([method.index[example.relation or ""] for example in batch])
+    slow = -sum((logits[i, rows[i]] - logits[i].exp().sum().log()).item() for i in range(3)) / 3
+    assert method._loss(batch).item() == pytest.approx(slow, rel=1e-5)
+
+
+def test_replay_keeps_what_fine_tuning_forgets() -> None:
+    """The reason for the three: after more tasks SeqRun knows the last one, the others still know the first."""
+    kept = {}
+    for kind in KINDS:
+        method = kind(toy_encoder(1), seed=1, epochs=12, **({"memory_size": 6} if kind is Emr else {}))
+        for index in range(3):
+            method.learn(toy_task(index, shots=12))
+        questions, answers = toy_questions(6, each=10)
+        best = method.predict(questions).best()
+        kept[kind.name] = np.mean([one == gold for one, gold in zip(best[:20], answers[:20], strict=True)])
+    assert kept["seqrun"] < 0.1 < kept["emr"], kept
+    assert kept["joint"] > 0.5, kept
