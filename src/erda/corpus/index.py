@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from erda.corpus.engine import disk_faults
-from erda.corpus.faiss_kinds import TARGET_RECALL, choose_factory, make_index, rescore, set_effort, tune
+from erda.corpus.faiss_kinds import SPARE, TARGET_RECALL, choose_factory, make_index, rescore, set_effort, tune
 from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
 from erda.corpus.shards import (
     FOLDER,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from erda.corpus.store import CorpusStore
 
 FORMAT = 1
-SPARE = 8  # rows more than asked for that are found and scored again, where the index holds shortened vectors
 REGROW = 4  # an index that has grown this many times over since it was trained is trained anew
 _ABOUT = "index.json"
 _FILE = "index.faiss"
@@ -159,7 +158,7 @@ def build_index(
                 about = before
         else:
             show(f"making {wanted} of {len(shards):,} rows")
-            made = _make(shards, wanted, target_recall, show)
+            made = index_shards(shards, wanted, target_recall=target_recall, show=show)
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
@@ -188,13 +187,21 @@ def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class MadeIndex:
+    """A FAISS index of all vectors, the effort it has to be searched with and the recall@1 that this gives."""
+
     index: Any
     effort: int
     recall: float
 
 
-def _make(shards: VectorShards, factory: str, target_recall: float, show: Callable[[str], None]) -> _Made:
+def index_shards(
+    shards: VectorShards,
+    factory: str,
+    *,
+    target_recall: float = TARGET_RECALL,
+    show: Callable[[str], None] = lambda message: None,
+) -> MadeIndex:
     """A new index of all vectors, and how carefully it has to be searched."""
     from tqdm import tqdm
 
@@ -204,7 +211,7 @@ def _make(shards: VectorShards, factory: str, target_recall: float, show: Callab
     effort, recall = tune(index, factory, shards, target_recall)
     if recall < target_recall:
         show(f"{factory} finds the nearest row of {recall:.1%} of sentences even at its most careful ({effort})")
-    return _Made(index, effort, recall)
+    return MadeIndex(index, effort, recall)
 
 
 def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusStore) -> IndexAbout:

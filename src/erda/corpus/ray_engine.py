@@ -7,6 +7,7 @@ be installed on every node. Workers do exactly what the local engine does with e
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 _PAIR_COLUMNS = ("first", "second", "shared", "place")
+_OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ class RayEngine:
                     logging_level="error",
                     **({"include_dashboard": False} if self.address == LOCAL else {}),
                 )
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError, ray.exceptions.RayError) as error:
             raise SettingsError(
                 f"no Ray cluster at '{self.address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
                 "and give its HOST:PORT, or use --address local."
@@ -254,12 +256,10 @@ def _everywhere(model: str) -> str:
 
 
 def _in_our_words(error: BaseException) -> ErdaError:
-    """The fault of ours that a worker met, or Ray's in one line."""
-    seen: list[BaseException] = [error]
-    while seen:
-        fault = seen.pop()
-        if isinstance(fault, ErdaError):
-            return fault
-        seen += [cause for cause in (getattr(fault, "cause", None), fault.__cause__) if cause is not None]
+    """The fault of ours that a worker met (Ray hands its text over, with the traceback), or Ray's in one line."""
+    found = _OURS.findall(str(error))
+    if found:
+        kind, message = found[-1]
+        return {"DataError": DataError, "ModelError": ModelError}.get(kind, ErdaError)(message)
     lines = [line for line in str(error).splitlines() if line.strip()]
     return ErdaError(f"the Ray job failed: {lines[-1] if lines else type(error).__name__}")

@@ -1,0 +1,176 @@
+"""Figures of the vector index: recall, speed against exact search, memory and size, on made-up or real vectors.
+
+Made-up vectors lie in clusters within clusters, with noise that is strong in few directions and weak in many, as
+vectors of sentences do; queries are further vectors of the same kind. Real vectors are those of an indexed corpus; each
+query is a row, and the row itself does not count as found. Exact and approximate search take the same batches in turn.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from erda.corpus.faiss_kinds import choose_factory
+from erda.corpus.index import IndexAbout, VectorIndex, index_shards
+from erda.corpus.manifest import StoredFile
+from erda.corpus.shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
+from erda.errors import DataError
+
+N_ROUNDS = 3
+_TOPICS, _CENTRES_PER_MILLION = 400, 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFigures:
+    """What was measured. `speed` is exact search's time divided by the index's, the median of the rounds."""
+
+    n_rows: int
+    dim: int
+    factory: str
+    effort: int
+    recall: float
+    speed: float
+    milliseconds: float  # a query, in batches
+    exact_milliseconds: float
+    build_seconds: float
+    peak_memory_mb: float  # of the whole process while the index was built and searched
+    index_mb: float
+
+    def lines(self) -> list[str]:
+        """The figures for people."""
+        return [
+            f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, effort {self.effort}",
+            f"recall@1 against exact search   {self.recall:.4f}",
+            f"speed against exact search      {self.speed:.1f} times "
+            f"({self.milliseconds:.3f} ms a query; exact {self.exact_milliseconds:.2f} ms)",
+            f"built in                        {self.build_seconds:.0f} s",
+            f"peak memory, built and searched {self.peak_memory_mb:,.0f} MB",
+            f"index in memory                 {self.index_mb:,.0f} MB",
+        ]
+
+
+def bench_index(
+    *,
+    n_rows: int = 1_000_000,
+    dim: int = 384,
+    factory: str | None = None,
+    n_queries: int = 500,
+    seed: int = 0,
+    vectors: Path | None = None,
+) -> IndexFigures:
+    """Build and search an index of `n_rows` made-up vectors, or of the vectors in a folder of shards."""
+    with _shards(vectors, n_rows, dim, seed, N_ROUNDS * n_queries) as (shards, queries, own_rows):
+        factory = factory or choose_factory(len(shards), shards.dim)
+        start = time.perf_counter()
+        made = index_shards(shards, factory)
+        build_seconds = time.perf_counter() - start
+        file = StoredFile("", 0, "")
+        about = IndexAbout(
+            "", "", shards.dim, "", len(shards), factory, False, len(shards), made.effort, made.recall, file
+        )
+        index = VectorIndex(about, made.index, shards)
+        index.search(queries[:n_queries], 2)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+        index_mb = _size_mb(made.index)
+        hits, times = _compare(index, shards, queries, own_rows)
+    speeds = [exact / approximate for exact, approximate in times]
+    return IndexFigures(
+        len(shards),
+        shards.dim,
+        factory,
+        made.effort,
+        float(np.mean(hits)),
+        float(np.median(speeds)),
+        1e3 * float(np.median([approximate for _, approximate in times])) / n_queries,
+        1e3 * float(np.median([exact for exact, _ in times])) / n_queries,
+        build_seconds,
+        peak,
+        index_mb,
+    )
+
+
+def clustered_vectors(rng: np.random.Generator, centres: np.ndarray, n: int) -> np.ndarray:
+    """`n` unit vectors around random ones of `centres`: [n, dim] float32."""
+    dim = centres.shape[1]
+    noise = rng.standard_normal((n, dim), dtype=np.float32) * _spectrum(dim)
+    vectors = centres[rng.integers(0, len(centres), n)] + 0.7 * noise
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def cluster_centres(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:
+    """Centres of clusters, themselves in clusters (topics): [n, dim]."""
+    topics = rng.standard_normal((_TOPICS, dim), dtype=np.float32) * _spectrum(dim)
+    around = rng.standard_normal((n, dim), dtype=np.float32) * _spectrum(dim)
+    return topics[rng.integers(0, _TOPICS, n)] + 0.8 * around
+
+
+def _spectrum(dim: int) -> np.ndarray:
+    return (1 / np.sqrt(1 + np.arange(dim) / 8)).astype(np.float32)
+
+
+@contextmanager
+def _shards(
+    folder: Path | None, n_rows: int, dim: int, seed: int, n_queries: int
+) -> Iterator[tuple[VectorShards, np.ndarray, np.ndarray]]:
+    """Shards, queries [n_queries, dim] and the row that each query is (-1: none)."""
+    rng = np.random.default_rng(seed)
+    if folder is not None:
+        shards = VectorShards.open(folder)
+        if len(shards) < 2 * n_queries:
+            raise DataError(f"{folder}: {len(shards):,} vectors are too few to ask {n_queries:,} questions.")
+        rows = np.sort(rng.choice(len(shards), n_queries, replace=False))
+        rng.shuffle(rows)
+        yield shards, shards.vectors(rows), rows
+        return
+    made = Path(tempfile.mkdtemp(prefix="erda-bench-"))
+    try:
+        centres = cluster_centres(rng, max(50, n_rows * _CENTRES_PER_MILLION // 1_000_000), dim)
+        plans: list[ShardPlan] = plan_shards([(n_rows, "bench")], SHARD_ROWS)
+        for plan in plans:
+            vectors = clustered_vectors(rng, centres, plan.stop - plan.start)
+            write_shard(made, plan, vectors.astype(np.float16))
+        queries = clustered_vectors(rng, centres, n_queries)
+        yield VectorShards(made, dim, plans), queries, np.full(n_queries, -1)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _compare(
+    index: VectorIndex, shards: VectorShards, queries: np.ndarray, own_rows: np.ndarray
+) -> tuple[list[bool], list[tuple[float, float]]]:
+    """Whether the nearest row was found for each query, and seconds (exact, index) of each round."""
+    import faiss
+
+    exact = faiss.IndexFlatIP(shards.dim)
+    for _, vectors in shards:
+        exact.add(vectors)
+    hits: list[bool] = []
+    times: list[tuple[float, float]] = []
+    for some, own in zip(np.split(queries, N_ROUNDS), np.split(own_rows, N_ROUNDS), strict=True):
+        start = time.perf_counter()
+        scores, rows = exact.search(some, 2)
+        middle = time.perf_counter()
+        found_scores, found_rows = index.search(some, 2)
+        times.append((middle - start, time.perf_counter() - middle))
+        best = np.where(rows == own[:, None], -np.inf, scores).max(axis=1)
+        found = np.where(found_rows == own[:, None], -np.inf, found_scores).max(axis=1)
+        hits += (found >= best - 1e-5).tolist()
+    return hits, times
+
+
+def _size_mb(index: Any) -> float:
+    import faiss
+
+    writer = faiss.VectorIOWriter()
+    faiss.write_index(index, writer)
+    return writer.data.size() / 1e6

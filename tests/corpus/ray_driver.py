@@ -1,0 +1,39 @@
+"""What `test_ray.py` runs in a process of its own, connected to a cluster: every job once, the results as JSON.
+
+Ray reads its environment (the token of the cluster) when it is imported, so the process of the tests cannot do it.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import ray
+
+from erda.corpus.ray_engine import RayEngine
+from erda.corpus.shards import embed_corpus, vectors_folder
+from erda.corpus.similarity import load_similarity
+from erda.corpus.store import CorpusStore
+from erda.errors import ErdaError
+
+
+def main(address: str, corpus: str, model_name: str, out: str) -> None:
+    ray.init(address=address, log_to_driver=False, logging_level="error", _node_ip_address="127.0.0.1")
+    store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayEngine(address=address)
+    found: dict[str, object] = {"nodes": sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])}
+    try:
+        embed_corpus(store, model, shard_rows=50, engine=engine.embedder(store, model_name, "0" * 64))
+    except ErdaError as fault:
+        found["fault"] = [type(fault).__name__, str(fault)]
+    shutil.rmtree(vectors_folder(store.folder, model.fingerprint))
+    shards = embed_corpus(store, model, shard_rows=50, engine=engine.embedder(store, model_name, model.fingerprint))
+    found["shards"] = len(shards.shards)
+    positives = engine.positive_pairs(store, seed=3, max_per_pair=2, n_buckets=2)
+    negatives = engine.hard_negatives(store, seed=3, limit=60, anchors=positives.first[:40], n_buckets=2)
+    for name, pairs in (("positives", positives), ("negatives", negatives)):
+        found[name] = [getattr(pairs, column).tolist() for column in ("first", "second", "shared")]
+    Path(out).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
