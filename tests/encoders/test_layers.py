@@ -31,9 +31,25 @@ def test_parts_agree_with_the_whole(tmp_path: Path, kind: str) -> None:
             below = layers.run(layers.embed(ids), lengths, 0, 2)
             above = layers.run(below, lengths, 2, 3)
             at = layers.last_at(below, lengths, places)
+            packed = torch.cat([layers.embed(ids[i : i + 1, :n])[0] for i, n in enumerate(lengths)])
+            packed = layers.run_packed(packed, [(1, int(n)) for n in lengths], 0, 3)
+            rows = torch.cat([expected[i, :n] for i, n in enumerate(lengths)])
+            assert torch.allclose(packed, rows, atol=1e-5)
             for row, length in enumerate(lengths):
                 assert torch.allclose(above[row, :length], expected[row, :length], atol=1e-5)
                 assert torch.allclose(at[row], expected[row, places[row]], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_packed_sentences_of_one_length_share_a_block(tmp_path: Path, kind: str) -> None:
+    layers = LayeredModel(load_model(build_model(tmp_path, kind))).eval()
+    states = torch.randn(5, 4, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        apart = layers.run_packed(states.flatten(0, 1), [(1, 4)] * 5, 0, 3)
+        together = layers.run_packed(states.flatten(0, 1), [(2, 4), (3, 4)], 0, 3)
+        padded = layers.run(states, torch.full((5,), 4), 0, 3).flatten(0, 1)
+    assert torch.allclose(apart, together, atol=1e-5)
+    assert torch.allclose(apart, padded, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])

@@ -101,6 +101,30 @@ class LayeredModel(nn.Module):
                 states = layer(states, keep)
         return states
 
+    def run_packed(self, states: Tensor, blocks: Sequence[tuple[int, int]], start: int, stop: int) -> Tensor:
+        """Layers `start` to `stop` over sentences laid end to end: [n_pieces, hidden] -> the same shape.
+
+        `blocks` are (number of sentences, their length) in the order of the rows. Nothing is padded, so a sentence's
+        states do not depend on what else is in the batch.
+        """
+        longest = max(length for _, length in blocks)
+        bias = self.model.encoder.compute_position_bias(states.new_empty(1, longest, 1)) if self.mpnet else None
+        for layer in self.layers[start:stop]:
+            attention, *projections = self._attention(layer)
+            shape = (attention.num_attention_heads, attention.attention_head_size)
+            projected = [projection(states) for projection in projections]  # queries, keys, values
+            context = torch.empty_like(projected[0])
+            row = 0
+            for n, length in blocks:
+                rows = slice(row, row + n * length)
+                query, key, value = (part[rows].view(n, length, *shape).transpose(1, 2) for part in projected)
+                mask = None if bias is None else bias[..., :length, :length]
+                mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+                context[rows] = mixed.transpose(1, 2).reshape(n * length, -1)
+                row = rows.stop
+            states = self._above_attention(layer, context, states)
+        return states
+
     def last_at(self, states: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
         """The last layer, but only at `places` [n, p]: padded states [n, length, hidden] -> [n, p, hidden].
 
@@ -108,12 +132,9 @@ class LayeredModel(nn.Module):
         every state to keys and values: q.(K s + k) = (q K).s + const; sum_j a_j (V s_j + v) = V (sum_j a_j s_j) + v.
         """
         layer = self.layers[-1]
-        here = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+        here = states_at(states, places)
         n, p, width = here.shape
-        attention = layer.attention.attn if self.mpnet else layer.attention.self
-        query, key, value = (
-            (attention.q, attention.k, attention.v) if self.mpnet else (attention.query, attention.key, attention.value)
-        )
+        attention, query, key, value = self._attention(layer)
         heads, size = attention.num_attention_heads, attention.attention_head_size
         queries = query(here).view(n * p, heads, size).transpose(0, 1) * size**-0.5
         moved = torch.bmm(queries, key.weight.view(heads, size, width))  # [heads, n p, hidden]
@@ -128,12 +149,23 @@ class LayeredModel(nn.Module):
         mixed = mixed.permute(1, 0, 2, 3).reshape(heads, n * p, width)
         context = torch.bmm(mixed, value.weight.view(heads, size, width).transpose(1, 2)).view(heads, n, p, size)
         context = context + value.bias.view(heads, 1, 1, size) * weights.sum(-1).transpose(0, 1)[..., None]
-        context = context.permute(1, 2, 0, 3).reshape(n, p, width)
+        return self._above_attention(layer, context.permute(1, 2, 0, 3).reshape(n, p, width), here)
+
+    def _attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
+        """A layer's attention and its query, key and value projections."""
+        if self.mpnet:
+            attention = layer.attention.attn
+            return attention, attention.q, attention.k, attention.v
+        attention = layer.attention.self
+        return attention, attention.query, attention.key, attention.value
+
+    def _above_attention(self, layer: Any, context: Tensor, states: Tensor) -> Tensor:
+        """The rest of a layer: output projection, both residual connections, the feed-forward part."""
         if self.mpnet:
             block = layer.attention
-            attended = block.LayerNorm(block.dropout(attention.o(context)) + here)
+            attended = block.LayerNorm(block.dropout(block.attn.o(context)) + states)
         else:
-            attended = layer.attention.output(context, here)
+            attended = layer.attention.output(context, states)
         output: Tensor = layer.output(layer.intermediate(attended), attended)
         return output
 
@@ -160,6 +192,11 @@ def _layer_list(model: Any) -> tuple[Any, ...]:
         if isinstance(module, nn.ModuleList) and len(module) == n_layers:
             return tuple(module)
     raise ModelError(f"Model type '{model.config.model_type}' has no list of layers; use a BERT-like encoder.")
+
+
+def states_at(states: Tensor, places: Tensor) -> Tensor:
+    """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
+    return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
 
 
 def _valid(lengths: Tensor, length: int) -> Tensor:

@@ -1,8 +1,8 @@
 """A pretrained transformer as encoder: the paper's [CLS] state, or the states of the two entity-start marks.
 
 Frozen lower layers run once for each sentence where a `FrozenCache` is handed in; the trained layers above read their
-states. With and without the cache those states come from the same computation (on a CPU: sentences of one length
-together, without padding), so predictions are the same.
+states. With and without the cache those states come from the same computation (on a CPU without any padding), so
+predictions are the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.frozen import FrozenCache, FrozenStates, gather
-from erda.encoders.layers import ALL, LayeredModel, load_model
+from erda.encoders.layers import ALL, LayeredModel, load_model, states_at
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import SettingsError, unknown_name
@@ -28,7 +29,7 @@ BY_MODE = -2
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
 PRECISIONS = ("fp32", "bf16")
-FROZEN_BATCH_PIECES = 8192  # how many pieces go through frozen layers at once
+CPU_PIECES, GPU_PIECES = 2048, 65536  # how many pieces go through frozen layers at once
 
 
 class TransformerEncoder(Encoder):
@@ -131,9 +132,10 @@ class TransformerEncoder(Encoder):
         pieces = {item.key: item for item in self.tokenizer.encode(examples)}
         known = store.find(list(pieces))
         missing = [item for item, first in zip(pieces.values(), known, strict=True) if first < 0]
-        missing.sort(key=len)
         with tqdm(total=len(missing), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
-            for batch in _batches(missing, FROZEN_BATCH_PIECES):
+            order = sorted(range(len(missing)), key=lambda i: len(missing[i]))
+            for group in _groups(order, [len(item) for item in missing], GPU_PIECES):
+                batch = [missing[i] for i in group]
                 states = self._frozen_states(batch).cpu()
                 store.add([item.key for item in batch], self._n_rows(batch).tolist(), states)
                 bar.update(len(batch))
@@ -147,14 +149,14 @@ class TransformerEncoder(Encoder):
             ids, lengths = (tensor.to(self.device) for tensor in pad(batch, self.tokenizer.pad_id))
             places = self._places(batch)
             if not layers.splits:
-                return _at(layers.whole(ids, lengths), places)
+                return states_at(layers.whole(ids, lengths), places)
             states = layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1)
             return layers.last_at(states, lengths, places)
         states = self._kept_states(batch)
-        if layers.n_frozen == layers.n_layers:
+        if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
-        states = layers.run(states, lengths, layers.n_frozen, layers.n_layers - 1)
+        states = layers.run(states, lengths, self._n_frozen, layers.n_layers - 1)
         return layers.last_at(states, lengths, self._places(batch))
 
     def _kept_states(self, batch: Sequence[Pieces]) -> Tensor:
@@ -184,41 +186,45 @@ class TransformerEncoder(Encoder):
         counts = self._n_rows(batch)
         first = np.cumsum(counts) - counts
         states = torch.empty(int(counts.sum()), self.layers.hidden_size, device=self.device)
-        for group in self._groups(batch):
-            chosen = [batch[i] for i in group]
-            ids, lengths = (tensor.to(self.device) for tensor in pad(chosen, self.tokenizer.pad_id))
+        order = sorted(range(len(batch)), key=lambda i: len(batch[i]))
+        on_cpu = self.device.type == "cpu"
+        run = self._run_packed if on_cpu else self._run_padded
+        for group in _groups(order, [len(item) for item in batch], CPU_PIECES if on_cpu else GPU_PIECES):
             with self._autocast():
-                out = self._run_frozen(ids, lengths, self._places(chosen)).float()
-            steps = np.arange(out.shape[1])
-            valid = steps < counts[group][:, None]
-            where = (first[group][:, None] + steps)[valid]
-            states[torch.from_numpy(where).to(self.device)] = out[torch.from_numpy(valid).to(self.device)]
+                out = run([batch[i] for i in group]).float()
+            rows = np.concatenate([np.arange(first[i], first[i] + counts[i]) for i in group])
+            states[torch.from_numpy(rows).to(self.device)] = out
         return states
 
-    def _run_frozen(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
-        layers = self.layers
-        assert layers.n_frozen is not None
-        if layers.n_frozen < layers.n_layers:
-            return layers.run(layers.embed(ids), lengths, 0, layers.n_frozen)
-        return layers.last_at(layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1), lengths, places)
+    def _run_packed(self, batch: Sequence[Pieces]) -> Tensor:
+        """Frozen layers over sentences in the order of their lengths, laid end to end: [sum of rows, hidden]."""
+        layers, pad_id = self.layers, self.tokenizer.pad_id
+        blocks = [list(block) for _, block in groupby(batch, key=len)]
+        states = torch.cat([layers.embed(pad(block, pad_id)[0]).flatten(0, 1) for block in blocks])
+        shapes = [(len(block), len(block[0])) for block in blocks]
+        states = layers.run_packed(states, shapes, 0, self._n_frozen)
+        if self._n_frozen < layers.n_layers:
+            return states
+        lengths = np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
+        starts = torch.from_numpy(np.cumsum(lengths) - lengths)
+        return states[(starts[:, None] + self._places(batch)).flatten()]
 
-    def _groups(self, batch: Sequence[Pieces]) -> Iterator[list[int]]:
-        """What goes through the frozen layers together: on a CPU only sentences of one length (no padding at all)."""
-        same = self.device.type == "cpu"
-        group: list[int] = []
-        for i in sorted(range(len(batch)), key=lambda i: len(batch[i])):
-            full = group and (len(group) + 1) * len(batch[i]) > FROZEN_BATCH_PIECES
-            if full or (group and same and len(batch[i]) != len(batch[group[0]])):
-                yield group
-                group = []
-            group.append(i)
-        if group:
-            yield group
+    def _run_padded(self, batch: Sequence[Pieces]) -> Tensor:
+        """The same with padding, which suits a GPU: few large operations."""
+        ids, lengths = (tensor.to(self.device) for tensor in pad(batch, self.tokenizer.pad_id))
+        states = self.layers.run(self.layers.embed(ids), lengths, 0, self._n_frozen)
+        if self._n_frozen == self.layers.n_layers:
+            return states_at(states, self._places(batch)).flatten(0, 1)
+        return states[torch.arange(ids.shape[1], device=self.device) < lengths[:, None]]
 
     def _places(self, batch: Sequence[Pieces]) -> Tensor:
         if self.mode == "paper":
             return torch.zeros(len(batch), 1, dtype=torch.long, device=self.device)
         return torch.tensor([(item.head, item.tail) for item in batch], device=self.device)
+
+    @property
+    def _n_frozen(self) -> int:
+        return self.layers.n_frozen or 0
 
     def _n_rows(self, batch: Sequence[Pieces]) -> np.ndarray:
         """How many states of each sentence are kept: all, or only the pooled ones where no layer is trained: [n]."""
@@ -305,18 +311,13 @@ def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:
     return linear
 
 
-def _at(states: Tensor, places: Tensor) -> Tensor:
-    """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
-    return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
-
-
-def _batches(pieces: Sequence[Pieces], size: int) -> Iterator[list[Pieces]]:
-    """Sorted sentences in batches of about `size` pieces."""
-    batch: list[Pieces] = []
-    for item in pieces:
-        if batch and (len(batch) + 1) * len(item) > size:
-            yield batch
-            batch = []
-        batch.append(item)
-    if batch:
-        yield batch
+def _groups(order: Sequence[int], lengths: Sequence[int], size: int) -> Iterator[list[int]]:
+    """Sentences in the order of their lengths, cut into groups of at most `size` pieces (padding counted)."""
+    group: list[int] = []
+    for i in order:
+        if group and (len(group) + 1) * lengths[i] > size:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
