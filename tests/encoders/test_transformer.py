@@ -1,5 +1,6 @@
 """Both modes of the transformer: shapes, what is trained, and the same vectors with and without the cache."""
 
+import copy
 import inspect
 from pathlib import Path
 
@@ -260,6 +261,18 @@ def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
     encoder.cache = None
     assert torch.allclose(embed(encoder, SENTENCES), after, atol=1e-5)
     assert not torch.allclose(before, after, atol=1e-3)
+
+
+def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
+    encoder = TransformerEncoder(bert, cache=FrozenCache()).eval()
+    before = embed(encoder, SENTENCES)
+    copied = copy.deepcopy(encoder)
+    with torch.no_grad():
+        for weight in encoder.trained_parameters():
+            weight.add_(0.1)
+    assert torch.equal(embed(copied, SENTENCES), before)
+    assert not torch.equal(embed(encoder, SENTENCES), before)
+    assert copied._store() is encoder._store()
 
 
 def test_half_precision_is_near(bert: ModelFolder) -> None:

@@ -90,6 +90,9 @@ class FrozenCache:
         self.dtype = torch.float16 if half else torch.float32
         self._stores: dict[tuple[str, int], FrozenStates] = {}
 
+    def __deepcopy__(self, memo: dict[int, object]) -> FrozenCache:
+        return self  # a copied encoder shares what is kept
+
     def states(self, fingerprint: str, width: int) -> FrozenStates:
         """The store of one fingerprint (weights and settings), opened or begun."""
         key = (fingerprint, width)
