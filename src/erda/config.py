@@ -29,6 +29,7 @@ from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
 from erda.presets import Given, read_preset, read_settings_file, tidy_name
 
 if TYPE_CHECKING:
+    from erda.corpus.augment import Augmenter
     from erda.data.streams import TaskStream
     from erda.encoders.base import Encoder
     from erda.encoders.frozen import FrozenCache
@@ -50,6 +51,7 @@ RUN_KEYS: dict[str, Any] = {
     "evaluate_on": str,
     "cache_gb": float,
     "cache_dir": str,
+    "corpus": str,
     **dict.fromkeys(STREAM_KEYS, int),
 }
 DEFAULTS: dict[str, Any] = {
@@ -63,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "evaluate_on": "test",
     "cache_gb": 4.0,  # what frozen layers of an encoder compute is kept up to this size; 0 keeps nothing
     "cache_dir": "",  # in memory
+    "corpus": "",  # folder of a corpus with an index; without one there is no augmentation
 }
 POOLS = ("test", "validation")
 # Settings are counts, sizes, weights, margins and rates, so 0 or more unless it says otherwise here: (least, below).
@@ -73,6 +76,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "temperature": (1e-6, math.inf),
     "max_gradient_norm": (1e-6, math.inf),
     "dropout": (0, 1),
+    "match_threshold": (-1, 1),
+    "neighbour_threshold": (-1, 1),
+    "agreement_margin": (-2, 2),
+    "max_matches": (1, math.inf),
+    "n_neighbours": (1, math.inf),
     "trained_layers": (-2, math.inf),  # -1: all, -2: what the encoder's mode says
 }
 
@@ -93,6 +101,7 @@ class Run:
     seed: int
     evaluate_on: str = "test"
     device: str = "cpu"
+    corpus: str = ""  # where extra examples come from
     settings: dict[str, dict[str, Setting]] = field(default_factory=dict)
 
     @property
@@ -115,6 +124,7 @@ class RunSettings:
     evaluate_on: str
     cache_gb: float
     cache_dir: str
+    corpus: str
     method_settings: dict[str, dict[str, Setting]]  # method -> every setting of it
     encoder_settings: dict[str, Setting]
     stream_settings: dict[str, Setting]
@@ -131,6 +141,7 @@ class RunSettings:
                 seed=seed,
                 evaluate_on=self.evaluate_on,
                 device=self.device,
+                corpus=self.corpus,
                 settings={
                     "method": dict(self.method_settings[method]),
                     "encoder": dict(self.encoder_settings),
@@ -202,6 +213,7 @@ def load_settings(
         evaluate_on=values["evaluate_on"],
         cache_gb=values["cache_gb"],
         cache_dir=values["cache_dir"],
+        corpus=values["corpus"],
         method_settings={name: method_settings[name] for name in values["methods"]},
         encoder_settings=encoder_settings,
         stream_settings={name: values[name] for name in STREAM_KEYS if name in values},
@@ -288,6 +300,10 @@ def _check_run(values: dict[str, Any], faults: list[str]) -> None:
     if values["evaluate_on"] not in POOLS:
         faults.append(unknown_name("pool to evaluate on", values["evaluate_on"], POOLS))
     _check_device(values["device"], faults)
+    if values["corpus"] and not Path(values["corpus"]).expanduser().is_dir():
+        faults.append(
+            f"corpus: {values['corpus']} is no folder; make one with `erda corpus build` and `erda corpus index`."
+        )
 
 
 def _default_shots(dataset: str) -> int:
@@ -407,11 +423,26 @@ def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     from erda.methods import METHODS
 
     settings: dict[str, Any] = run.settings.get("method", {})
-    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings)
+    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings, **_parts(run))
 
 
 def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
     """The method of a run as it was saved."""
     from erda.methods import METHODS
 
-    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache))
+    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
+
+
+def _parts(run: Run) -> dict[str, Any]:
+    """The parts of a method beside its encoder: an augmenter, where it takes one and the run has a corpus."""
+    from erda.methods import METHODS
+
+    takes = any(one.name == "augmenter" for one in fields(METHODS[run.method]))
+    return {"augmenter": _open_augmenter(run.corpus, run.device)} if takes and run.corpus else {}
+
+
+@lru_cache(maxsize=1)
+def _open_augmenter(corpus: str, device: str) -> Augmenter:
+    from erda.corpus.augment import open_augmenter
+
+    return open_augmenter(Path(corpus).expanduser(), device=device)

@@ -58,6 +58,7 @@ class Record(Run):
     seconds: dict[str, list[float]]  # "learn" and "predict", per task
     peak_memory_mb: float  # of the whole process, up to the end of this run
     versions: dict[str, str]
+    notes: dict[str, Any] = field(default_factory=dict)  # what the method has to tell, augmentation among it
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 

@@ -171,6 +171,7 @@ def _finish(
         seconds={"learn": progress.learn_seconds, "predict": progress.predict_seconds},
         peak_memory_mb=progress.peak_memory_mb,
         versions=versions(),
+        notes=method.notes(),
     )
     write_outcomes(directory / PREDICTIONS, _outcomes(questions, progress))
     write_json(directory / MANIFEST, stream.manifest.to_json())

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from erda.cli import corpus_augment, corpus_build, corpus_index, corpus_look
+from erda.cli import corpus_augment, corpus_build, corpus_index, corpus_look, corpus_train
 
-COMMANDS = (corpus_build, corpus_look, corpus_index, corpus_augment)  # each adds its commands by `add_commands`
+COMMANDS = (
+    corpus_build,
+    corpus_look,
+    corpus_train,
+    corpus_index,
+    corpus_augment,
+)  # each adds its commands by `add_commands`
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -18,6 +18,7 @@ FLAGS = {  # name in a settings file -> (flag, metavar, help)
     "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
     "seeds": ("--seeds", "N,N", "streams to run (default: all six of the order family)"),
     "device": ("--device", "NAME", "cpu, cuda or cuda:N (default: cpu)"),
+    "corpus": ("--corpus", "DIR", "corpus with an index (`erda corpus`): where ERDA finds extra examples"),
     "evaluate_on": ("--evaluate-on", "POOL", "test or validation; choose settings on validation (default: test)"),
 }
 EPILOG = """\
@@ -26,6 +27,7 @@ what is given later wins: built-in defaults, --preset, --config, --set, the flag
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
   erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
+  erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
   erda run --dataset my/examples.jsonl --set way=3 --set erda.contrastive_weight=0.2 --out runs/mine
 
 A finished run is not repeated; one that was stopped goes on after its last learned task.

@@ -136,7 +136,9 @@ def load_similarity(
 
     `dtype` is what vectors are computed in, `float32` or `bfloat16`; they are float32 in any case.
     """
-    name = SHIPPED if name_or_dir is None and SHIPPED.is_dir() else name_or_dir or "minilm"
+    name = SHIPPED if name_or_dir is None else name_or_dir
+    if name == SHIPPED and not (SHIPPED / SETTINGS_FILE).is_file():
+        raise ModelError(f"{SHIPPED}: the adapter that comes with erda is missing; install erda again.")
     path = Path(name).expanduser()
     if not (path / SETTINGS_FILE).is_file():
         return SimilarityModel(find_model(name), device=device, dtype=dtype)

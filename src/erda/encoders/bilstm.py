@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,11 @@ from torch.nn.utils.rnn import pack_sequence
 
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.glove import WordVectors, load_vectors
+from erda.encoders.tokens import cut
 from erda.types import Example
+
+
+MAX_TOKENS = 512
 
 
 class BiLstmEncoder(Encoder):
@@ -50,7 +55,7 @@ class BiLstmEncoder(Encoder):
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of sentences: [n_examples, dim]."""
-        return self._run([self.words.ids(example.tokens) for example in examples])
+        return self._run([self.words.ids(_within_reach(example)) for example in examples])
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of relation names or descriptions: [n_texts, dim]."""
@@ -87,4 +92,21 @@ def build_bilstm(
     )
     settings = {"hidden_size": hidden_size, "dropout": dropout, "vectors": vectors}
     encoder.spec = EncoderSpec(name, settings, encoder.spec.fingerprint)
-    return encoder.to(torch.device(device))
+    encoder = encoder.to(torch.device(device))
+    with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
+        encoder.encode_texts(["a", "b"]).sum().backward()  # type: ignore[no-untyped-call]
+    encoder.zero_grad()
+    with torch.no_grad():
+        encoder.encode_texts(["a"])
+    return encoder
+
+
+def _within_reach(example: Example) -> tuple[str, ...]:
+    """The tokens of an example; of one longer than `MAX_TOKENS`, those nearest to its entities."""
+    tokens = example.tokens
+    if len(tokens) <= MAX_TOKENS:
+        return tokens
+    first, second = sorted((example.head.span, example.tail.span))
+    bounds = [0, first.start, first.end, second.start, second.end, len(tokens)]
+    parts = cut([list(range(start, end)) for start, end in pairwise(bounds)], MAX_TOKENS)
+    return tuple(tokens[i] for part in parts for i in part)

@@ -22,9 +22,19 @@ from torch import Tensor
 _f4 = np.float32
 _LOW, _HIGH = _f4(-7.9), _f4(7.9)
 # tanh(x) = x p(x^2) / q(x^2) on [-7.9, 7.9], the usual minimax fit; error below 3e-7 in single precision
-_P0, _P1, _P2, _P3 = _f4(-2.76076847742355e-16), _f4(2.00018790482477e-13), _f4(-8.60467152213735e-11), _f4(5.12229709037114e-08)
+_P0, _P1, _P2, _P3 = (
+    _f4(-2.76076847742355e-16),
+    _f4(2.00018790482477e-13),
+    _f4(-8.60467152213735e-11),
+    _f4(5.12229709037114e-08),
+)
 _P4, _P5, _P6 = _f4(1.48572235717979e-05), _f4(6.37261928875436e-04), _f4(4.89352455891786e-03)
-_Q0, _Q1, _Q2, _Q3 = _f4(1.19825839466702e-06), _f4(1.18534705686654e-04), _f4(2.26843463243900e-03), _f4(4.89352518554385e-03)
+_Q0, _Q1, _Q2, _Q3 = (
+    _f4(1.19825839466702e-06),
+    _f4(1.18534705686654e-04),
+    _f4(2.26843463243900e-03),
+    _f4(4.89352518554385e-03),
+)
 _HALF, _ONE = _f4(0.5), _f4(1.0)
 
 # sums are left in the order written, which keeps multiply and add fused; division needs no check for zero
@@ -35,7 +45,7 @@ _jit = numba.njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_mo
 def _tanh(x):
     x = min(max(x, _LOW), _HIGH)
     u = x * x
-    p = ((((((_P0 * u + _P1) * u + _P2) * u + _P3) * u + _P4) * u + _P5) * u + _P6)
+    p = (((((_P0 * u + _P1) * u + _P2) * u + _P3) * u + _P4) * u + _P5) * u + _P6
     q = ((_Q0 * u + _Q1) * u + _Q2) * u + _Q3
     return x * p / q
 
@@ -175,7 +185,14 @@ def _backward(d_last, vectors, rows, active, w_rec, gates, cells, hiddens, d_wei
             d_hidden[b] = d_last[b]
         running = n
         for b in range(n):
-            z, dz, c0, c1, dh, dc = gates[t, b], d_gates[place + b], cells[t, b], cells[t + 1, b], d_hidden[b], d_cell[b]
+            z, dz, c0, c1, dh, dc = (
+                gates[t, b],
+                d_gates[place + b],
+                cells[t, b],
+                cells[t + 1, b],
+                d_hidden[b],
+                d_cell[b],
+            )
             for j in range(size):
                 i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
                 tc = _tanh(c1[j])

@@ -12,7 +12,7 @@ from erda.types import Example
 
 
 def nearest_to_centroid(vectors: Tensor, n: int = 1) -> list[int]:
-    """Rows of the `n` vectors closest (Euclidean) to the mean of all, closest first: [n_examples, dim] -> rows. Eq. 5."""
+    """Rows of the `n` vectors closest (Euclidean) to the mean of all, closest first (Eq. 5): [n, dim] -> rows."""
     distances = torch.linalg.vector_norm(vectors - vectors.mean(dim=0), dim=1)
     return torch.argsort(distances, stable=True)[:n].tolist()
 

@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from erda.types import Relation
 
 
 def relation_embeddings(
-    relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor]
+    relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor], *, unit: bool = False
 ) -> Tensor:
     """r_i of the paper: [n_relations, dim].
 
     `names` [n_relations, dim] are the embedded names, `exemplars[id]` [n_exemplars, dim] the embedded exemplars.
+    `unit` scales all of them to length 1 first, so that a short name weighs as much as a long sentence.
     """
+    if unit:
+        names = F.normalize(names, dim=-1)
+        exemplars = {relation: F.normalize(vectors, dim=-1) for relation, vectors in exemplars.items()}
     rows = []
     for relation, name in zip(relations, names, strict=True):
         vectors = exemplars.get(relation.id)

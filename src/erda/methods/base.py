@@ -98,6 +98,10 @@ class Method(ABC):
         """Rows of the examples' relations, on the encoder's device: [n_examples]."""
         return torch.tensor([self.index[example.relation or ""] for example in examples], device=self.encoder.device)
 
+    def notes(self) -> dict[str, Any]:
+        """What a record should tell beyond accuracy, as plain JSON; nothing unless a method has something to say."""
+        return {}
+
     # -- what a subclass writes --------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from erda.encoders.base import embed
-from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.loop import descend
-from erda.learning.memory import Memory, by_relation
+from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
+from erda.learning.memory import Memory
 from erda.learning.negatives import hard_negatives
 from erda.learning.prototypes import relation_embeddings
 from erda.methods.base import Method, State
-from erda.methods.saving import examples_from_json, examples_to_json
+from erda.methods.saving import memory_from_json, memory_to_json
 from erda.types import Example, Task
+
+if TYPE_CHECKING:
+    from erda.corpus.augment import Augmenter
 
 
 @dataclass(eq=False)
 class Erda(Method):
-    """Margin losses in embedding space, and a memory of one exemplar a relation with hard negatives."""
+    """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
+
+    Without an `augmenter` there is nothing to draw extra examples from (the paper's "w.o. DA").
+    """
 
     _: KW_ONLY
+    augmenter: Augmenter | None = None
     new_iterations: int = 1  # iter_1: epochs on the new task
     memory_iterations: int = 2  # iter_2: epochs on the new task and the memory
     batch_size: int = 5
     learning_rate: float = 0.0  # 0: the encoder's own
-    temperature: float = 1.0  # of the softmax in L_ce
+    temperature: float = 0.2  # of the softmax in L_ce; 1: the released code's
     cross_entropy_weight: float = 1.0  # lambda_ce
     multi_margin_weight: float = 1.0  # lambda_mm
     pairwise_margin_weight: float = 1.0  # lambda_pm
@@ -37,9 +44,20 @@ class Erda(Method):
     multi_margin: float = 0.2  # m_1
     pairwise_margin: float = 0.2  # m_2
     contrastive_margin: float = 0.01  # m_3
-    average_multi_margin: bool = False  # divide L_mm by the number of wrong relations
+    average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
+    unit_embeddings: bool = True  # name and exemplars weigh the same in a relation's embedding, whatever their length
     memory_size: int = 1  # exemplars a relation; 0: without memory
     max_gradient_norm: float = 1.0
+    augmentation: bool = True  # off: "w.o. DA"
+    entity_matching: bool = True  # off: "w.o. EM"
+    similarity_search: bool = True  # off: "w.o. SS"
+    match_threshold: float = 0.65  # alpha: similarity that an entity match must exceed
+    max_matches: int = 16  # entity matches of an example
+    n_neighbours: int = 1  # K: neighbours of an example without a match
+    neighbour_threshold: float = 0.0  # similarity that a neighbour must reach
+    search_matched: bool = False  # neighbours also for examples with a match
+    agreement: str = "none"  # "mean", "nearest": keep what is nearest to its relation among all known ones
+    agreement_margin: float = 0.0
 
     name: ClassVar[str] = "erda"
 
@@ -47,14 +65,14 @@ class Erda(Method):
         super().__post_init__()
         self.memory = Memory()
         self.prototypes = torch.zeros(0, self.encoder.dim)
+        self.found: list[dict[str, Any]] = []  # what augmentation found for each task, with its provenance
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
-        new = list(task.examples)
+        new = [*task.examples, *self._augment(task)]
         self.prototypes = self._relation_embeddings()  # new relations: their names
         self._descend([(example, False) for example in new], generator, epochs=self.new_iterations)
-        for relation, examples in by_relation(task.examples).items():
-            if self.memory_size:
-                self.memory.select(relation, examples, embed(self.encoder, examples), n=self.memory_size)
+        if self.memory_size:
+            self.memory.select_all(task.examples, embed(self.encoder, task.examples), n=self.memory_size)
         exemplars = list(self.memory)
         kept = {id(example) for example in exemplars}
         both = [(example, False) for example in new if id(example) not in kept]
@@ -63,6 +81,26 @@ class Erda(Method):
             self.prototypes = self._relation_embeddings()
             self._descend(both, generator, epochs=1)
         self.prototypes = self._relation_embeddings()
+
+    def _augment(self, task: Task) -> tuple[Example, ...]:
+        """A of Algorithm 1: extra examples for a few-shot task; the first task has enough of its own."""
+        if self.augmenter is None or not self.augmentation or self.n_tasks == 0:
+            return ()
+        found = self.augmenter.find(
+            task.examples,
+            exemplars=tuple(self.memory),
+            entity_matching=self.entity_matching,
+            similarity_search=self.similarity_search,
+            match_threshold=self.match_threshold,
+            max_matches=self.max_matches,
+            n_neighbours=self.n_neighbours,
+            neighbour_threshold=self.neighbour_threshold,
+            search_matched=self.search_matched,
+            agreement=self.agreement,
+            agreement_margin=self.agreement_margin,
+        )
+        self.found.append({"task": task.index, **found.to_json()})
+        return found.examples
 
     def _descend(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
         self.encoder.train()
@@ -115,19 +153,24 @@ class Erda(Method):
         self.encoder.train(was_training)
         exemplars = list(self.memory)
         vectors = iter(embed(self.encoder, exemplars))
-        found = {
+        grouped = {
             relation: torch.stack([next(vectors) for _ in examples])
             for relation, examples in self.memory.exemplars.items()
         }
-        return relation_embeddings(self.relations, names, found)
+        return relation_embeddings(self.relations, names, grouped, unit=self.unit_embeddings)
+
+    def notes(self) -> dict[str, Any]:
+        """The extra examples of each task, with rule, score and source sentence."""
+        return {"augmentation": self.found} if self.found else {}
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
 
     def _state(self) -> State:
-        memory = {relation: examples_to_json(examples) for relation, examples in self.memory.exemplars.items()}
-        return State({"prototypes": self.prototypes}, {"memory": memory})
+        values = {"memory": memory_to_json(self.memory), "found": list(self.found)}
+        return State({"prototypes": self.prototypes}, values)
 
     def _restore(self, state: State) -> None:
         self.prototypes = state.tensors["prototypes"].to(self.encoder.device)
-        self.memory = Memory({relation: examples_from_json(rows) for relation, rows in state.values["memory"].items()})
+        self.memory = memory_from_json(state.values["memory"])
+        self.found = list(state.values["found"])
