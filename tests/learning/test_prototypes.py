@@ -26,3 +26,9 @@ def test_rows_follow_the_relations_whatever_the_order_of_the_exemplars() -> None
     rows = relation_embeddings(RELATIONS, NAMES, exemplars)
     again = relation_embeddings(RELATIONS, NAMES, dict(reversed(exemplars.items())))
     torch.testing.assert_close(rows, again)
+
+
+def test_with_unit_lengths_name_and_exemplar_weigh_the_same_by_hand() -> None:
+    rows = relation_embeddings(RELATIONS, NAMES * 10, {"r0": torch.tensor([[0.0, 0.5]])}, unit=True)
+    half = 0.5**0.5
+    torch.testing.assert_close(rows, torch.tensor([[0.5, 0.5], [0.0, 1.0], [half, half]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ from erda.learning.memory import nearest_to_centroid
 from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.types import Example
-from toy_world import toy_encoder, toy_questions, toy_task
+from toy_world import toy_encoder, toy_example, toy_questions, toy_task
 
 
 def names(method: Erda) -> torch.Tensor:
     with torch.no_grad():
         return method.encoder.encode_texts([relation.name for relation in method.relations])
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    return vectors / vectors.norm(dim=1, keepdim=True)
 
 
 class Watch:
@@ -63,19 +68,21 @@ def test_the_first_task_trains_against_names_and_later_ones_against_prototypes(w
     watch.before_step = lambda: seen.append(method.prototypes.clone())
     method.learn(toy_task(0))
     method.learn(toy_task(1))
-    assert torch.allclose(seen[0], names(method)[:2])
-    assert torch.allclose(seen[3][2:], names(method)[2:]), "new relations start as their names"
+    assert torch.allclose(seen[0], unit(names(method)[:2]))
+    assert torch.allclose(seen[3][2:], unit(names(method)[2:])), "new relations start as their names"
     assert torch.allclose(seen[3][:2], seen[2]), "old ones keep name and exemplar"
     assert not torch.allclose(seen[4][2:], seen[3][2:]), "with an exemplar a relation is more than its name"
 
 
-def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder() -> None:
-    method = Erda(toy_encoder())
+@pytest.mark.parametrize("same_weight", [False, True])
+def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder(same_weight: bool) -> None:
+    method = Erda(toy_encoder(), unit_embeddings=same_weight)
     for index in range(2):
         method.learn(toy_task(index))
     for row, relation in enumerate(method.relations):
         (exemplar,) = method.memory.exemplars[relation.id]
-        expected = (names(method)[row] + embed(method.encoder, [exemplar])[0]) / 2
+        both = torch.stack([names(method)[row], embed(method.encoder, [exemplar])[0]])
+        expected = (unit(both) if same_weight else both).mean(dim=0)
         torch.testing.assert_close(method.prototypes[row], expected)
     assert not method.prototypes.requires_grad
 
@@ -98,9 +105,14 @@ def test_scores_are_cosines_with_the_prototypes() -> None:
     assert np.abs(method.predict(questions).scores).max() <= 1 + 1e-6
 
 
-def test_the_loss_is_the_weighted_sum_of_its_parts(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("average", [False, True])
+def test_the_loss_is_the_weighted_sum_of_its_parts(
+    watch: Watch, average: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     method = Erda(
         toy_encoder(),
+        temperature=0.4,
+        average_multi_margin=average,
         cross_entropy_weight=2.0,
         multi_margin_weight=3.0,
         pairwise_margin_weight=5.0,
@@ -117,8 +129,8 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(watch: Watch, monkeypatch: py
     true = similarities[[0, 2], rows[[0, 2]]]
     false = torch.stack([similarities[[1, 2], rows[0]], similarities[[3, 0], rows[2]]])
     expected = (
-        2 * cross_entropy(similarities, rows)
-        + 3 * multi_margin(similarities, rows, margin=0.2)
+        2 * cross_entropy(similarities, rows, temperature=0.4)
+        + 3 * multi_margin(similarities, rows, margin=0.2, average=average)
         + 5 * pairwise_margin(similarities, rows, margin=0.2)
         + 7 * contrastive(true, false, margin=0.01)
     )
@@ -155,7 +167,7 @@ def test_without_memory_a_relation_stays_its_name() -> None:
     for index in range(2):
         method.learn(toy_task(index))
     assert len(method.memory) == 0
-    torch.testing.assert_close(method.prototypes, names(method))
+    torch.testing.assert_close(method.prototypes, unit(names(method)))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +185,43 @@ def test_every_loss_can_be_left_out_and_matters(setting: str) -> None:
     assert not np.array_equal(without, learned())
 
 
+class Finder:
+    """Stands in for the augmenter: one extra example for each relation of the task."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def find(self, examples: Sequence[Example], **settings: Any) -> SimpleNamespace:
+        self.asked.append(settings)
+        found = tuple(
+            toy_example(number, 500) for number in sorted({int((one.relation or "")[1:]) for one in examples})
+        )
+        return SimpleNamespace(examples=found, to_json=lambda: {"examples": [one.id for one in found]})
+
+
+def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(watch: Watch) -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, match_threshold=0.5, n_neighbours=3, entity_matching=False)
+    for index in range(3):
+        method.learn(toy_task(index))
+    assert len(finder.asked) == 2, "the first task has enough examples of its own"
+    asked = finder.asked[1]
+    assert (asked["match_threshold"], asked["n_neighbours"], asked["entity_matching"]) == (0.5, 3, False)
+    assert [one.relation for one in asked["exemplars"]] == ["r0", "r1", "r2", "r3"]
+    extra = [toy_example(4, 500), toy_example(5, 500)]
+    for items, _ in watch.calls[6:]:
+        assert [(one, False) for one in extra] == [item for item in items if item[0].id.endswith("-500")]
+    assert not any(one.id.endswith("-500") for one in method.memory)
+
+
+def test_without_augmentation_nothing_is_searched() -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, augmentation=False)
+    for index in range(2):
+        method.learn(toy_task(index))
+    assert finder.asked == []
+
+
 def test_the_defaults_are_the_papers() -> None:
     settings = Erda(toy_encoder()).settings()
     paper = {
@@ -183,5 +232,10 @@ def test_the_defaults_are_the_papers() -> None:
         "pairwise_margin_weight": 1.0,
         "contrastive_weight": 0.1,
         "memory_size": 1,
+        "multi_margin": 0.2,
+        "pairwise_margin": 0.2,
+        "contrastive_margin": 0.01,
+        "match_threshold": 0.65,
+        "n_neighbours": 1,
     }
     assert {name: settings[name] for name in paper} == paper
