@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from erda.errors import DataError, ErdaError, ModelError, SettingsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from erda.corpus.similarity import SimilarityModel
     from erda.corpus.store import CorpusStore
 
 LOCAL = "local"
@@ -159,45 +161,48 @@ class RayEngine:
                 ray.shutdown()
 
 
+@dataclass(kw_only=True)
 class _ShardWorker:
-    """One similarity model and one open corpus on a node."""
+    """One similarity model and one open corpus on a node.
 
-    def __init__(
-        self,
-        *,
-        corpus: str,
-        digest: str,
-        model: str | None,
-        fingerprint: str,
-        device: str,
-        batch_size: int,
-        folder: str,
-    ) -> None:
-        import ray
+    They are opened at the first shard, not by the constructor: a worker that cannot be made is tried again for ever.
+    """
 
-        from erda.corpus.similarity import load_similarity
-        from erda.corpus.store import CorpusStore
-
-        node = ray.util.get_node_ip_address()
-        if not Path(corpus).is_dir():
-            raise DataError(f"node {node} does not see {corpus}: put the corpus on storage that all nodes share.")
-        self.store = CorpusStore.open(Path(corpus))
-        if self.store.digest != digest:
-            raise DataError(f"node {node} sees another corpus in {corpus} (digest {self.store.digest[:12]}).")
-        self.model = load_similarity(model, device=device)
-        if self.model.fingerprint != fingerprint:
-            raise ModelError(f"node {node} has another similarity model ({self.model.fingerprint[:16]}).")
-        self.folder = Path(folder)
-        self.batch_size = batch_size
+    corpus: str
+    digest: str
+    model: str | None
+    fingerprint: str
+    device: str
+    batch_size: int
+    folder: str
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Compute shards: plans in, plans and files out, both by column."""
+        store, model = self._opened
         plans = [
             ShardPlan(int(start), int(stop), str(version))
             for start, stop, version in zip(batch["start"], batch["stop"], batch["version"], strict=True)
         ]
-        files = [embed_shard(self.store, self.model, plan, self.folder, batch_size=self.batch_size) for plan in plans]
+        folder = Path(self.folder)
+        files = [embed_shard(store, model, plan, folder, batch_size=self.batch_size) for plan in plans]
         rows = [{**asdict(plan), **asdict(file)} for plan, file in zip(plans, files, strict=True)]
         return {name: [row[name] for row in rows] for name in rows[0]}
+
+    @cached_property
+    def _opened(self) -> tuple[CorpusStore, SimilarityModel]:
+        from erda.corpus.similarity import load_similarity
+        from erda.corpus.store import CorpusStore
+
+        node = socket.gethostname()
+        if not Path(self.corpus).is_dir():
+            raise DataError(f"node {node} does not see {self.corpus}: put the corpus on storage that all nodes share.")
+        store = CorpusStore.open(Path(self.corpus))
+        if store.digest != self.digest:
+            raise DataError(f"node {node} sees another corpus in {self.corpus} (digest {store.digest[:12]}).")
+        model = load_similarity(self.model, device=self.device)
+        if model.fingerprint != self.fingerprint:
+            raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
+        return store, model
 
 
 def require_ray() -> Any:
