@@ -111,6 +111,7 @@ class Prediction:
 
     @property
     def best(self) -> str:
+        """The relation with the highest score."""
         return self.relations[0]
 
 

@@ -40,9 +40,11 @@ class Encoder(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
+        """Where the parameters are."""
         return next(self.parameters()).device
 
     def trained_parameters(self) -> list[nn.Parameter]:
+        """What learning changes, for an optimiser."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def trained_state(self) -> dict[str, Tensor]:
@@ -50,6 +52,7 @@ class Encoder(nn.Module, ABC):
         return {name: parameter.detach() for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def load_trained_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over weights that `trained_state` gave."""
         own = {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
         wrong = [name for name in own if name not in state or state[name].shape != own[name].shape]
         if wrong or len(state) != len(own):

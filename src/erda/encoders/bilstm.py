@@ -18,7 +18,6 @@ from erda.encoders.glove import WordVectors, load_vectors
 from erda.encoders.tokens import cut
 from erda.types import Example
 
-
 MAX_TOKENS = 512
 
 
@@ -90,11 +89,11 @@ def build_bilstm(
     encoder = BiLstmEncoder(
         load_vectors(Path(vectors) if vectors else None), hidden_size=hidden_size, dropout=dropout, seed=seed
     )
-    settings = {"hidden_size": hidden_size, "dropout": dropout, "vectors": vectors}
+    settings: dict[str, int | float | str] = {"hidden_size": hidden_size, "dropout": dropout, "vectors": vectors}
     encoder.spec = EncoderSpec(name, settings, encoder.spec.fingerprint)
     encoder = encoder.to(torch.device(device))
     with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
-        encoder.encode_texts(["a", "b"]).sum().backward()  # type: ignore[no-untyped-call]
+        encoder.encode_texts(["a", "b"]).sum().backward()
     encoder.zero_grad()
     with torch.no_grad():
         encoder.encode_texts(["a"])

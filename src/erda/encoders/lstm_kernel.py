@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Array = np.ndarray
 _f4 = np.float32
 _LOW, _HIGH = _f4(-7.9), _f4(7.9)
 # tanh(x) = x p(x^2) / q(x^2) on [-7.9, 7.9], the usual minimax fit; error below 3e-7 in single precision
@@ -42,7 +43,7 @@ _jit = numba.njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_mo
 
 
 @_jit
-def _tanh(x):
+def _tanh(x: Any) -> Any:
     x = min(max(x, _LOW), _HIGH)
     u = x * x
     p = (((((_P0 * u + _P1) * u + _P2) * u + _P3) * u + _P4) * u + _P5) * u + _P6
@@ -51,7 +52,7 @@ def _tanh(x):
 
 
 @_jit
-def _add_product(left, right, out, n):
+def _add_product(left: Array, right: Array, out: Array, n: int) -> None:
     """out[:n] += left[:n] @ right, four rows and four inner steps at a time."""
     inner, width = right.shape
     whole_rows, whole = n - n % 4, inner - inner % 4
@@ -90,7 +91,7 @@ def _add_product(left, right, out, n):
 
 
 @_jit
-def _transposed(matrix):
+def _transposed(matrix: Array) -> Array:
     rows, columns = matrix.shape
     out = np.empty((columns, rows), dtype=np.float32)
     for i in range(rows):
@@ -100,7 +101,7 @@ def _transposed(matrix):
 
 
 @_jit
-def _project(vectors, w_in, bias):
+def _project(vectors: Array, w_in: Array, bias: Array) -> Array:
     """The part of the gates' inputs that a word decides: [n_words, width] -> [n_words, 4 * size]."""
     out = np.empty((vectors.shape[0], w_in.shape[0]), dtype=np.float32)
     for b in range(out.shape[0]):
@@ -110,7 +111,9 @@ def _project(vectors, w_in, bias):
 
 
 @_jit
-def _last_state(vectors, rows, active, w_in, w_rec, bias, hidden):
+def _last_state(
+    vectors: Array, rows: Array, active: Array, w_in: Array, w_rec: Array, bias: Array, hidden: Array
+) -> None:
     """Last hidden states without keeping anything for a gradient; `hidden` is zero on entry: [n_sentences, size]."""
     projected, recurrent = _project(vectors, w_in, bias), _transposed(w_rec)
     n_steps, n_sentences = rows.shape
@@ -134,7 +137,17 @@ def _last_state(vectors, rows, active, w_in, w_rec, bias, hidden):
 
 
 @_jit
-def _forward(vectors, rows, active, w_in, w_rec, bias, gates, cells, hiddens):
+def _forward(
+    vectors: Array,
+    rows: Array,
+    active: Array,
+    w_in: Array,
+    w_rec: Array,
+    bias: Array,
+    gates: Array,
+    cells: Array,
+    hiddens: Array,
+) -> None:
     """One direction, kept for the gradient.
 
     gates: [n_steps, n_sentences, 4 * size], activated; cells, hiddens: [n_steps + 1, n_sentences, size], zero on entry.
@@ -166,7 +179,17 @@ def _forward(vectors, rows, active, w_in, w_rec, bias, gates, cells, hiddens):
 
 
 @_jit
-def _backward(d_last, vectors, rows, active, w_rec, gates, cells, hiddens, d_weights):
+def _backward(
+    d_last: Array,
+    vectors: Array,
+    rows: Array,
+    active: Array,
+    w_rec: Array,
+    gates: Array,
+    cells: Array,
+    hiddens: Array,
+    d_weights: Array,
+) -> None:
     """Gradient of one direction's weights from that of its last states.
 
     `d_weights` (zero on entry) is [width + size + 1, 4 * size]: input weights, recurrent weights and bias, transposed.
@@ -303,7 +326,7 @@ class _LastStates(torch.autograd.Function):
         _both(_backward, calls[0], calls[1])
         result: list[Tensor | None] = [None, None]
         for call in calls:
-            d_weights = torch.from_numpy(call[-1])
-            width = d_weights.shape[0] - size - 1
-            result += [d_weights[:width].t(), d_weights[width:-1].t(), d_weights[-1], d_weights[-1].clone()]
+            found = torch.from_numpy(call[-1])
+            width = found.shape[0] - size - 1
+            result += [found[:width].t(), found[width:-1].t(), found[-1], found[-1].clone()]
         return tuple(result)

@@ -30,6 +30,7 @@ TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
 PRECISIONS = ("fp32", "bf16")
 CPU_PIECES, GPU_PIECES = 2048, 65536  # how many pieces go through frozen layers at once
+MIN_ROWS = 32  # matrix products of a few rows use other kernels, whose last digits differ; so they are filled up
 
 
 class TransformerEncoder(Encoder):
@@ -202,7 +203,11 @@ class TransformerEncoder(Encoder):
         blocks = [list(block) for _, block in groupby(batch, key=len)]
         states = torch.cat([layers.embed(pad(block, pad_id)[0]).flatten(0, 1) for block in blocks])
         shapes = [(len(block), len(block[0])) for block in blocks]
-        states = layers.run_packed(states, shapes, 0, self._n_frozen)
+        n_rows = states.shape[0]
+        if n_rows < MIN_ROWS:
+            states = torch.cat([states, states.new_zeros(MIN_ROWS - n_rows, states.shape[1])])
+            shapes.append((1, MIN_ROWS - n_rows))
+        states = layers.run_packed(states, shapes, 0, self._n_frozen)[:n_rows]
         if self._n_frozen < layers.n_layers:
             return states
         lengths = np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))

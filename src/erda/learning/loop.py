@@ -31,7 +31,7 @@ def descend(
         for start in range(0, len(order), batch_size):
             value = loss([items[i] for i in order[start : start + batch_size]])
             optimizer.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
             optimizer.step()
             total += value.item()
