@@ -11,7 +11,7 @@ from torch import Tensor
 
 from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
-from erda.encoders.transformer import TransformerEncoder, build_transformer
+from erda.encoders.transformer import MIN_ROWS, TransformerEncoder, build_transformer
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
@@ -291,6 +291,23 @@ def test_bf16_is_near(bert: ModelFolder) -> None:
         assert near.dtype == torch.float32
         assert torch.allclose(near, exact, atol=0.3)
         assert not torch.equal(near, exact)
+
+
+def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = TransformerEncoder(bert)
+    seen: list[list[tuple[int, int]]] = []
+    run = encoder.layers.run_packed
+
+    def watched(states: Tensor, blocks: list[tuple[int, int]], start: int, stop: int) -> Tensor:
+        seen.append(blocks)
+        return run(states, blocks, start, stop)
+
+    monkeypatch.setattr(encoder.layers, "run_packed", watched)
+    encoder.encode_texts(["river"])
+    encoder.encode(SENTENCES)
+    lengths = sorted(len(pieces) for pieces in encoder.tokenizer.encode(SENTENCES))
+    assert seen[0] == [(1, 3), (1, MIN_ROWS - 3)]  # [CLS] river [SEP], and zeros
+    assert [length for n, length in seen[1] for _ in range(n)] == lengths
 
 
 def test_minilm_is_the_same_with_and_without() -> None:
