@@ -37,5 +37,13 @@ format: $(STAMP)  ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set ERDA_DATA)
+	$(BIN)/erda bench help
+	$(BIN)/erda bench core
+	$(BIN)/erda bench cache
+
+docs: $(STAMP)  ## write docs/cli.md from the parsers
+	$(BIN)/python -m erda.cli.document docs/cli.md
+
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -141,7 +141,7 @@ class RunSettings:
                 seed=seed,
                 evaluate_on=self.evaluate_on,
                 device=self.device,
-                corpus=self.corpus,
+                corpus=self.corpus if takes_augmenter(method) else "",
                 settings={
                     "method": dict(self.method_settings[method]),
                     "encoder": dict(self.encoder_settings),
@@ -434,11 +434,15 @@ def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None =
 
 
 def _parts(run: Run) -> dict[str, Any]:
-    """The parts of a method beside its encoder: an augmenter, where it takes one and the run has a corpus."""
+    """The parts of a method beside its encoder: an augmenter, where the run has a corpus."""
+    return {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+
+
+def takes_augmenter(method: str) -> bool:
+    """Whether a method can use a corpus."""
     from erda.methods import METHODS
 
-    takes = any(one.name == "augmenter" for one in fields(METHODS[run.method]))
-    return {"augmenter": _open_augmenter(run.corpus, run.device)} if takes and run.corpus else {}
+    return any(one.name == "augmenter" for one in fields(METHODS[method]))
 
 
 @lru_cache(maxsize=1)

@@ -95,7 +95,8 @@ def _lines(records: Sequence[Record]) -> tuple[tuple[Line, ...], list[str]]:
     notes = []
     variants: dict[tuple[str, str], dict[int, Record]] = {}
     for record in records:
-        settings = json.dumps(record.settings.get("method", {}), sort_keys=True)
+        corpus = Path(record.corpus).name or "none"  # where augmentation drew from
+        settings = json.dumps({**record.settings.get("method", {}), "corpus": corpus}, sort_keys=True)
         by_seed = variants.setdefault((record.method, settings), {})
         if record.seed in by_seed:
             notes.append(f"{record.title} was found twice with the same settings; the first one counts.")

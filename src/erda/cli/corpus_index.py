@@ -8,7 +8,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   erda corpus index corpora/wiki
-  erda corpus index corpora/wiki --device cuda --batch-size 512
+  erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512
   erda corpus index corpora/wiki --model models/my-similarity --factory HNSW32
   erda corpus index corpora/wiki --engine ray --address 10.0.0.1:6379
 
@@ -31,6 +31,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_model_arguments(parser)
     parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
     parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
+    parser.add_argument("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
     parser.add_argument("--rebuild", action="store_true", help="throw away the vectors and the index of before")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where to embed (default: local)")
     parser.add_argument(
@@ -58,14 +59,22 @@ def make_index(args: argparse.Namespace) -> int:
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
 
-    engine = None
     store = CorpusStore.open(args.corpus)
-    model = load_similarity(args.model, device="cpu" if args.engine == "ray" else args.device)
-    if args.engine == "ray":
+    engine = None
+    if args.engine == "local":
+        model = load_similarity(args.model, device=args.device, dtype=args.dtype)
+    else:
         from erda.corpus.ray_engine import RayEngine
 
-        ray = RayEngine(address=args.address, n_workers=args.workers, device=args.device, batch_size=args.batch_size)
-        engine = ray.embedder(store, args.model, model.fingerprint)
+        model = load_similarity(args.model)  # here only to know which one it is
+        where = RayEngine(
+            address=args.address,
+            n_workers=args.workers,
+            device=args.device,
+            dtype=args.dtype,
+            batch_size=args.batch_size,
+        )
+        engine = where.embedder(store, args.model, model.fingerprint)
     index = build_index(
         store,
         model,

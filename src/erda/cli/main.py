@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from erda import __version__
-from erda.cli import corpus, data, demo, list, report, run
+from erda.cli import bench, corpus, data, demo, list, report, run
 from erda.errors import ErdaError
 
-COMMANDS = (demo, run, report, list, data, corpus)
+COMMANDS = (demo, run, report, list, data, corpus, bench)
 FAULT = 2
 STOPPED = 130
 

@@ -1,0 +1,61 @@
+"""docs/cli.md out of the parsers: `python -m erda.cli.document` (`make docs`). A test holds the two together."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from erda.cli.main import build_parser
+
+HEADER = "# The command line\n\nGenerated from the parsers by `make docs`; do not edit.\n"
+
+
+def render() -> str:
+    """The whole page."""
+    return HEADER + "".join(_sections(build_parser()))
+
+
+def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    arguments = [action for action in parser._actions if action not in groups and action.help != argparse.SUPPRESS]
+    lines = ["", f"## {parser.prog}", "", parser.description or "", ""]
+    own = [action for action in arguments if not isinstance(action, argparse._HelpAction)]
+    if own:
+        lines += ["| argument | meaning |", "|---|---|"]
+        lines += [f"| {_signature(action)} | {_meaning(action)} |" for action in own]
+        lines.append("")
+    if parser.epilog:
+        lines += ["```", parser.epilog.strip(), "```", ""]
+    yield "\n".join(lines)
+    for group in groups:
+        for child in group.choices.values():
+            yield from _sections(child)
+
+
+def _signature(action: argparse.Action) -> str:
+    value = action.metavar or ("" if action.nargs == 0 else (action.dest.upper()))
+    if action.choices is not None and action.metavar is None:
+        value = " or ".join(map(str, action.choices))
+    text = value if isinstance(value, str) else " ".join(value)
+    if not action.option_strings:
+        return f"`{text}`"
+    return f"`{', '.join(action.option_strings)}{' ' + text if text and action.nargs != 0 else ''}`"
+
+
+def _meaning(action: argparse.Action) -> str:
+    return " ".join((action.help or "").split()).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the page to the file given, or print it."""
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(render(), encoding="utf-8")
+    else:
+        print(render())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
