@@ -19,7 +19,6 @@ class Emr(SeqRun):
     """The growing softmax classifier of SeqRun, trained on the new task together with the memory."""
 
     _: KW_ONLY
-    epochs: int = 5  # chosen on validation data
     memory_size: int = 1  # exemplars a relation
 
     name: ClassVar[str] = "emr"

@@ -23,7 +23,7 @@ class IdlvqC(Method):
     """The nearest reference vector; a new task may not move the exemplars, and references follow where it does."""
 
     _: KW_ONLY
-    base_epochs: int = 3  # on the first task
+    base_epochs: int = 8  # on the first task: references need longer than the encoder (validation data)
     new_epochs: int = 3  # on each later task and the memory
     batch_size: int = 5
     learning_rate: float = 0.0  # 0: the encoder's own
