@@ -22,7 +22,8 @@ def main(address: str, corpus: str, model_name: str, out: str) -> None:
     store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayEngine(address=address)
     found: dict[str, object] = {"nodes": sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])}
     try:
-        embed_corpus(store, model, shard_rows=50, engine=engine.embedder(store, model_name, "0" * 64))
+        other = RayEngine(address=address, n_workers=1).embedder(store, model_name, "0" * 64)
+        embed_corpus(store, model, shard_rows=50, engine=other)
     except ErdaError as fault:
         found["fault"] = [type(fault).__name__, str(fault)]
     shutil.rmtree(vectors_folder(store.folder, model.fingerprint))

@@ -27,6 +27,7 @@ from erda.corpus.store import CorpusStore
 from erda.errors import DataError, SettingsError
 
 BIN = Path(sys.executable).parent
+pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores: every process of Ray's imports a lot
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.faiss_kinds import choose_factory
+from erda.corpus.faiss_kinds import Care, choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, index_shards
 from erda.corpus.manifest import StoredFile
 from erda.corpus.shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
@@ -37,7 +37,7 @@ class IndexFigures:
     n_rows: int
     dim: int
     factory: str
-    effort: int
+    care: Care
     recall: float
     speed: float
     milliseconds: float  # a query, in batches
@@ -49,7 +49,8 @@ class IndexFigures:
     def lines(self) -> list[str]:
         """The figures for people."""
         return [
-            f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, effort {self.effort}",
+            f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, "
+            f"effort {self.care.effort}, {self.care.spare} spare rows",
             f"recall@1 against exact search   {self.recall:.4f}",
             f"speed against exact search      {self.speed:.1f} times "
             f"({self.milliseconds:.3f} ms a query; exact {self.exact_milliseconds:.2f} ms)",
@@ -75,9 +76,7 @@ def bench_index(
         made = index_shards(shards, factory)
         build_seconds = time.perf_counter() - start
         file = StoredFile("", 0, "")
-        about = IndexAbout(
-            "", "", shards.dim, "", len(shards), factory, False, len(shards), made.effort, made.recall, file
-        )
+        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, len(shards), made.care, file)
         index = VectorIndex(about, made.index, shards)
         index.search(queries[:n_queries], 2)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
@@ -88,7 +87,7 @@ def bench_index(
         len(shards),
         shards.dim,
         factory,
-        made.effort,
+        made.care,
         float(np.mean(hits)),
         float(np.median(speeds)),
         1e3 * float(np.median([approximate for _, approximate in times])) / n_queries,

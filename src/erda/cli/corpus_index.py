@@ -86,6 +86,6 @@ def make_index(args: argparse.Namespace) -> int:
     )
     about = index.about
     print(f"{about.n_rows:,} rows, {about.dim} numbers each, {about.factory}: {about.file.size / 1e6:,.1f} MB")
-    print(f"recall@1 {about.recall:.3f} against exact search" if about.recall < 1 else "exact search")
+    print("exact search" if about.factory == "Flat" else f"recall@1 {about.care.recall:.3f} against exact search")
     print(f"in {index.shards.folder}")
     return 0

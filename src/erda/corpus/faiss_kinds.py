@@ -6,13 +6,14 @@
 | up to 10,000,000 | `IVF<n>,PQ<dim / 4>x4fs` | a bit a number, compared in registers: 96 bytes a row of 768 numbers |
 | beyond | `IVF<n>_HNSW32,PQ<dim / 8>` | as many bytes, but lists that are read from disk as they are needed |
 
-An index holds shortened vectors. So a search takes `SPARE` rows more than asked for and scores all of them again with
-the vectors of the memory-mapped shards: that brings recall back, and scores are always the true ones.
+An index holds shortened vectors. So a search takes some rows more than asked for and scores all of them again with the
+vectors of the memory-mapped shards: that brings recall back, and scores are always the true ones.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 EXACT_ROWS = 200_000
 MEMORY_ROWS = 10_000_000
-SPARE = 32
 TARGET_RECALL = 0.98
 POINTS_PER_LIST = 40
 N_ITERATIONS = 8
@@ -32,6 +32,7 @@ _QUERIES = 400
 _NEAR = 1e-5  # two products as close as this are the same
 _EFFORT = {"IVF": "nprobe", "HNSW": "efSearch"}
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SPARES = (16, 32, 64, 128, 256)
 
 
 def choose_factory(n_rows: int, dim: int) -> str:
@@ -91,26 +92,44 @@ def set_effort(index: Any, factory: str, effort: int) -> None:
         faiss.ParameterSpace().set_index_parameter(index, name, effort)
 
 
-def tune(index: Any, factory: str, shards: VectorShards, target: float) -> tuple[int, float]:
-    """The least effort that finds the nearest other row of `target` of a sample of rows, and the part it finds.
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How carefully an index is searched, and the recall@1 against exact search that this gives.
 
-    Exact kinds need none: (0, 1.0).
+    `effort` is nprobe or efSearch (0: the kind has none); `spare` rows more than asked for are scored again.
+    """
+
+    effort: int = 0
+    spare: int = 0
+    recall: float = 1.0
+
+
+def tune(index: Any, factory: str, shards: VectorShards, target: float) -> Care:
+    """The least care that finds the nearest other row of `target` of a sample of rows; the best there is if none does.
+
+    Effort is chosen first, with as many spare rows as are ever taken, then the number of spare rows.
     """
     if factory == "Flat":
-        return 0, 1.0
+        return Care()
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
     queries = shards.vectors(asked)
     best = best_scores(shards, queries, but=asked)
-    recall, effort = 0.0, 0
+    tried: list[Care] = []
     for effort in _EFFORTS if _effort_name(factory) else (0,):
         set_effort(index, factory, effort)
-        _, rows = index.search(queries, min(2 + SPARE, len(shards)))
+        _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
-        recall = float((scores.max(axis=1) >= best - _NEAR).mean())
-        if recall >= target:
+        good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _NEAR
+        recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
+        enough = next((i for i, recall in enumerate(recalls) if recall >= min(target, recalls[-1])), -1)
+        tried.append(Care(effort, _SPARES[enough], recalls[enough]))
+        if tried[-1].recall >= target:
             break
-    return effort, recall
+    most = max(care.recall for care in tried)
+    chosen = next(care for care in tried if care.recall >= min(target, most - 0.002))
+    set_effort(index, factory, chosen.effort)
+    return chosen
 
 
 def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from erda.corpus.engine import disk_faults
-from erda.corpus.faiss_kinds import SPARE, TARGET_RECALL, choose_factory, make_index, rescore, set_effort, tune
+from erda.corpus.faiss_kinds import TARGET_RECALL, Care, choose_factory, make_index, rescore, set_effort, tune
 from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
 from erda.corpus.shards import (
     FOLDER,
@@ -44,7 +44,7 @@ Engine = Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredF
 
 @dataclass(frozen=True, slots=True)
 class IndexAbout:
-    """What an index is. `effort` is FAISS's nprobe or efSearch, `recall` is recall@1 against exact search."""
+    """What an index is: of which model and which version of the corpus, of which kind, and how it is searched."""
 
     fingerprint: str
     model: str
@@ -54,8 +54,7 @@ class IndexAbout:
     factory: str
     chosen: bool  # the factory was chosen by size, not asked for
     trained_rows: int
-    effort: int
-    recall: float
+    care: Care
     file: StoredFile
 
     @classmethod
@@ -66,7 +65,7 @@ class IndexAbout:
             value = json.loads(path.read_text(encoding="utf-8"))
             if value.pop("format") != FORMAT:
                 raise ValueError("made by another version of erda")
-            return cls(**{**value, "file": StoredFile(**value["file"])})
+            return cls(**{**value, "care": Care(**value["care"]), "file": StoredFile(**value["file"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path}: cannot be read ({error}); run 'erda corpus index --rebuild'.") from None
 
@@ -118,7 +117,7 @@ class VectorIndex:
         if self.about.factory == "Flat":
             scores, rows = self._index.search(vectors, min(k, len(self)))
             return scores, rows
-        _, rows = self._index.search(vectors, min(k + SPARE, len(self)))
+        _, rows = self._index.search(vectors, min(k + self.about.care.spare, len(self)))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
@@ -168,8 +167,7 @@ def build_index(
                 factory=wanted,
                 chosen=factory is None,
                 trained_rows=len(shards),
-                effort=made.effort,
-                recall=made.recall,
+                care=made.care,
                 file=_write_faiss(made.index, folder),
             )
         if about is not before:
@@ -188,11 +186,10 @@ def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str
 
 @dataclass(frozen=True, slots=True)
 class MadeIndex:
-    """A FAISS index of all vectors, the effort it has to be searched with and the recall@1 that this gives."""
+    """A FAISS index of all vectors, and how it has to be searched."""
 
     index: Any
-    effort: int
-    recall: float
+    care: Care
 
 
 def index_shards(
@@ -208,10 +205,10 @@ def index_shards(
     index = make_index(factory, shards)
     for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
         index.add(vectors)
-    effort, recall = tune(index, factory, shards, target_recall)
-    if recall < target_recall:
-        show(f"{factory} finds the nearest row of {recall:.1%} of sentences even at its most careful ({effort})")
-    return MadeIndex(index, effort, recall)
+    care = tune(index, factory, shards, target_recall)
+    if care.recall < target_recall:
+        show(f"{factory} finds the nearest row of {care.recall:.1%} of sentences even at its most careful")
+    return MadeIndex(index, care)
 
 
 def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusStore) -> IndexAbout:
@@ -259,7 +256,7 @@ def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
             raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
     if index.ntotal != about.n_rows or index.d != about.dim:
         raise DataError(f"{path}: holds {index.ntotal:,} rows; expected {about.n_rows:,}. It is damaged; {again}")
-    set_effort(index, about.factory, about.effort)
+    set_effort(index, about.factory, about.care.effort)
     return index
 
 

@@ -46,6 +46,7 @@ class RayEngine:
     address: str = "auto"
     n_workers: int | None = None
     device: str = "cpu"
+    dtype: str = "float32"
     batch_size: int = BATCH_SIZE
 
     def embedder(
@@ -58,6 +59,7 @@ class RayEngine:
             "model": None if model is None else _everywhere(model),
             "fingerprint": fingerprint,
             "device": self.device,
+            "dtype": self.dtype,
             "batch_size": self.batch_size,
         }
         return partial(self._embed, job)
@@ -173,6 +175,7 @@ class _ShardWorker:
     model: str | None
     fingerprint: str
     device: str
+    dtype: str
     batch_size: int
     folder: str
 
@@ -199,7 +202,7 @@ class _ShardWorker:
         store = CorpusStore.open(Path(self.corpus))
         if store.digest != self.digest:
             raise DataError(f"node {node} sees another corpus in {self.corpus} (digest {store.digest[:12]}).")
-        model = load_similarity(self.model, device=self.device)
+        model = load_similarity(self.model, device=self.device, dtype=self.dtype)
         if model.fingerprint != self.fingerprint:
             raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
         return store, model
