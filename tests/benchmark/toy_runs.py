@@ -63,6 +63,9 @@ class ToyMethod:
     interrupt_at: int | None = None  # raise KeyboardInterrupt while this task is learned
     encoder = SimpleNamespace(spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d"))
 
+    def notes(self) -> dict[str, int]:
+        return {"n_tasks": self.n_tasks}
+
     def learn(self, task: Task) -> None:
         if self.n_tasks == self.interrupt_at:
             raise KeyboardInterrupt

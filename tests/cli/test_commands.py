@@ -150,13 +150,19 @@ def test_processes_leave_the_same_records(own_data: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert main(["demo", "--out", str(tmp_path), "--sentences", "200"]) == 0
     printed = capsys.readouterr().out
     for expected in ("seqrun", "erda", "joint", "chance", "forgetting", str(tmp_path / "report/curve.png")):
         assert expected in printed
-    final = {name: record(tmp_path, name, 100)["accuracy"]["all-seen"][-1] for name in ("seqrun", "erda", "joint")}
+    plain = tmp_path / "plain"
+    final = {name: record(plain, name, 100)["accuracy"]["all-seen"][-1] for name in ("seqrun", "erda", "joint")}
     assert final["seqrun"] < 0.3
     assert final["seqrun"] < final["erda"]
+    found = record(tmp_path / "augmented", "erda", 100)["notes"]["augmentation"]
+    assert [one["task"] for one in found] == [1, 2, 3, 4, 5, 6, 7]  # the first task has enough of its own
+    assert all(
+        extra["augmentation"]["rule"] in ("entity-match", "neighbour") for one in found for extra in one["extras"]
+    )
 
 
 def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:

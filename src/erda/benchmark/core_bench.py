@@ -63,23 +63,25 @@ def bench_markers(out: Path, *, seeds: str | None = None, device: str | None = N
     ]
 
 
-def bench_cache(out: Path, *, n_tasks: int = 8, seed: str = "100") -> list[Figure]:
-    """One stream with MiniLM in mode `paper`, without and with the frozen-layer cache, in one go."""
-    sets = ["encoder.mode=paper", f"n_tasks={n_tasks}", "encoder.dropout=0"]
-    found: dict[float, Record] = {}
-    for gigabytes in (4.0, 0.0):
-        folder = out / f"cache-{n_tasks}" / ("with" if gigabytes else "without")
-        records = _run(folder, method="erda", encoder="minilm", seeds=seed, sets=[*sets, f"cache_gb={gigabytes}"])
-        found[gigabytes] = records[0]
-    best = [
-        read_outcomes(run_directory(out / f"cache-{n_tasks}" / name, found[4.0])).best for name in ("with", "without")
-    ]
-    ratio = _seconds(found[0.0]) / _seconds(found[4.0])
+def bench_cache(out: Path, *, n_tasks: int = 8, seeds: tuple[str, str] = ("100", "110")) -> list[Figure]:
+    """MiniLM in mode `paper`: a stream with an empty cache, the next one with what that left, the same without any."""
+    sets = ["encoder.mode=paper", f"n_tasks={n_tasks}"]
+    folder = out / f"cache-{n_tasks}"
+
+    def stream(name: str, seed: str, gigabytes: float) -> Record:
+        given = [*sets, f"cache_gb={gigabytes}"]
+        return _run(folder / name, method="erda", encoder="minilm", seeds=seed, sets=given)[0]
+
+    empty, filled = (stream("with", seed, 4.0) for seed in seeds)
+    without = stream("without", seeds[1], 0.0)
+    best = [read_outcomes(run_directory(folder / name, filled)).best for name in ("with", "without")]
     same = float(np.mean(best[0] == best[1]) * 100)
+    ratio = _seconds(without) / _seconds(filled)
     return [
-        Figure(f"MiniLM paper, {n_tasks} tasks, without the cache", _seconds(found[0.0]), "s", "", True),
-        Figure("  with it", _seconds(found[4.0]), "s", "", True),
-        Figure("  times faster", ratio, "x", ">= 6", ratio >= 6),
+        Figure(f"MiniLM paper, {n_tasks} tasks, without the cache", _seconds(without), "s", "", True),
+        Figure("  first stream, the cache empty at its start", _seconds(empty), "s", "", True),
+        Figure("  next stream, the cache filled", _seconds(filled), "s", "", True),
+        Figure("  times faster with it", ratio, "x", ">= 6", ratio >= 6),
         Figure("  predictions that are the same", same, "%", "100", same == 100),
     ]
 

@@ -27,14 +27,20 @@ class Demo:
     faults: tuple[str, ...]
 
 
-def run_demo(out: Path, *, seeds: str | None = None, show: Callable[[str], None] = lambda line: None) -> Demo:
+def run_demo(
+    out: Path,
+    *,
+    seeds: str | None = None,
+    n_sentences: int = N_SENTENCES,
+    show: Callable[[str], None] = lambda line: None,
+) -> Demo:
     """Run the preset `demo` into `out`, or read what is there already, and write the report; `show` hears each step."""
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
     plain = run_all(load_settings(preset="demo", flags={"seeds": seeds}), out=out / "plain")
     if not plain.records:
         raise ErdaError(join_faults(plain.faults))
-    show(f"A corpus of {N_SENTENCES:,} unlabelled sentences is built and embedded.")
-    corpus = atlas_corpus(out / "atlas-corpus")
+    show(f"A corpus of {n_sentences:,} unlabelled sentences is built and embedded.")
+    corpus = atlas_corpus(out / "atlas-corpus", n=n_sentences)
     show("ERDA learns again, now with extra examples that it finds in the corpus.")
     flags = {"seeds": seeds, "methods": "erda", "corpus": str(corpus)}
     augmented = run_all(load_settings(preset="demo", flags=flags), out=out / "augmented")
@@ -47,7 +53,7 @@ def run_demo(out: Path, *, seeds: str | None = None, show: Callable[[str], None]
     )
 
 
-def atlas_corpus(folder: Path, *, n: int = N_SENTENCES) -> Path:
+def atlas_corpus(folder: Path, *, n: int) -> Path:
     """The corpus of the embedded dataset in a folder, built and indexed; what is there already is kept."""
     from erda.corpus.build import build_corpus
     from erda.corpus.index import build_index

@@ -20,6 +20,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
+    parser.add_argument(
+        "--sentences", type=int, default=3000, metavar="N", help="unlabelled sentences to find extra examples in"
+    )
     parser.set_defaults(handler=run)
 
 
@@ -30,7 +33,12 @@ def run(options: argparse.Namespace) -> int:
     from erda.errors import ErdaError, join_faults
 
     try:
-        demo = run_demo(options.out, seeds=options.seeds, show=lambda line: print(line, flush=True))
+        demo = run_demo(
+            options.out,
+            seeds=options.seeds,
+            n_sentences=options.sentences,
+            show=lambda line: print(line, flush=True),
+        )
     except KeyboardInterrupt:
         print(f"\nStopped. What was learned is kept in {options.out}; `erda demo` goes on from there.", file=sys.stderr)
         return 130
