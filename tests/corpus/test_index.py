@@ -202,6 +202,10 @@ def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: 
     (folder / "index.json").write_text("{")
     with pytest.raises(DataError, match=r"index.json: cannot be read"):
         VectorIndex.open(store, model)
+    before, said = model.n_encoded, []
+    assert len(build_index(store, model, show=said.append)) == 100
+    assert "Making the index again" in said[0]
+    assert model.n_encoded == before
 
 
 def test_a_full_disk_keeps_what_was_finished(

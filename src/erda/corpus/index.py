@@ -67,7 +67,7 @@ class IndexAbout:
                 raise ValueError("made by another version of erda")
             return cls(**{**value, "care": Care(**value["care"]), "file": StoredFile(**value["file"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path}: cannot be read ({error}); run 'erda corpus index --rebuild'.") from None
+            raise DataError(f"{path}: cannot be read ({error!r}); run 'erda corpus index' again.") from None
 
 
 class VectorIndex:
@@ -146,7 +146,7 @@ def build_index(
     shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, engine=engine)
     folder = shards.folder
     with locked(folder), disk_faults(folder):
-        before = IndexAbout.read(folder) if (folder / _ABOUT).exists() else None
+        before = _before(folder, show)
         wanted = factory or choose_factory(len(shards), shards.dim)
         if before and _still_good(folder, before, store, wanted, asked=factory is not None):
             if before.n_rows < len(shards):
@@ -173,6 +173,17 @@ def build_index(
         if about is not before:
             write_json(folder / _ABOUT, {"format": FORMAT, **asdict(about)})
     return VectorIndex.open(store, model)
+
+
+def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
+    """The index that is there; None where there is none or its description is damaged (vectors are kept either way)."""
+    if not (folder / _ABOUT).exists():
+        return None
+    try:
+        return IndexAbout.read(folder)
+    except DataError as fault:
+        show(f"{fault} Making the index again.")
+        return None
 
 
 def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
