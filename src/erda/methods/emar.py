@@ -30,7 +30,7 @@ class Emar(Method):
     reconsolidation_epochs: int = 1  # on the memory, against prototypes
     batch_size: int = 5
     learning_rate: float = 0.0  # 0: the encoder's own
-    temperature: float = 1.0  # of the softmax over cosine similarities
+    temperature: float = 0.2  # of the softmax over cosine similarities, as for ERDA
     memory_size: int = 1  # exemplars a relation
     max_gradient_norm: float = 1.0
 

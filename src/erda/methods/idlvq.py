@@ -28,7 +28,7 @@ class IdlvqC(Method):
     batch_size: int = 5
     learning_rate: float = 0.0  # 0: the encoder's own
     intra_weight: float = 0.1  # of the compactness of a relation
-    forgetting_weight: float = 1.0  # of keeping exemplars where they were
+    forgetting_weight: float = 5.0  # of keeping exemplars where they were
     margin: float = 1.0  # between squared distances
     memory_size: int = 1  # exemplars a relation
     centred: bool = False  # references of the first task become means again after it; not in the publication
