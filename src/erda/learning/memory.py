@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -40,11 +40,3 @@ class Memory:
 
     def __len__(self) -> int:
         return sum(len(examples) for examples in self.exemplars.values())
-
-
-def by_relation(examples: Sequence[Example]) -> Mapping[str, list[Example]]:
-    """Examples grouped by relation, in the order in which relations appear."""
-    groups: dict[str, list[Example]] = {}
-    for example in examples:
-        groups.setdefault(example.relation or "", []).append(example)
-    return groups
