@@ -29,6 +29,7 @@ class Encoder(nn.Module, ABC):
     dim: int
     learning_rate: float  # what its trained parameters like where a method does not say otherwise
     batch_size: int = 256  # sentences a batch where no gradient is kept
+    n_threads: int | None = None  # of PyTorch's while a method works; None leaves them as they are
 
     @abstractmethod
     def encode(self, examples: Sequence[Example]) -> Tensor:

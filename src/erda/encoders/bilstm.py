@@ -38,6 +38,7 @@ class BiLstmEncoder(Encoder):
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
         self.batch_size = 1024
+        self.n_threads = 1  # the kernel has two of its own; more of PyTorch's would only get in their way
         settings = {"hidden_size": hidden_size, "dropout": dropout}
         self.spec = EncoderSpec("bilstm", settings, vectors.fingerprint)
         self._compiled = find_spec("numba") is not None

@@ -59,7 +59,7 @@ class Method(ABC):
             for relation in task.relations:
                 self.index[relation.id] = len(self.relations)
                 self.relations.append(relation)
-            with seeded(self.seed, self.n_tasks) as generator:
+            with seeded(self.seed, self.n_tasks) as generator, threads(self.encoder.n_threads):
                 self._learn(task, generator)
             self.n_tasks += 1
         except BaseException:
@@ -70,7 +70,7 @@ class Method(ABC):
         """Scores of all known relations for each example."""
         if not self.relations:
             raise StreamError("Nothing was learned yet: call learn(task) before predict(examples).")
-        with torch.no_grad():
+        with torch.no_grad(), threads(self.encoder.n_threads):
             scores = self._scores(examples)
         return Predictions(tuple(self.index), scores.float().cpu().numpy())
 
@@ -149,3 +149,17 @@ def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(derived)
         yield torch.Generator().manual_seed(derived)
+
+
+@contextmanager
+def threads(n: int | None) -> Iterator[None]:
+    """So many threads of PyTorch's, and as many as before afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    if n is None or n == before:
+        yield
+        return
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
