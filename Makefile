@@ -22,10 +22,10 @@ demo: $(STAMP)  ## set up, then SeqRun, ERDA and Joint on the embedded dataset
 	$(BIN)/erda demo
 
 test: $(STAMP)  ## set up, then every test that this machine can run
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(STAMP)  ## the tests that take seconds
-	$(BIN)/python -m pytest -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 check: $(STAMP)  ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check .
