@@ -3,7 +3,7 @@
 | rows | factory string | why |
 |---|---|---|
 | up to 200,000 | `Flat` | exact, and fast enough: a task's 50 queries take well under a second |
-| up to 10,000,000 | `IVF<n>,PQ<dim / 4>x4fs` | a bit a number, compared in registers: 96 bytes a row of 768 numbers |
+| up to 10,000,000 | `IVF<n>,PQ<dim / 4>x4fsr` | a bit a number, compared in registers: 96 bytes a row of 768 numbers |
 | beyond | `IVF<n>_HNSW32,PQ<dim / 8>` | as many bytes, but lists that are read from disk as they are needed |
 
 An index holds shortened vectors. So a search takes some rows more than asked for and scores all of them again with the
@@ -39,14 +39,14 @@ def choose_factory(n_rows: int, dim: int) -> str:
     """The factory string for so many rows; the table above.
 
     >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000_000, 768)
-    ('Flat', 'IVF2048,PQ96x4fs', 'IVF131072_HNSW32,PQ96')
+    ('Flat', 'IVF2048,PQ96x4fsr', 'IVF131072_HNSW32,PQ96')
     """
     if n_rows <= EXACT_ROWS:
         return "Flat"
     if dim % 8:
         return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},SQ8"
     if n_rows <= MEMORY_ROWS:
-        return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},PQ{dim // 4}x4fs"
+        return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},PQ{dim // 4}x4fsr"
     return f"IVF{_power_of_two(4 * math.sqrt(n_rows))}_HNSW32,PQ{dim // 8}"
 
 
