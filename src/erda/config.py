@@ -1,4 +1,6 @@
-"""Settings files and flags -> validated settings -> built objects. Only this module and `cli/` know settings files.
+"""Settings files and flags -> validated settings; `building.py` makes objects of them.
+
+Only this module, `presets/` and `cli/` know settings files.
 
 What is given later wins: built-in defaults, then a preset, then a settings file, then `--set`, then flags of their own
 (`--shots 5`). Within one of these, a setting for one method (`erda.memory_size`) wins over one for all
@@ -21,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,6 @@ from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
 from erda.presets import Given, read_preset, read_settings_file, tidy_name
 
 if TYPE_CHECKING:
-    from erda.corpus.augment import Augmenter
-    from erda.data.streams import TaskStream
-    from erda.encoders.base import Encoder
-    from erda.encoders.frozen import FrozenCache
     from erda.methods.base import Method
 
 Setting = bool | int | float | str
@@ -385,68 +382,8 @@ def default_settings(method: type[Method]) -> dict[str, Setting]:
     return {name: defaults[name] for name in settings_of(method)}  # type: ignore[misc]  # settings have defaults
 
 
-# -- building ----------------------------------------------------------------------------------------------------------
-
-
-def open_run_stream(run: Run) -> TaskStream:
-    """The stream of a run. Runs of several methods on one stream share it: it is frozen."""
-    cut = tuple(sorted(run.settings.get("stream", {}).items()))
-    return _open_stream(run.dataset, run.shots, run.order_family, run.seed, cut)
-
-
-@lru_cache(maxsize=1)
-def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
-    from erda.data.catalogue import open_stream
-
-    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
-
-
-@lru_cache(maxsize=1)
-def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
-    """The cache that all encoders of this process share; None where nothing is to be kept."""
-    from erda.encoders.frozen import GIBIBYTE, FrozenCache
-
-    folder = Path(directory).expanduser() if directory else None
-    return FrozenCache(folder, max_bytes=int(gigabytes * GIBIBYTE)) if gigabytes else None
-
-
-def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
-    """The encoder of a run, as it is before the first task."""
-    from erda.encoders import build_encoder
-
-    settings: dict[str, Any] = run.settings.get("encoder", {})
-    return build_encoder(run.encoder, seed=run.seed, device=run.device, cache=cache, **settings)
-
-
-def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
-    """The method of a run, which has learned nothing yet."""
-    from erda.methods import METHODS
-
-    settings: dict[str, Any] = run.settings.get("method", {})
-    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings, **_parts(run))
-
-
-def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
-    """The method of a run as it was saved."""
-    from erda.methods import METHODS
-
-    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
-
-
-def _parts(run: Run) -> dict[str, Any]:
-    """The parts of a method beside its encoder: an augmenter, where the run has a corpus."""
-    return {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
-
-
 def takes_augmenter(method: str) -> bool:
     """Whether a method can use a corpus."""
     from erda.methods import METHODS
 
     return any(one.name == "augmenter" for one in fields(METHODS[method]))
-
-
-@lru_cache(maxsize=1)
-def _open_augmenter(corpus: str, device: str) -> Augmenter:
-    from erda.corpus.augment import open_augmenter
-
-    return open_augmenter(Path(corpus).expanduser(), device=device)

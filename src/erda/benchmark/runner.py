@@ -39,7 +39,8 @@ from erda.benchmark.records import (
     write_outcomes,
     write_record,
 )
-from erda.config import Run, RunSettings, build_run_method, open_cache, open_run_stream, restore_run_method
+from erda.building import build_run_method, open_cache, open_run_stream, restore_run_method
+from erda.config import Run, RunSettings
 from erda.errors import ErdaError, StreamError
 from erda.types import Example, Predictions, TestSet
 
