@@ -98,7 +98,7 @@ def bench_augment(augmenter: Augmenter, examples: Sequence[Example], **settings:
     found = fresh.find(examples, **settings)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     start = time.perf_counter()
-    augmenter.model.encode(examples)
+    augmenter.model.encode(examples, batch_size=16)
     encode_seconds = time.perf_counter() - start
     return AugmentFigures(len(examples), len(augmenter.store), seconds, cpu_seconds, encode_seconds, found.counts)
 

@@ -33,6 +33,7 @@ AGREEMENTS = ("none", "mean", "nearest")
 _PER_PAIR = 256  # of a pair with more sentences than this, the most similar ones are looked at
 _SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
 _KEPT_VECTORS = 20_000
+_BATCH_SIZE = 16  # a task is few sentences: batches of 64 would be a quarter padding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ class Augmenter:
             self._vectors.clear()
             new = list(dict.fromkeys(examples))
         if new:
-            self._vectors.update(zip(new, self.model.encode(new), strict=True))
+            self._vectors.update(zip(new, self.model.encode(new, batch_size=_BATCH_SIZE), strict=True))
         return np.stack([self._vectors[example] for example in examples])
 
     def _matches(
