@@ -12,6 +12,7 @@ from toy_similarity import ToySimilarity
 from erda.corpus import index as index_module
 from erda.corpus import shards as shards_module
 from erda.corpus.build import build_corpus
+from erda.corpus.engine import locked
 from erda.corpus.faiss_kinds import choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, build_index
 from erda.corpus.shards import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
@@ -246,7 +247,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
 def test_two_runs_on_one_folder_do_not_meet(store: CorpusStore, model: ToySimilarity) -> None:
     with (
-        shards_module.locked(vectors_folder(store.folder, model.fingerprint)),
+        locked(vectors_folder(store.folder, model.fingerprint), busy=""),
         pytest.raises(DataError, match="another 'erda corpus index' is at work"),
     ):
         build_index(store, model)

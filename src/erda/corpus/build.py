@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from erda.corpus.engine import disk_faults, file_list
+from erda.corpus.engine import disk_faults, file_list, locked
 from erda.corpus.exclude import excluded_keys
 from erda.corpus.manifest import MANIFEST, Manifest, fault_of, read_manifest, sha256_of, store_file, write_manifest
 from erda.corpus.mend import mend
@@ -55,7 +54,10 @@ def build_corpus(
     with `add` it appends what is new. `exclude` names files whose sentences must never enter.
     """
     settings = settings or BuildSettings()
-    with _locked(folder), disk_faults(folder):
+    with (
+        locked(folder, busy="another build is at work on this folder; wait for it or name another"),
+        disk_faults(folder),
+    ):
         work = folder / "build"
         if not resume:
             shutil.rmtree(work, ignore_errors=True)
@@ -76,24 +78,6 @@ def build_corpus(
         segment = build_segment(job, manifest, {**plan, "segment": f"{len(manifest.segments):03d}"}, sources)
         manifest = _finish(job, replace(manifest, segments=(*manifest.segments, segment)), exclude)
         return BuildReport(manifest, segment.n_rows, mended)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    import filelock
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise DataError(f"{folder}: another build is at work on this folder; wait for it or name another.") from None
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _existing(folder: Path) -> Manifest:

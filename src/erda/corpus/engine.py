@@ -55,3 +55,22 @@ def disk_faults(folder: Path) -> Iterator[None]:
         if isinstance(error, duckdb.OutOfMemoryException):
             raise DataError(f"{folder}: out of memory ({message}); allow more with --memory.") from None
         raise DataError(f"{folder}: {message}. What was finished is kept; run the same command again.") from None
+
+
+@contextmanager
+def locked(folder: Path, *, busy: str) -> Iterator[None]:
+    """Make the folder and keep other runs away from it; where one is there already, a `DataError` that says `busy`."""
+    import filelock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise DataError(f"{folder}: {busy}.") from None
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.corpus.engine import disk_faults
+from erda.corpus.engine import disk_faults, locked
 from erda.corpus.faiss_kinds import TARGET_RECALL, Care, choose_factory, make_index, rescore, set_effort, tune
 from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
 from erda.corpus.shards import (
+    BUSY,
     FOLDER,
     ShardPlan,
     VectorShards,
     embed_corpus,
-    locked,
     read_about,
     read_journal,
     vectors_folder,
@@ -145,7 +145,7 @@ def build_index(
     """
     shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, engine=engine)
     folder = shards.folder
-    with locked(folder), disk_faults(folder):
+    with locked(folder, busy=BUSY), disk_faults(folder):
         before = _before(folder, show)
         wanted = factory or choose_factory(len(shards), shards.dim)
         if before and _still_good(folder, before, store, wanted, asked=factory is not None):

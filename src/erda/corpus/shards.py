@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.corpus.engine import disk_faults
+from erda.corpus.engine import disk_faults, locked
 from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
 from erda.errors import DataError, ModelError
 
@@ -30,6 +29,7 @@ FORMAT = 1
 FOLDER = "vectors"
 SHARD_ROWS = 16_384
 BATCH_SIZE = 64
+BUSY = "another 'erda corpus index' is at work here; wait for it"
 _ABOUT = "vectors.json"
 _JOURNAL = "journal.jsonl"
 _STEP = 1024  # rows between two steps of a progress bar
@@ -82,7 +82,7 @@ def embed_corpus(
     if not len(store):
         raise DataError(f"{store.folder}: the corpus has no rows; there is nothing to embed.")
     folder = vectors_folder(store.folder, model.fingerprint)
-    with locked(folder), disk_faults(folder):
+    with locked(folder, busy=BUSY), disk_faults(folder):
         if rebuild:
             _clear(folder)
         about = _open_about(folder, model, shard_rows)
@@ -216,25 +216,6 @@ def read_journal(folder: Path) -> dict[ShardPlan, StoredFile]:
         except (ValueError, TypeError, KeyError):
             continue
     return finished
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs away from a folder of vectors while it is written."""
-    import filelock
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise DataError(f"{folder}: another 'erda corpus index' is at work here; wait for it.") from None
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _open_about(folder: Path, model: SimilarityModel, shard_rows: int) -> dict[str, Any]:
