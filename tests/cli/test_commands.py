@@ -124,7 +124,11 @@ def test_ctrl_c_loses_one_task_and_the_same_command_goes_on(
         learn(self, task, generator)
 
     monkeypatch.setattr(METHODS[method], "_learn", press_ctrl_c)
-    assert main(run_command(own_data, tmp_path / "parts", *command)) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores Ctrl-C
+    try:
+        assert main(run_command(own_data, tmp_path / "parts", *command)) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "the same command goes on after the last learned task" in capsys.readouterr().err
     tasks = []
 
