@@ -30,7 +30,8 @@ class Figure:
 
     def line(self) -> str:
         """For the terminal."""
-        return f"{self.name:<58}{self.value:>9.2f} {self.unit:<8}{self.target:<14}{'met' if self.met else 'NOT MET'}"
+        verdict = ("met" if self.met else "NOT MET") if self.target else ""
+        return f"{self.name:<58}{self.value:>9.2f} {self.unit:<8}{self.target:<14}{verdict}".rstrip()
 
 
 def bench_core(out: Path, *, seeds: str | None = None) -> list[Figure]:
