@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from toy_runs import toy_record
 
 from erda.benchmark import figures
-from erda.benchmark.report import group_records
+from erda.benchmark.experiments import group_records
 
 
 @pytest.fixture

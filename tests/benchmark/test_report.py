@@ -11,8 +11,9 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark import report as module
+from erda.benchmark.experiments import group_records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report import accuracy_table, cost_table, final_table, group_records, runs_table, write_report
+from erda.benchmark.report import accuracy_table, cost_table, final_table, runs_table, write_report
 from erda.benchmark.tables import Summary
 from erda.errors import RecordError
 

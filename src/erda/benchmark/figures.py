@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from erda.benchmark.report import Experiment
+    from erda.benchmark.experiments import Experiment
 
 # Okabe and Ito's colours, which stay apart for the colour-blind; each line also has a marker and a dash of its own.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -63,7 +63,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Run, and print what came out."""
-    from erda.benchmark.report import accuracy_table, final_table, group_records
+    from erda.benchmark.experiments import group_records
+    from erda.benchmark.report import accuracy_table, final_table
     from erda.benchmark.runner import run_all
     from erda.cli.printing import print_tables
     from erda.config import load_settings
