@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 
 from erda.benchmark.metrics import PROTOCOLS
@@ -70,8 +69,9 @@ Found = tuple[Record, Path | None]  # a record and the folder it was read from
 def group_records(records: Iterable[Record], places: Iterable[Path] | None = None) -> tuple[Experiment, ...]:
     """Put records into experiments, in the order in which they come; `places` are the folders they were read from."""
     records = list(records)
+    folders: list[Path | None] = [*places] if places is not None else [None] * len(records)
     groups: dict[str, list[Found]] = {}
-    for record, place in zip(records, places or repeat(None, len(records)), strict=True):
+    for record, place in zip(records, folders, strict=True):
         key = [record.dataset, record.shots, record.order_family, record.encoder, record.evaluate_on, record.n_tasks]
         shape = {kind: record.settings.get(kind, {}) for kind in ("encoder", "stream")}
         groups.setdefault(json.dumps([key, shape], sort_keys=True), []).append((record, place))
