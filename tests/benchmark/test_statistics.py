@@ -1,0 +1,215 @@
+"""Tests of significance against SciPy, against plain loops and against numbers worked by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from toy_runs import toy_record
+
+from erda.benchmark import statistics as module
+from erda.benchmark.experiments import Line
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record
+from erda.benchmark.statistics import (
+    Comparison,
+    compare,
+    different_streams,
+    holm,
+    mean_interval,
+    paired_t,
+    sign_flip,
+    smallest_sign_flip,
+)
+from erda.errors import RecordError
+
+# accuracies on a test of 8000 questions, as a report meets them
+fractions = st.integers(0, 8000).map(lambda right: right / 8000)
+pairs = st.lists(st.tuples(fractions, fractions), min_size=2, max_size=9)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def line(template: Record, label: str, last: dict[int, float], *, digest: str = "stream") -> Line:
+    """A line whose records end at these accuracies, by seed."""
+    records = [
+        replace(
+            template,
+            method=label,
+            seed=seed,
+            manifest={**template.manifest, "digest": f"{digest}-{seed}"},
+            accuracy={key: [0.9, 0.5, value] for key in (ALL_SEEN, CANDIDATES)},
+        )
+        for seed, value in last.items()
+    ]
+    return Line(label, label, tuple(records))
+
+
+def loop_sign_flip(differences: Sequence[float]) -> float:
+    """Every pattern of signs, one by one; exact fractions of 8000 so that ties are ties."""
+    whole = [round(8000 * one) for one in differences]
+    observed = abs(sum(whole))
+    patterns = list(itertools.product((1, -1), repeat=len(whole)))
+    as_far = [abs(sum(s * d for s, d in zip(signs, whole, strict=True))) >= observed for signs in patterns]
+    return sum(as_far) / len(patterns)
+
+
+@given(pairs)
+@settings(deadline=None)
+def test_t_test_and_interval_are_scipys(values: list[tuple[float, float]]) -> None:
+    first, second = (np.array(side) for side in zip(*values, strict=True))
+    differences = list(first - second)
+    whole = {round(8000 * one) for one in differences}
+    if len(whole) == 1:  # whatever floating point says
+        assert paired_t(differences) is None
+        return
+    expected = stats.ttest_rel(first, second)
+    assert paired_t(differences) == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-300)
+    interval = expected.confidence_interval(0.95)
+    assert mean_interval(differences) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
+
+
+def test_t_test_by_hand() -> None:
+    # mean 2, deviation 1, error 1 / sqrt(3), t = 2 sqrt(3) with two degrees of freedom:
+    # p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(12 / 14)
+    assert paired_t([1.0, 2.0, 3.0]) == pytest.approx(1 - math.sqrt(12 / 14))
+
+
+@given(pairs)
+@settings(deadline=None)
+def test_sign_flip_is_the_count_over_all_patterns(values: list[tuple[float, float]]) -> None:
+    differences = [first - second for first, second in values]
+    found = sign_flip(differences)
+    assert found == loop_sign_flip(differences)
+    assert smallest_sign_flip(len(differences)) <= found <= 1
+    assert sign_flip([-one for one in differences]) == found
+    assert sign_flip(differences[::-1]) == found
+
+
+def test_sign_flip_by_hand() -> None:
+    # sums of the eight patterns of 1, 2, 4: 7, 5, 3, 1 and their negatives
+    assert sign_flip([1, 2, 4]) == 2 / 8  # 7: only itself and its negative
+    assert sign_flip([-1, 2, 4]) == 4 / 8  # 5: also 7
+    assert sign_flip([1, 2, -4]) == 8 / 8  # -1: all
+    assert sign_flip([0.0, 0.0, 0.0]) == 1
+    # six wins in six streams: nothing smaller can be had
+    assert sign_flip([0.1, 0.2, 0.1, 0.3, 0.1, 0.2]) == 2 / 64 == smallest_sign_flip(6)
+    # ties in floating point: 0.1 + 0.2 - 0.3 is not 0
+    assert sign_flip([0.1, 0.2, -0.3]) == 1
+
+
+def test_sign_flip_with_many_streams_is_drawn_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    differences = list(np.random.default_rng(3).normal(0.3, 1, size=12))
+    exact = sign_flip(differences)
+    monkeypatch.setattr(module, "EXACT_UP_TO", 11)
+    drawn = sign_flip(differences)
+    assert drawn == sign_flip(differences) != exact
+    assert drawn == pytest.approx(exact, abs=0.005)
+    assert sign_flip([1.0] * 40) == pytest.approx(1 / (1 + module.N_DRAWN))  # never 0
+
+
+def test_holm_by_hand() -> None:
+    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1; the third may not fall under the second
+    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])
+    assert holm([]) == []
+    assert holm([None]) == [None]
+    # five comparisons of six streams each: the sign-flip test cannot fall under 0.05
+    assert holm([smallest_sign_flip(6)] * 5) == pytest.approx([5 * 0.03125] * 5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_against_its_definition(ps: list[float]) -> None:
+    """Adjusted p: the smallest level at which step-down rejects the hypothesis."""
+    corrected = holm(ps)
+    for p, found in zip(ps, corrected, strict=True):
+        expected = max(min(1.0, sum(1 for other in ps if other >= q) * q) for q in ps if q <= p)
+        assert found == pytest.approx(expected)
+
+
+def test_lines_are_paired_by_seed_and_corrected_together(template: Record) -> None:
+    ours = {100: 0.55, 110: 0.53, 120: 0.57, 130: 0.51}
+    erda = line(template, "erda", ours)
+    emr = line(template, "emr", {130: 0.40, 120: 0.41, 110: 0.38, 100: 0.37})  # another order of records
+    near = line(template, "near", {100: 0.54, 110: 0.54, 120: 0.56, 130: 0.52})
+    found = compare(erda, [emr, near], protocol=CANDIDATES)
+    assert [(one.first, one.second, one.n) for one in found] == [("erda", "emr", 4), ("erda", "near", 4)]
+    first, second = found
+    expected = stats.ttest_rel(list(ours.values()), [0.37, 0.38, 0.41, 0.40])
+    assert first.difference == pytest.approx(0.15)
+    assert first.p_t == pytest.approx(expected.pvalue)
+    assert first.p_t_corrected == pytest.approx(2 * expected.pvalue)
+    assert first.interval is not None
+    assert first.interval[0] < 0.15 < first.interval[1]
+    assert (first.p_sign, first.p_sign_corrected) == (2 / 16, 4 / 16)
+    assert (second.difference, second.p_sign) == pytest.approx((0.0, 1.0))
+    assert second.p_t == pytest.approx(1.0)
+    assert (first.note, second.note) == ("", "")
+    assert compare(erda, [], protocol=CANDIDATES) == ()
+    middle = compare(erda, [emr], protocol=CANDIDATES, k=1)[0]
+    assert (middle.difference, middle.p_t, middle.p_sign) == (0.0, None, 1.0)
+    assert "same on every stream" in middle.note
+
+
+def test_different_streams_are_refused(template: Record) -> None:
+    erda = line(template, "erda", {100: 0.5, 110: 0.6})
+    emr = line(template, "emr", {100: 0.4, 110: 0.5}, digest="another")
+    message = (
+        "Cannot compare 'erda' with 'emr': they were run on different streams (seed 100, manifests stream-1, another-)."
+    )
+    assert different_streams(erda, emr) == message
+    with pytest.raises(RecordError) as caught:
+        compare(erda, [line(template, "fine", {100: 0.4}), emr], protocol=CANDIDATES)
+    assert str(caught.value) == message
+    assert different_streams(erda, line(template, "other", {120: 0.1}, digest="another")) == ""  # no common seed
+
+
+@pytest.mark.parametrize(("seeds", "said"), [((), "No common stream"), ((100,), "One common stream")])
+def test_too_few_streams_give_no_p_but_a_reason(template: Record, seeds: tuple[int, ...], said: str) -> None:
+    erda = line(template, "erda", {100: 0.5, 110: 0.6})
+    other = line(template, "emr", {**dict.fromkeys(seeds, 0.4), 900: 0.1})
+    (found,) = compare(erda, [other], protocol=CANDIDATES)
+    assert found.n == len(seeds)
+    assert found.difference == (pytest.approx(0.1) if seeds else None)
+    assert [found.interval, found.p_t, found.p_sign, found.p_t_corrected, found.p_sign_corrected] == [None] * 5
+    assert found.note.startswith(said)
+    assert "--seeds" in found.note
+
+
+def test_two_streams_are_enough_and_lone_seeds_are_named(template: Record) -> None:
+    erda = line(template, "erda", {100: 0.5, 110: 0.6, 120: 0.7})
+    emr = line(template, "emr", {100: 0.4, 110: 0.3, 130: 0.1})
+    (found,) = compare(erda, [emr], protocol=ALL_SEEN)
+    assert (found.n, found.p_sign) == (2, 0.5)
+    assert found.p_t == pytest.approx(stats.ttest_rel([0.5, 0.6], [0.4, 0.3]).pvalue)
+    assert found.note == "Without seed 120, 130, which only one of the two has."
+
+
+def test_equal_differences_have_no_t(template: Record) -> None:
+    """0.3 - 0.2 and 0.5 - 0.4 differ in floating point only."""
+    first = line(template, "a", {1: 0.3, 2: 0.5, 3: 0.9})
+    second = line(template, "b", {1: 0.2, 2: 0.4, 3: 0.8})
+    (found,) = compare(first, [second], protocol=CANDIDATES)
+    assert (found.p_t, found.p_sign) == (None, 0.25)
+    assert "t-test is not defined" in found.note
+
+
+def test_a_protocol_that_was_not_measured_is_said(template: Record) -> None:
+    records = [replace(template, accuracy={**template.accuracy, CANDIDATES: None})]
+    bare = Line("bare", "bare", tuple(records))
+    with pytest.raises(RecordError, match="'bare' was not measured by protocol candidates"):
+        compare(bare, [bare], protocol=CANDIDATES)
+    assert compare(bare, [bare], protocol=ALL_SEEN)[0] == Comparison(
+        "bare", "bare", 1, 0.0, note="One common stream, and a test needs two or more: run both on more --seeds."
+    )
