@@ -1,0 +1,206 @@
+"""The published numbers, and which of them stands beside a record."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from toy_runs import toy_record
+
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.published import COMPONENTS, LATER, PAPER, Published, find_later, find_published, is_base_size
+from erda.benchmark.records import Record
+from erda.benchmark.statistics import paired_t
+from erda.config import default_settings
+from erda.methods import METHODS
+
+SEEDS = [100, 110, 120, 130, 140, 150]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def fewrel(template: Record, method: str = "erda", *, corpus: str = "corpora/wiki", **settings: Any) -> Record:
+    """A record of FewRel 5-shot with the BiLSTM, at the method's own settings but for some."""
+    own = {**default_settings(METHODS[method]), **settings}
+    return replace(
+        template,
+        method=method,
+        dataset="fewrel",
+        shots=5,
+        encoder="bilstm",
+        order_family="erda",
+        corpus=corpus if method == "erda" else "",
+        settings={"method": own, "encoder": {}, "stream": {}},
+    )
+
+
+def test_every_row_has_the_shape_of_its_table() -> None:
+    sources = {row.source: [] for row in PAPER}
+    for row in PAPER:
+        sources[row.source].append(row)
+        assert len(row.accuracy) == (1 if row.source == "Table 2" else 8)
+        assert row.deviation is not None
+        assert len(row.deviation) == len(row.accuracy)
+        assert all(10 < one <= 100 for one in row.accuracy)
+        assert all(0 < one < 7 for one in row.deviation)
+        assert (row.dataset, row.shots, row.protocol, row.n) == ("fewrel", 5, CANDIDATES, 6)
+        assert row.method in METHODS
+        assert set(row.settings) <= set(COMPONENTS.get(row.method, {}))
+    assert {source: len(rows) for source, rows in sources.items()} == {
+        "Tables 1 and 6": 6,
+        "Table 4": 6,
+        "Tables 3 and 7": 7,
+        "Table 2": 8,
+    }
+    for row in LATER:
+        assert len(row.accuracy) in (1, 8)
+        assert all(10 < one <= 100 for one in row.accuracy)
+    assert len({(row.row, row.dataset, row.shots, row.protocol) for row in LATER}) == len(LATER) == 26
+
+
+def test_components_are_settings_of_the_methods() -> None:
+    for method, components in COMPONENTS.items():
+        assert set(components) <= set(default_settings(METHODS[method]))
+
+
+@pytest.mark.parametrize(
+    ("row", "encoder", "first", "last"),
+    [
+        ("SeqRun", "bilstm", (92.78, 0.76), (12.34, 0.61)),
+        ("Joint Training", "bilstm", (92.78, 0.76), (50.03, 1.17)),
+        ("EMR", "bilstm", (92.78, 0.76), (37.51, 1.53)),
+        ("EMAR", "bilstm", (85.20, 4.15), (39.04, 2.05)),
+        ("IDLVQ-C", "bilstm", (92.23, 0.50), (40.56, 2.13)),
+        ("ERDA", "bilstm", (92.57, 0.82), (53.23, 1.49)),
+        ("SeqRun", "bert", (96.35, 0.25), (33.97, 1.53)),
+        ("Joint Training", "bert", (96.35, 0.25), (69.74, 0.34)),
+        ("EMR", "bert", (96.35, 0.25), (63.68, 1.47)),
+        ("EMAR", "bert", (92.03, 1.98), (61.77, 1.48)),
+        ("IDLVQ-C", "bert", (96.03, 0.12), (60.32, 1.75)),
+        ("ERDA", "bert", (96.38, 0.35), (68.07, 1.94)),
+        ("ERDA w.o. L_mm", "bilstm", (91.67, 1.00), (51.72, 1.27)),
+        ("ERDA w.o. L_pm", "bilstm", (91.37, 0.60), (50.05, 1.14)),
+        ("ERDA w.o. L_con", "bilstm", (91.63, 0.64), (51.95, 1.15)),
+        ("ERDA w.o. DA", "bilstm", (92.57, 0.82), (51.51, 0.70)),
+        ("ERDA w.o. EM", "bilstm", (92.57, 0.82), (52.39, 0.66)),
+        ("ERDA w.o. SS", "bilstm", (92.57, 0.82), (52.27, 0.98)),
+        ("ERDA w.o. M", "bilstm", (91.95, 0.82), (40.32, 2.22)),
+        ("ERDA, lambda_con 0.02", "bilstm", (53.38, 0.63), (53.38, 0.63)),
+        ("ERDA, lambda_con 1.0", "bilstm", (52.27, 1.07), (52.27, 1.07)),
+    ],
+)
+def test_numbers_are_the_printed_ones(
+    row: str, encoder: str, first: tuple[float, float], last: tuple[float, float]
+) -> None:
+    (found,) = [one for one in PAPER if (one.row, one.encoder) == (row, encoder)]
+    assert found.deviation is not None
+    assert (found.accuracy[0], found.deviation[0]) == first
+    assert (found.last.mean, found.last.deviation, found.last.n) == (*last, 6)
+    assert found.after(-1) == last[0]
+    assert found.after(0) == (None if "lambda" in row else first[0])
+
+
+def test_what_stands_in_two_tables_is_the_same_number() -> None:
+    last = {row.row: row.last for row in PAPER if row.encoder == "bilstm"}
+    assert last["ERDA, lambda_con 0.1"] == last["ERDA"]
+    assert last["ERDA, lambda_con 0.0"] == last["ERDA w.o. L_con"]
+
+
+@pytest.mark.parametrize("name", ["ERDA", "IDLVQ-C"])
+def test_six_orders_make_the_main_row(name: str) -> None:
+    """Mean of the six runs, and their standard deviation with n in the denominator: what ± means in the paper."""
+    (row,) = [one for one in PAPER if (one.row, one.encoder) == (name, "bilstm")]
+    assert list(row.by_seed) == SEEDS
+    for k in range(8):
+        runs = [values[k] for values in row.by_seed.values()]
+        assert statistics.fmean(runs) == pytest.approx(row.accuracy[k], abs=0.0051)
+        assert statistics.pstdev(runs) == pytest.approx(row.deviation[k], abs=0.0051)
+
+
+def test_the_papers_own_claim_holds_by_our_test() -> None:
+    """ERDA over IDLVQ-C with p < 0.001 after the last task."""
+    erda, idlvq = (
+        next(row for row in PAPER if (row.row, row.encoder) == (name, "bilstm")) for name in ("ERDA", "IDLVQ-C")
+    )
+    differences = [erda.by_seed[seed][-1] - idlvq.by_seed[seed][-1] for seed in SEEDS]
+    p = paired_t(differences)
+    assert p is not None
+    assert p < 0.001
+
+
+@pytest.mark.parametrize(
+    ("settings", "row"),
+    [
+        ({}, "ERDA"),
+        ({"temperature": 0.07, "batch_size": 8}, "ERDA"),  # ours, not the paper's choice of parts
+        ({"multi_margin_weight": 0.0}, "ERDA w.o. L_mm"),
+        ({"pairwise_margin_weight": 0.0}, "ERDA w.o. L_pm"),
+        ({"contrastive_weight": 0.0}, "ERDA w.o. L_con"),
+        ({"augmentation": False}, "ERDA w.o. DA"),
+        ({"corpus": ""}, "ERDA w.o. DA"),
+        ({"entity_matching": False}, "ERDA w.o. EM"),
+        ({"similarity_search": False}, "ERDA w.o. SS"),
+        ({"entity_matching": False, "similarity_search": False}, "ERDA w.o. DA"),
+        ({"memory_size": 0}, "ERDA w.o. M"),
+        ({"contrastive_weight": 0.02}, "ERDA, lambda_con 0.02"),
+        ({"contrastive_weight": 1}, "ERDA, lambda_con 1.0"),
+        ({"contrastive_weight": 0.3}, None),
+        ({"memory_size": 5}, None),
+        ({"multi_margin_weight": 0.0, "corpus": ""}, None),  # the paper's has augmentation
+    ],
+)
+def test_ablations_find_their_row(template: Record, settings: dict[str, Any], row: str | None) -> None:
+    found = find_published(fewrel(template, **settings), CANDIDATES)
+    assert (found and found.row) == row
+    assert found is None or found.remark == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "row"),
+    [("seqrun", "SeqRun"), ("joint", "Joint Training"), ("emr", "EMR"), ("emar", "EMAR"), ("idlvq-c", "IDLVQ-C")],
+)
+def test_baselines_find_their_row(template: Record, method: str, row: str) -> None:
+    found = find_published(fewrel(template, method), CANDIDATES)
+    assert isinstance(found, Published)
+    assert (found.row, found.source, bool(found.by_seed)) == (row, "Tables 1 and 6", method == "idlvq-c")
+
+
+def test_base_size_transformers_stand_beside_bert_and_say_so(template: Record) -> None:
+    record = replace(fewrel(template), encoder="mpnet", order_family="sckd")
+    record.settings["encoder"] = {"mode": "markers"}
+    found = find_published(record, CANDIDATES)
+    assert found is not None
+    assert (found.source, found.last.mean, dict(found.by_seed)) == ("Table 4", 68.07, {})
+    remark = "mpnet beside the paper's BERT-base; encoder with mode=markers; task orders sckd, the paper's are erda"
+    assert found.remark == remark
+    assert find_published(replace(fewrel(template), order_family="sckd"), CANDIDATES).by_seed == {}  # other streams
+    for name in ("bert-base-uncased", "/models/roberta-base", "all-mpnet-base-v2"):
+        assert is_base_size(replace(record, encoder=name))
+    for name in ("minilm", "bilstm", "bert-large-uncased", "based-model"):
+        assert not is_base_size(replace(record, encoder=name))
+    assert find_published(replace(record, encoder="minilm"), CANDIDATES) is None
+
+
+def test_what_the_paper_did_not_measure_has_no_row(template: Record) -> None:
+    record = fewrel(template)
+    assert find_published(record, ALL_SEEN) is None
+    for change in ({"shots": 2}, {"dataset": "fewrel-full"}, {"evaluate_on": "validation"}, {"method": "toy"}):
+        assert find_published(replace(record, **change), CANDIDATES) is None
+    cut = replace(record, settings={**record.settings, "stream": {"way": 5}})
+    assert find_published(cut, CANDIDATES) is None
+    assert find_published(template, CANDIDATES) is None
+
+
+def test_later_work_is_found_by_setting(template: Record) -> None:
+    record = replace(fewrel(template), encoder="mpnet")
+    found = {row.row: row.last.mean for row in find_later(record, ALL_SEEN)}
+    assert (found["SIRUS"], found["SCKD"], len(found)) == (69.16, 62.98, 9)
+    assert [row.row for row in find_later(record, CANDIDATES)] == ["ConPL"]
+    tacred = replace(record, dataset="tacred")
+    assert {row.row: row.last.mean for row in find_later(tacred, ALL_SEEN)}["DCRE"] == 63.21
+    assert find_later(fewrel(template), ALL_SEEN) == ()  # a BiLSTM
