@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from erda.cli import corpus_augment, corpus_build, corpus_index, corpus_look, corpus_train
+from erda.cli import corpus_augment, corpus_build, corpus_index, corpus_look, corpus_narrow, corpus_train
 
 COMMANDS = (
     corpus_build,
@@ -12,6 +12,7 @@ COMMANDS = (
     corpus_train,
     corpus_index,
     corpus_augment,
+    corpus_narrow,
 )  # each adds its commands by `add_commands`
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   erda corpus index corpora/wiki
-  erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512
+  erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512 --jobs 4
   erda corpus index corpora/wiki --model models/my-similarity --factory HNSW32
   erda corpus index corpora/wiki --engine ray --address 10.0.0.1:6379
 
@@ -32,6 +32,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
     parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
     parser.add_argument("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that embed at once (default: 1)")
     parser.add_argument("--rebuild", action="store_true", help="throw away the vectors and the index of before")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where to embed (default: local)")
     parser.add_argument(
@@ -58,11 +59,25 @@ def make_index(args: argparse.Namespace) -> int:
     from erda.corpus.index import build_index
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
+    from erda.errors import SettingsError
 
+    if args.jobs < 1:
+        raise SettingsError(f"--jobs: must be at least 1, got {args.jobs}.")
     store = CorpusStore.open(args.corpus)
     engine = None
     if args.engine == "local":
         model = load_similarity(args.model, device=args.device, dtype=args.dtype)
+        if args.jobs > 1:
+            from erda.corpus.process_engine import process_embedder
+
+            engine = process_embedder(
+                store,
+                args.model,
+                n_processes=args.jobs,
+                device=args.device,
+                dtype=args.dtype,
+                batch_size=args.batch_size,
+            )
     else:
         from erda.corpus.ray_engine import RayEngine
 

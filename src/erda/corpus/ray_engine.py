@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from erda import cluster
+from erda.cluster import connected
 from erda.corpus.engine import connect, file_list, quoted
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
 from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard
-from erda.errors import DataError, ErdaError, ModelError, SettingsError
+from erda.errors import DataError, ErdaError, ModelError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.store import CorpusStore
 
-LOCAL = "local"
 _PAIR_COLUMNS = ("first", "second", "shared", "place")
 _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -137,30 +138,14 @@ class RayEngine:
     @contextmanager
     def _cluster(self) -> Iterator[Any]:
         """Connected to the cluster for the time of a job; what goes wrong there is said in our words."""
-        ray = require_ray()
-        mine = not ray.is_initialized()
-        try:
-            if mine:
-                ray.init(
-                    address=None if self.address == LOCAL else self.address,
-                    log_to_driver=False,
-                    logging_level="error",
-                    **({"include_dashboard": False} if self.address == LOCAL else {}),
-                )
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError, ray.exceptions.RayError) as error:
-            raise SettingsError(
-                f"no Ray cluster at '{self.address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
-                "and give its HOST:PORT, or use --address local."
-            ) from None
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        try:
-            yield ray
-        except ray.exceptions.RayError as error:
-            raise _in_our_words(error) from error
-        finally:
-            if mine:
-                ray.shutdown()
+        require_ray()
+        with connected(self.address) as ray:
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            try:
+                yield ray
+            except ray.exceptions.RayError as error:
+                raise _in_our_words(error) from error
 
 
 @dataclass(kw_only=True)
@@ -209,13 +194,8 @@ class _ShardWorker:
 
 
 def require_ray() -> Any:
-    """The module `ray`, or what to install."""
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise SettingsError("--engine ray needs Ray, which is not installed: pip install 'erda[ray]'.") from None
-    return ray
+    """The module `ray.data`, or what to install."""
+    return cluster.require_ray("ray.data")
 
 
 def _mine_bucket(

@@ -58,6 +58,7 @@ class Erda(Method):
     search_matched: bool = False  # neighbours also for examples with a match
     agreement: str = "none"  # "mean", "nearest": keep what is nearest to its relation among all known ones
     agreement_margin: float = 0.0
+    n_rehearsed: int = 0  # beyond the paper: neighbours of each earlier exemplar, found anew for every task
 
     name: ClassVar[str] = "erda"
 
@@ -68,7 +69,9 @@ class Erda(Method):
         self.found: list[dict[str, Any]] = []  # what augmentation found for each task, with its provenance
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
+        earlier = list(self.memory)
         new = [*task.examples, *self._augment(task)]
+        rehearsed = self._rehearse(task, earlier)
         self.prototypes = self._relation_embeddings()  # new relations: their names
         self._descend([(example, False) for example in new], generator, epochs=self.new_iterations)
         if self.memory_size:
@@ -77,6 +80,7 @@ class Erda(Method):
         kept = {id(example) for example in exemplars}
         both = [(example, False) for example in new if id(example) not in kept]
         both += [(example, True) for example in exemplars]
+        both += [(example, False) for example in rehearsed]
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._descend(both, generator, epochs=1)
@@ -100,6 +104,22 @@ class Erda(Method):
             agreement_margin=self.agreement_margin,
         )
         self.found.append({"task": task.index, **found.to_json()})
+        return found.examples
+
+    def _rehearse(self, task: Task, exemplars: Sequence[Example]) -> tuple[Example, ...]:
+        """Sentences of the corpus near the exemplars of earlier relations; none of them is kept for later tasks."""
+        if self.augmenter is None or not self.augmentation or not self.n_rehearsed or not exemplars:
+            return ()
+        found = self.augmenter.find(
+            exemplars,
+            exemplars=task.examples,
+            match_threshold=self.match_threshold,
+            n_neighbours=self.n_rehearsed,
+            neighbour_threshold=self.neighbour_threshold,
+            search_matched=True,
+            agreement=self.agreement,
+            agreement_margin=self.agreement_margin,
+        )
         return found.examples
 
     def _descend(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:

@@ -1,0 +1,192 @@
+"""What all figures share: colours, panels, and how they become PNG, SVG and pieces of a page.
+
+A file shows every panel side by side with a title and one legend. The page shows each panel by itself, so that panels
+stand below each other on a narrow screen, with real text and with colours that follow the reader's light or dark theme.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from erda.benchmark.records import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1c2024"
+MUTED = "#6a717a"
+GRID = "#dcdfe3"
+# Okabe and Ito's colours, which stay apart for the colour-blind; each line also has a marker and a dash of its own.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.")
+FORMATS = ("png", "svg")
+# colour in a drawing -> its name in the page's style sheet, which has a light and a dark value for it
+THEME = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
+    colour: f"series-{number}" for number, colour in enumerate(COLOURS[:-1], start=1)
+}
+LARGEST_SVG = 300_000  # bytes; a larger panel goes onto the page as PNG
+STYLE: dict[Any, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.hashsalt": "erda",  # the same bytes for the same figure
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes and what is drawn on it; sizes in inches."""
+
+    draw: Callable[[Axes], None]
+    width: float = 4.4
+    height: float = 3.5
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure that is not painted yet. `alt` says in words what it shows, `caption` how to read it."""
+
+    title: str
+    alt: str
+    caption: str
+    panels: tuple[Panel, ...]
+
+
+def save_drawing(drawing: Drawing, stem: Path) -> list[Path]:
+    """Write a drawing as PNG and SVG, all panels side by side; the same bytes for the same drawing."""
+    paths = []
+    with _style(text_as="path"):
+        figure = paint(drawing.panels, title=drawing.title)
+        for suffix in FORMATS:
+            paths.append(stem.with_suffix(f".{suffix}"))
+            write_whole(paths[-1], _bytes(figure, suffix))
+    return paths
+
+
+def page_panels(drawing: Drawing, name: str) -> list[str]:
+    """Each panel as HTML: an inline SVG, or a PNG where that would be too large; `name` keeps its ids apart."""
+    pieces = []
+    for number, panel in enumerate(drawing.panels):
+        with _style(text_as="none"):
+            figure = paint([panel])
+            drawn = _bytes(figure, "svg", transparent=True)
+            if len(drawn) <= LARGEST_SVG:
+                pieces.append(_inline(drawn.decode(), f"{name}-{number}-"))
+            else:
+                data = base64.b64encode(_bytes(figure, "png")).decode()
+                pieces.append(f'<img src="data:image/png;base64,{data}" alt="">')
+    return pieces
+
+
+def paint(panels: Sequence[Panel], *, title: str = "") -> Figure:
+    """A Matplotlib figure of panels side by side, with one legend below for the names that they use."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    widths = [panel.width for panel in panels]
+    figure = Figure(layout=ConstrainedLayoutEngine(w_pad=0.1))
+    FigureCanvasAgg(figure)
+    found = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+    named: dict[str, Artist] = {}
+    for axes, panel in zip(found, panels, strict=True):
+        panel.draw(axes)
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    height = max(panel.height for panel in panels) + (0.3 if title else 0.0)
+    if named:
+        room = sum(widths) * 12  # about so many characters stand in a row
+        columns = max(1, min(4, len(named), int(room // (max(map(len, named)) + 7))))
+        figure.legend(
+            list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+        )
+        height += 0.2 * -(-len(named) // columns)
+    if title:
+        figure.suptitle(as_text(title), fontsize=11)
+    figure.set_size_inches(sum(widths), height)
+    return figure
+
+
+def as_text(text: str) -> str:
+    """Text that Matplotlib shows as it stands: no formula between dollars, no name hidden by its underscore."""
+    shown = text.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def tidy(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
+    """Quiet axes: light lines along one direction, no box."""
+    axes.set_axisbelow(True)
+    axes.grid(axis=grid, color=GRID, linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(color=MUTED)
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dash of the line with this number; no two of 21 are the same."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
+    }
+
+
+def draw_band(axes: Axes, x: Sequence[float], means: Sequence[float], spread: Sequence[float], colour: str) -> None:
+    """A band of one deviation around a line, where there is one."""
+    if any(spread):
+        low = [mean - one for mean, one in zip(means, spread, strict=True)]
+        high = [mean + one for mean, one in zip(means, spread, strict=True)]
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+# -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _style(*, text_as: str) -> Iterator[None]:
+    import matplotlib as mpl
+
+    with mpl.rc_context({**STYLE, "svg.fonttype": text_as}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+        yield
+
+
+def _bytes(figure: Figure, suffix: str, *, transparent: bool = False) -> bytes:
+    file = io.BytesIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if suffix == "svg" else ("Software",))
+    figure.savefig(file, format=suffix, dpi=160, metadata=metadata, transparent=transparent)
+    return file.getvalue()
+
+
+def _inline(svg: str, prefix: str) -> str:
+    """An SVG file as a piece of HTML: no prologue, ids of its own, colours by name, the size left to the page."""
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    head, body = svg.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', head)
+    head = f'<svg {box.group() if box else ""} aria-hidden="true"'
+    svg = f"{head}>{body}".replace("xlink:href=", "href=")
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = re.sub(r'\bhref="#', f'href="#{prefix}', svg)
+    svg = svg.replace("url(#", f"url(#{prefix}")
+    svg = re.sub(r"(font: [^;\"]*?px) [^;\"]*", r"\1 sans-serif", svg)  # the style sheet names the font
+    for colour, name in THEME.items():
+        svg = re.sub(rf"(?<=: ){colour}\b", f"var(--{name})", svg, flags=re.IGNORECASE)
+    return re.sub(r"\n\s*", "\n", svg)
