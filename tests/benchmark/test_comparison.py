@@ -1,0 +1,224 @@
+"""Tables of differences: ours beside the paper's, methods against each other."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+from toy_runs import toy_record
+
+from erda.benchmark.comparison import (
+    compare_all,
+    comparison_table,
+    describe,
+    later_table,
+    orders_table,
+    p_value,
+    published_table,
+)
+from erda.benchmark.experiments import Experiment, group_records
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, read_records
+from erda.benchmark.tables import Summary, to_csv, to_latex, to_markdown, to_terminal
+from erda.config import default_settings
+from erda.errors import RecordError
+from erda.methods import METHODS
+
+SEEDS = (100, 110, 120, 130, 140, 150)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def record(template: Record, method: str, seed: int, last: float, **changes: Any) -> Record:
+    """A record of FewRel 5-shot, BiLSTM, three tasks, that ends at `last`."""
+    values: dict[str, Any] = {
+        "dataset": "fewrel",
+        "shots": 5,
+        "encoder": "bilstm",
+        "order_family": "erda",
+        "corpus": "corpora/wiki" if method == "erda" else "",
+        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
+        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
+        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
+        **changes,
+    }
+    return replace(template, method=method, seed=seed, **values)
+
+
+def experiment(template: Record, ends: dict[str, list[float]], **changes: Any) -> Experiment:
+    records = [
+        record(template, method, seed, last, **changes)
+        for method, values in ends.items()
+        for seed, last in zip(SEEDS, values, strict=False)
+    ]
+    (found,) = group_records(records)
+    return found
+
+
+ENDS = {
+    "erda": [0.55, 0.53, 0.57, 0.51, 0.54, 0.56],
+    "emr": [0.37, 0.38, 0.41, 0.40, 0.36, 0.35],
+    "idlvq-c": [0.40, 0.42, 0.43, 0.39, 0.41, 0.44],
+}
+
+
+def test_ours_stand_beside_the_papers(template: Record) -> None:
+    table = published_table(experiment(template, ENDS))
+    assert table is not None
+    erda, emr, idlvq = table.rows
+    assert erda[:4] == ("erda", "ERDA", "Tables 1 and 6", 6)
+    assert isinstance(erda[4], Summary)
+    assert erda[4].mean == pytest.approx(100 * sum(ENDS["erda"]) / 6)
+    assert erda[5] == Summary(53.23, 1.49, 6)
+    assert erda[6] == "+1.10"
+    assert (emr[1], emr[6]) == ("EMR", "+0.32")
+    assert idlvq[1] == "IDLVQ-C"
+    assert CANDIDATES in table.title
+    assert any("n in its denominator" in note for note in table.notes)
+    for write in (to_markdown, to_latex, to_terminal):
+        assert "53.23" in write(table)
+    assert next(csv.DictReader(to_csv(table).splitlines()))["paper sd"] == "1.49"
+
+
+def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
+    found = experiment(template, {"erda": [0.5]})
+    settings = {"method": {**default_settings(METHODS["erda"]), "memory_size": 5}, "encoder": {}, "stream": {}}
+    (both,) = group_records([*found.records, record(template, "erda", 100, 0.6, settings=settings)])
+    table = published_table(both)
+    assert table is not None
+    assert table.rows[1][1:4] == (None, None, 1)
+    assert table.rows[1][5:] == (None, None)
+    assert [describe(line) for line in both.lines] == ["ERDA", "erda (memory_size=5)"]
+
+
+def test_no_published_table_without_published_numbers(template: Record) -> None:
+    assert published_table(experiment(template, ENDS, shots=2)) is None
+    assert orders_table(experiment(template, ENDS, shots=2)) is None
+    assert later_table(experiment(template, ENDS)) is None
+
+
+def test_a_stand_in_for_bert_is_said_once(template: Record) -> None:
+    table = published_table(experiment(template, ENDS, encoder="mpnet"))
+    assert table is not None
+    assert table.rows[0][5] == Summary(68.07, 1.94, 6)
+    assert "erda, emr, idlvq-c: mpnet beside the paper's BERT-base." in table.notes
+
+
+def test_task_orders_run_by_run(template: Record) -> None:
+    table = orders_table(experiment(template, ENDS))
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["erda"] * 6 + ["idlvq-c"] * 6
+    assert table.rows[1] == ("erda", "110", "53.00", "55.59", "-2.59", "stream-1")
+    assert orders_table(experiment(template, ENDS, order_family="sckd")) is None
+
+
+def test_later_work_by_all_seen(template: Record) -> None:
+    table = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet"))
+    assert table is not None
+    assert table.rows[0][:2] == ("erda", "ours")
+    assert table.rows[0][-1] == Summary(25.0, None, 1)
+    assert ("SIRUS", "later work", "94.74", "87.12", "69.16") in table.rows
+    tacred = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet", dataset="tacred"))
+    assert tacred is not None
+    assert ("DCRE", "later work", None, None, "63.21") in tacred.rows
+
+
+def test_the_reference_against_each(template: Record) -> None:
+    found = experiment(template, ENDS)
+    table = comparison_table(found, "erda", CANDIDATES)
+    assert [row[0] for row in table.rows] == ["emr", "idlvq-c"]
+    expected = stats.ttest_rel(ENDS["erda"], ENDS["emr"])
+    smaller = stats.ttest_rel(ENDS["erda"], ENDS["idlvq-c"])
+    assert 2 * smaller.pvalue < expected.pvalue
+    low, high = expected.confidence_interval(0.95)
+    emr = table.rows[0]
+    assert emr[1:4] == (6, "+16.50", f"{100 * low:+.2f} to {100 * high:+.2f}")
+    assert emr[4] == p_value(expected.pvalue)
+    assert emr[5] == p_value(expected.pvalue)  # the last of two is corrected by one
+    assert table.rows[1][5] == p_value(2 * smaller.pvalue)
+    assert emr[6:] == ("0.0312", "0.0625")
+    assert "Holm's correction is over 2 rows." in table.notes
+    assert any("cannot give less than 0.0312, nor less than 0.0625 after correction" in note for note in table.notes)
+    half = comparison_table(found, "erda", ALL_SEEN)
+    assert half.rows[0][2] == "+8.25"
+    assert half.name != table.name
+    one = comparison_table(experiment(template, {"erda": ENDS["erda"], "emr": ENDS["emr"]}), "erda", CANDIDATES)
+    assert "Holm's correction is over one row." in one.notes
+    assert not any("cannot give less" in note for note in one.notes)  # 0.0312 can be reached
+
+
+def test_other_streams_are_left_out_and_named(template: Record) -> None:
+    good = experiment(template, ENDS)
+    records = [
+        replace(one, manifest={**one.manifest, "digest": f"other-{one.seed}"}) if one.method == "emr" else one
+        for one in good.records
+    ]
+    (mixed,) = group_records(records)
+    table = comparison_table(mixed, "erda", CANDIDATES)
+    assert [row[0] for row in table.rows] == ["idlvq-c"]
+    assert table.rows[0][4] == table.rows[0][5]  # a family of one
+    said = (
+        "Cannot compare 'erda' with 'emr': they were run on different streams (seed 100, manifests stream-1, other-10)."
+    )
+    assert said in table.notes
+    family = compare_all(mixed, "erda", CANDIDATES)
+    assert family.refused == (said,)
+    assert family.against("emr") is None
+    assert family.against("idlvq-c") is family.comparisons[0]
+
+
+def test_no_stream_or_one_stream_in_common(template: Record) -> None:
+    lone = experiment(template, {"erda": [0.5, 0.6], "emr": [0.4]})
+    table = comparison_table(lone, "erda", CANDIDATES)
+    assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None),)
+    assert any(note.startswith("emr: One common stream") for note in table.notes)
+    apart = [record(template, "erda", 1, 0.5), record(template, "emr", 2, 0.5)]
+    (found,) = group_records(apart)
+    table = comparison_table(found, "erda", CANDIDATES)
+    assert table.rows == (("emr", 0, None, None, None, None, None, None),)
+    assert any("No common stream" in note for note in table.notes)
+    for write in (to_markdown, to_csv, to_latex, to_terminal):
+        assert "emr" in write(table)
+
+
+def test_one_line_alone_and_an_unknown_reference(template: Record) -> None:
+    alone = experiment(template, {"erda": [0.5]})
+    table = comparison_table(alone, "erda", CANDIDATES)
+    assert table.rows == ()
+    assert "Nothing to compare with." in table.notes
+    assert to_terminal(table)
+    with pytest.raises(RecordError, match=r"Unknown line 'erdaa'\. Did you mean 'erda'"):
+        comparison_table(alone, "erdaa", CANDIDATES)
+
+
+def test_half_a_record_among_others_costs_only_itself(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        toy_record(tmp_path, seed=seed)
+        toy_record(
+            tmp_path, method="other", seed=seed, settings={"method": {"noise": 0.9}, "encoder": {}, "stream": {}}
+        )
+    path = tmp_path / "other/3/record.json"
+    path.write_text(path.read_text()[:200])
+    found = read_records(tmp_path)
+    (experiment_,) = group_records(found.records)
+    table = comparison_table(experiment_, "toy", ALL_SEEN)
+    assert [row[:2] for row in table.rows] == [("other", 2)]
+    assert "other: Without seed 3, which only one of the two has." in table.notes
+    assert len(found.faults) == 1
+
+
+def test_small_p_are_written_in_powers_of_ten() -> None:
+    assert [p_value(one) for one in (None, 1.0, 0.03125, 0.001, 0.00012)] == [
+        None,
+        "1.0000",
+        "0.0312",
+        "0.0010",
+        "1.2e-04",
+    ]
