@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from toy_runs import N_TASKS, ToyMethod, toy_parts, toy_record, toy_run, toy_stream
 
-from erda.benchmark import records, runner
+from erda.benchmark import machine, records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.progress import check_same_experiment, locked
 from erda.benchmark.records import WriteError, read_outcomes, read_record
@@ -234,7 +234,7 @@ def test_the_learned_method_can_be_kept(tmp_path: Path) -> None:
 
 
 def test_versions_and_memory_are_real(tmp_path: Path) -> None:
-    found = runner.versions()
+    found = machine.versions()
     assert found["numpy"] == np.__version__
     assert found["erda"] != "not installed"
-    assert 10 < runner.peak_memory_mb() < 1e6
+    assert 10 < machine.peak_memory_mb() < 1e6

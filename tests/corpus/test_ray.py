@@ -1,16 +1,8 @@
 """The Ray engine on a real cluster of two nodes on loopback, against the local engine."""
 
 import json
-import os
-import secrets
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +12,19 @@ from toy_corpus import random_rows, toy_store
 
 from erda.corpus import ray_engine
 from erda.corpus.mining import RowPairs
-from erda.corpus.ray_engine import require_ray
 from erda.corpus.shards import VectorShards, vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError
+from ray_cluster import BIN, run_command, two_nodes
 
-BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores: every process of Ray's imports a lot
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[str, dict[str, str]]]:
-    """Address and environment of two nodes with one CPU each; all that they start and write goes with them."""
-    pytest.importorskip("ray", reason="Ray is an extra: pip install 'erda[ray]'")
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets need a short path
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # for us alone
-    environment = {**os.environ, **token, "OMP_NUM_THREADS": "1"}
-    common = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats", "--node-ip-address=127.0.0.1"]
-    head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}"]
-    try:
-        for role in (head, [f"--address=127.0.0.1:{port}"]):
-            run([str(BIN / "ray"), "start", *role, *common], environment)
-        yield f"127.0.0.1:{port}", environment
-    finally:
-        stop_processes_of(folder)  # `ray stop` would stop every other cluster of this machine too
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def stop_processes_of(folder: str) -> None:
-    """Kill the processes that have this temporary folder of Ray in their command line."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError, ProcessLookupError):
-            if folder.encode() in path.read_bytes():
-                os.kill(int(path.parent.name), signal.SIGKILL)
+    with two_nodes() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +48,7 @@ def on_ray(
     address, environment = cluster
     out = tmp_path_factory.mktemp("out") / "found.json"
     driver = str(Path(__file__).with_name("ray_driver.py"))
-    run([sys.executable, driver, address, str(store.folder), model_folder, str(out)], environment)
+    run_command([sys.executable, driver, address, str(store.folder), model_folder, str(out)], environment)
     return json.loads(out.read_text())
 
 
@@ -128,15 +91,9 @@ def test_the_command_uses_the_cluster(
     folder = vectors_folder(store.folder, load_similarity(model_folder).fingerprint)
     (folder / f"shard-{0:012d}.npy").unlink()
     command = [str(BIN / "erda"), "corpus", "index", str(store.folder), "--model", model_folder]
-    run([*command, "--engine", "ray", "--address", address], environment)
+    run_command([*command, "--engine", "ray", "--address", address], environment)
     assert len(VectorShards.open(folder)) == 400
     assert (folder / "index.faiss").exists()
-
-
-def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SettingsError, match=r"pip install 'erda\[ray\]'"):
-        require_ray()
 
 
 def test_faults_of_ours_are_found_inside_those_of_ray() -> None:

@@ -177,6 +177,18 @@ def check_same_experiment(out: Path, asked: Run) -> None:
         refuse_mixing(place, then=then, now=asdict(asked))
 
 
+def refuse_begun(run_directory: Path, asked: Run) -> None:
+    """Refuse a folder in which the run was begun with other settings."""
+    path = run_directory / FOLDER / FILE
+    if path.exists():
+        refuse_mixing(run_directory, then=read_json(path).get("asked", {}), now=asdict(asked))
+
+
+def discard_begun(run_directory: Path) -> None:
+    """Remove what an unfinished run left, once its record has come from elsewhere."""
+    shutil.rmtree(run_directory / FOLDER, ignore_errors=True)
+
+
 @contextmanager
 def locked(run_directory: Path) -> Iterator[None]:
     """Keep other processes out of the folder of a run; the lock ends with the process, however that ends."""

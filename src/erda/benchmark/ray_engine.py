@@ -48,6 +48,8 @@ def run_on_ray(
     `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or a node that dies takes only
     its piece of work with it. Slots are all 0: there is no terminal to share.
     """
+    if not works:
+        return
     with connected(address) as ray:
         _check_room(ray, n_cpus_each, n_gpus_each)
         task = ray.remote(_serve).options(
@@ -59,7 +61,8 @@ def run_on_ray(
         try:
             while waiting or running:
                 while waiting and (n_at_once is None or len(running) < n_at_once):
-                    running[task.remote(function, waiting[-1], driver)] = waiting.pop()
+                    work = waiting.pop()
+                    running[task.remote(function, work, driver)] = work
                 (done, *_), _ = ray.wait(list(running), num_returns=1)
                 yield _receive(ray, done, running.pop(done))
         finally:
@@ -72,7 +75,9 @@ def _check_room(ray: Any, n_cpus: int, n_gpus: int) -> None:
     """Refuse what no node can ever take: Ray would wait for such a node for ever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= n_cpus and node.get("GPU", 0) >= n_gpus for node in nodes):
-        raise SettingsError(f"no node of the Ray cluster has {n_cpus} CPU and {n_gpus} GPU for a run ({len(nodes)} nodes).")
+        raise SettingsError(
+            f"no node of the Ray cluster has {n_cpus} CPU and {n_gpus} GPU for a run ({len(nodes)} nodes)."
+        )
 
 
 def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
@@ -81,7 +86,9 @@ def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
     except ray.exceptions.RayTaskError as error:  # not a fault of the user's: whoever mends it needs the traceback
         print(error, file=sys.stderr)
         reason = (str(error.cause).splitlines() or [""])[0]
-        return Outcome(work, None, ErdaError(f"failed; its traceback is above. ({type(error.cause).__name__}: {reason})"))
+        return Outcome(
+            work, None, ErdaError(f"failed; its traceback is above. ({type(error.cause).__name__}: {reason})")
+        )
     except ray.exceptions.RayError as error:
         reason = (str(error).splitlines() or [""])[0]
         message = f"its worker was killed; is there too little memory? ({type(error).__name__}: {reason})"

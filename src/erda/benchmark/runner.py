@@ -7,15 +7,12 @@ random numbers task by task, so a resumed run leaves the same record as one in a
 from __future__ import annotations
 
 import os
-import platform
-import resource
 import shutil
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
@@ -25,23 +22,26 @@ import numpy as np
 from tqdm import tqdm
 
 from erda.benchmark.engines import Outcome, run_here, run_in_processes
+from erda.benchmark.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
 from erda.benchmark.metrics import Answers, Marks, mark, measure
-from erda.benchmark.progress import Progress, check_same_experiment, locked, refuse_mixing
+from erda.benchmark.progress import Progress, check_same_experiment, discard_begun, locked, refuse_begun, refuse_mixing
 from erda.benchmark.records import (
     PREDICTIONS,
     RECORD,
     Outcomes,
     Record,
+    WriteError,
     half_precision,
     measured,
     read_record,
     write_json,
     write_outcomes,
     write_record,
+    write_whole,
 )
 from erda.building import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.config import Run, RunSettings
-from erda.errors import ErdaError, StreamError
+from erda.errors import ErdaError, SettingsError, StreamError, unknown_name
 from erda.types import Example, Predictions, TestSet
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from erda.methods.base import Method
 
 MANIFEST = "manifest.json"
-PACKAGES = ("erda", "torch", "transformers", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,13 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
             leave=not bar,
             disable=True if bar is None else None,  # None: tqdm hides the bar where there is no terminal
         )
-        with progress_bar, _memory_faults_explained(asked):
+        with progress_bar, memory_faults_explained(asked):
             for task in stream:
                 if task.index < progress.n_done:
                     continue
                 start = perf_counter()
                 method.learn(task)
-                _wait_for_device(asked.device)
+                wait_for_device(asked.device)
                 learned = perf_counter()
                 predictions = method.predict(questions.until(task.index))
                 predicted = perf_counter()
@@ -211,6 +210,9 @@ def _outcomes(questions: Questions, progress: Progress) -> Outcomes:
 
 # -- several methods, several streams ----------------------------------------------------------------------------------
 
+RunAt = tuple[Run, Path]  # a run and the folder that its own folder METHOD/SEED goes into
+ENGINES = ("local", "ray")
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -229,39 +231,91 @@ class _Work:
     first_bar: int | None  # the line of the first bar; None shows none
     cache: tuple[str, float]  # folder ("": in memory) and size in gigabytes
 
+    @property
+    def directory(self) -> Path:
+        return run_directory(self.out, self.asked)
+
 
 def run_all(
-    settings: RunSettings, *, out: Path, n_processes: int = 1, keep_methods: bool = False, show_bars: bool = True
+    settings: RunSettings,
+    *,
+    out: Path,
+    n_processes: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    keep_methods: bool = False,
+    show_bars: bool = True,
 ) -> Finished:
     """Run every method on every stream; what is finished is read, what fails is reported and the rest goes on."""
     asked = settings.runs()
     for one in {run.method: run for run in asked}.values():
         check_same_experiment(out, one)
-    n_found = sum((run_directory(out, one) / RECORD).exists() for one in asked)
-    several = n_processes > 1
-    shared = out / ".frozen" if several and not settings.cache_dir else None  # processes meet in a folder
-    cache = (str(shared) if shared else settings.cache_dir, settings.cache_gb)
-    first_bar = int(several) if show_bars else None
-    works = [_Work(one, out, keep_methods, first_bar, cache) for one in asked]
+    return run_many(
+        [(one, out) for one in asked],
+        cache=(settings.cache_dir, settings.cache_gb),
+        n_processes=n_processes,
+        engine=engine,
+        address=address,
+        keep_methods=keep_methods,
+        show_bars=show_bars,
+    )
+
+
+def run_many(
+    runs: Sequence[RunAt],
+    *,
+    cache: tuple[str, float],
+    n_processes: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    keep_methods: bool = False,
+    show_bars: bool = True,
+    on_outcome: Callable[[Outcome[RunAt, Record]], None] | None = None,
+) -> Finished:
+    """Runs, each into a folder of its own choice; `on_outcome` is told of each as it ends.
+
+    `cache` is the folder ("": in memory) and the size in gigabytes of what frozen layers compute. `n_processes` are at
+    work at once (None: one here, as many as there is room for on Ray). `address` is that of a Ray cluster.
+    """
+    if engine not in ENGINES:
+        raise SettingsError(unknown_name("engine", engine, ENGINES))
+    n_found = sum((run_directory(out, one) / RECORD).exists() for one, out in runs)
+    n_here = n_processes or 1
+    several = engine == "local" and n_here > 1
+    shared = _common_folder(out for _, out in runs) / ".frozen" if several and runs and not cache[0] else None
+    if shared:
+        cache = (str(shared), cache[1])  # processes meet in a folder
+    first_bar = None if not show_bars or engine == "ray" else int(several)
+    works = [_Work(one, out, keep_methods, first_bar, cache) for one, out in runs]
     outcomes: Iterable[Outcome[_Work, Record]]
-    if several:
-        prepare = partial(_prepare_process, n_processes, get_context("spawn").RLock())
-        running = run_in_processes(_run_one, works, n_processes=n_processes, prepare=prepare)
-        outcomes = tqdm(running, total=len(works), unit="run", position=0, disable=None if show_bars else True)
+    if engine == "ray":
+        outcomes = _run_far(works, address=address, n_at_once=n_processes)
+    elif several:
+        prepare = partial(_prepare_process, n_here, get_context("spawn").RLock())
+        outcomes = run_in_processes(_run_one, works, n_processes=n_here, prepare=prepare)
     else:
         outcomes = run_here(_run_one, works)
-    records: dict[tuple[str, int], Record] = {}
+    if several or engine == "ray":
+        outcomes = tqdm(outcomes, total=len(works), unit="run", position=0, disable=None if show_bars else True)
+    records: dict[Path, Record] = {}
     faults = []
-    for outcome in outcomes:
-        one = outcome.work.asked
-        if outcome.result is not None:
-            records[one.method, one.seed] = outcome.result
-        else:
-            faults.append(f"{one.title}: {outcome.fault}")
-    if shared:
-        shutil.rmtree(shared, ignore_errors=True)
-    order = [(one.method, one.seed) for one in asked]
-    return Finished(tuple(records[key] for key in order if key in records), n_found, tuple(faults))
+    try:
+        for outcome in outcomes:
+            if outcome.result is not None:
+                records[outcome.work.directory] = outcome.result
+            else:
+                faults.append(f"{outcome.work.asked.title}: {outcome.fault}")
+            if on_outcome is not None:
+                on_outcome(Outcome((outcome.work.asked, outcome.work.out), outcome.result, outcome.fault))
+    finally:
+        if shared:
+            shutil.rmtree(shared, ignore_errors=True)
+    order = [work.directory for work in works]
+    return Finished(tuple(records[one] for one in order if one in records), n_found, tuple(faults))
+
+
+def _common_folder(folders: Iterable[Path]) -> Path:
+    return Path(os.path.commonpath([folder.absolute() for folder in folders]))
 
 
 def _run_one(work: _Work, slot: int) -> Record:
@@ -283,47 +337,48 @@ def _prepare_process(n_processes: int, lock: Any) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_processes))
 
 
-# -- what the machine says ---------------------------------------------------------------------------------------------
+# -- runs on other machines --------------------------------------------------------------------------------------------
 
 
-def peak_memory_mb() -> float:
-    """The most memory this process ever held, in MB; with a GPU it does not count the GPU's own."""
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+def _run_far(works: Sequence[_Work], *, address: str | None, n_at_once: int | None) -> Iterator[Outcome[_Work, Record]]:
+    """Runs on a Ray cluster, whose nodes do not see OUT: their files come home, and are written here.
+
+    Finished runs are read here and not sent. A run that is sent begins at its first task.
+    """
+    from erda.benchmark.ray_engine import run_on_ray
+
+    yield from run_here(_run_one, [work for work in works if (work.directory / RECORD).exists()])
+    sent = []
+    with ExitStack() as locks:
+        for work in works:
+            try:
+                if not (work.directory / RECORD).exists():
+                    locks.enter_context(locked(work.directory))
+                    refuse_begun(work.directory, work.asked)
+                    sent.append(work)
+            except WriteError:
+                raise
+            except ErdaError as fault:
+                yield Outcome(work, None, fault)
+        n_gpus = int(any(work.asked.device.startswith("cuda") for work in sent))
+        for outcome in run_on_ray(_run_away, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
+            files = outcome.result
+            record = None if files is None else _bring_home(outcome.work.directory, files)
+            yield Outcome(outcome.work, record, outcome.fault)
 
 
-def versions() -> dict[str, str]:
-    """What the numbers were made with."""
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    if found["erda"] == "not installed":  # run from a checkout
-        from erda import __version__
-
-        found["erda"] = __version__
-    return found
+def _run_away(work: _Work, slot: int) -> dict[str, bytes]:
+    """Run into a folder that nobody else sees; what `run` leaves there, by relative path."""
+    with tempfile.TemporaryDirectory(prefix="erda-") as folder:
+        moved = replace(work, out=Path(folder))
+        _run_one(moved, slot)
+        files = [path for path in moved.directory.rglob("*") if path.is_file()]
+        return {path.relative_to(moved.directory).as_posix(): path.read_bytes() for path in files}
 
 
-def _wait_for_device(device: str) -> None:
-    """Let a GPU finish, so that seconds are charged where they belong."""
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.synchronize(device)
-
-
-@contextmanager
-def _memory_faults_explained(asked: Run) -> Iterator[None]:
-    """Turn 'out of memory' of the machine or of a GPU into a message that says what to do."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "out of memory" not in str(error).lower():
-            raise
-        raise ErdaError(
-            f"{asked.title}: out of memory on {asked.device}. The tasks before are kept; "
-            "give the same command again with more memory, fewer --jobs, or a smaller encoder into another --out."
-        ) from error
+def _bring_home(directory: Path, files: Mapping[str, bytes]) -> Record:
+    """Write the files of a finished run, its record last of all: what is cut short counts as not finished."""
+    for name in sorted(files, key=lambda name: name == RECORD):
+        write_whole(directory / name, files[name])
+    discard_begun(directory)
+    return read_record(directory)

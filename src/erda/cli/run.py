@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
     "dataset": (
@@ -27,10 +28,12 @@ what is given later wins: built-in defaults, --preset, --config, --set, the flag
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
   erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
+  erda run --preset fewrel-5-shot --out runs/main --engine ray --address auto
   erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
   erda run --dataset my/examples.jsonl --set way=3 --set erda.contrastive_weight=0.2 --out runs/mine
 
-A finished run is not repeated; one that was stopped goes on after its last learned task.
+A finished run is not repeated; one that was stopped goes on after its last learned task. On Ray a run that was stopped
+begins anew; its files come back to OUT when it is finished, so that nodes need not share storage.
 """
 
 
@@ -56,9 +59,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME=VALUE",
         help="a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder",
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at work at once (default: 1)")
+    add_engine(parser)
     parser.add_argument("--keep-methods", action="store_true", help="keep what was learned in OUT/METHOD/SEED/method")
     parser.set_defaults(handler=run)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where runs happen."""
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="runs at once (default: 1; on Ray as many as the cluster has CPUs)"
+    )
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="this machine, or a Ray cluster (default: local)"
+    )
+    parser.add_argument(
+        "--address", metavar="ADDR", help="Ray cluster: auto or HOST:PORT (default: one of this machine alone)"
+    )
+
+
+def engine_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What `run_all` and `run_many` are told about where runs happen."""
+    from erda.errors import SettingsError, join_faults
+
+    faults = []
+    if options.jobs is not None and options.jobs < 1:
+        faults.append(f"--jobs: must be at least 1, got {options.jobs}.")
+    if options.address is not None and options.engine != "ray":
+        faults.append("--address: only with --engine ray.")
+    if faults:
+        raise SettingsError(join_faults(faults))
+    return {"n_processes": options.jobs, "engine": options.engine, "address": options.address}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,10 +98,9 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.runner import run_all
     from erda.cli.printing import print_tables
     from erda.config import load_settings
-    from erda.errors import ErdaError, SettingsError, join_faults
+    from erda.errors import ErdaError, join_faults
 
-    if options.jobs < 1:
-        raise SettingsError(f"--jobs: must be at least 1, got {options.jobs}.")
+    engine = engine_of(options)
     settings = load_settings(
         preset=options.preset,
         file=options.config,
@@ -79,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         flags={name: getattr(options, name) for name in FLAGS},
     )
     try:
-        finished = run_all(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
+        finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     except KeyboardInterrupt:
         what = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
         print(f"\nStopped. {what}", file=sys.stderr)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda import cluster
-from erda.cluster import connected
+from erda.cluster import connected, require_ray
 from erda.corpus.engine import connect, file_list, quoted
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
@@ -138,7 +137,7 @@ class RayEngine:
     @contextmanager
     def _cluster(self) -> Iterator[Any]:
         """Connected to the cluster for the time of a job; what goes wrong there is said in our words."""
-        require_ray()
+        require_ray("ray.data")
         with connected(self.address) as ray:
             ray.data.DataContext.get_current().enable_progress_bars = False
             logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -191,11 +190,6 @@ class _ShardWorker:
         if model.fingerprint != self.fingerprint:
             raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
         return store, model
-
-
-def require_ray() -> Any:
-    """The module `ray.data`, or what to install."""
-    return cluster.require_ray("ray.data")
 
 
 def _mine_bucket(

@@ -1,0 +1,120 @@
+"""Runs on a real Ray cluster of two nodes on loopback: the same records as here, and what a death costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from erda.benchmark.ray_engine import TASK, run_on_ray
+from erda.benchmark.records import RECORD
+from ray_cluster import BIN, processes_with, run_command, two_nodes
+
+pytestmark = pytest.mark.timeout(900)  # a minute on two idle cores: every process of Ray's imports a lot
+SMALL = ["--set", "n_tasks=2", "--set", "encoder.hidden_size=8"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[str, dict[str, str]]]:
+    with two_nodes() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def outcomes(cluster: tuple[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What became of seven pieces of work (`ray_run_driver.py`)."""
+    address, environment = cluster
+    out = tmp_path_factory.mktemp("out") / "found.json"
+    run_command([sys.executable, str(Path(__file__).with_name("ray_run_driver.py")), address, str(out)], environment)
+    return json.loads(out.read_text())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def record(run: Path) -> dict[str, object]:
+    value = json.loads((run / RECORD).read_text())
+    del value["seconds"], value["peak_memory_mb"], value["versions"]
+    return value
+
+
+@pytest.mark.slow
+def test_work_is_done_on_both_nodes_in_the_folder_of_the_driver(outcomes: dict[str, Any]) -> None:
+    results = [outcomes[number][0] for number in "1267"]
+    assert [result[:4] for result in results] == [[2 * n, 0, "here", str(Path.cwd())] for n in (1, 2, 6, 7)]
+    assert len({result[4] for result in results}) == 2
+
+
+@pytest.mark.slow
+def test_a_fault_a_death_and_a_mistake_cost_their_own_work_only(outcomes: dict[str, Any]) -> None:
+    assert outcomes["3"][:2] == [None, "DataError"]
+    assert outcomes["3"][2].startswith("three is bad (on node ")
+    assert outcomes["4"][:2] == [None, "ErdaError"]
+    assert "its worker was killed" in outcomes["4"][2]
+    assert outcomes["5"][:2] == [None, "ErdaError"]
+    assert "ValueError: a mistake of ours" in outcomes["5"][2]
+
+
+@pytest.mark.slow
+def test_work_that_no_node_can_take_is_refused(outcomes: dict[str, Any]) -> None:
+    assert "no node of the Ray cluster has 50 CPU" in outcomes["too large"]
+
+
+@pytest.mark.slow
+def test_the_command_leaves_the_same_records_as_here(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    address, environment = cluster
+    command = [str(BIN / "erda"), "run", "--method", "erda,seqrun", "--seeds", "100", *SMALL, "--keep-methods", "--out"]
+    run_command([*command, str(tmp_path / "here")], environment)
+    far = [*command, str(tmp_path / "far"), "--engine", "ray", "--address", address]
+    run_command(far, environment)
+    here, there = (files(tmp_path / name) for name in ("here", "far"))
+    assert sorted(here) == sorted(there)
+    assert [name for name in here if here[name] != there[name]] == [name for name in here if name.endswith(RECORD)]
+    for method in ("erda", "seqrun"):
+        assert record(tmp_path / "here" / method / "100") == record(tmp_path / "far" / method / "100")
+    (tmp_path / "far/seqrun/100" / RECORD).unlink()
+    assert "Runs done: 1; there already: 1." in run_command(far, environment)
+    assert files(tmp_path / "far")["erda/100/record.json"] == there["erda/100/record.json"]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_one_run_and_the_same_command_goes_on(
+    cluster: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    address, environment = cluster
+    few = ["--method", "seqrun", "--seeds", "100,110,120", *SMALL, "--set", "epochs=30"]
+    command = [str(BIN / "erda"), "run", *few, "--out", str(tmp_path), "--engine", "ray", "--address", address]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        killed: list[int] = []
+        while not killed and process.poll() is None:
+            killed = sorted(
+                {*processes_with(f"ray::{TASK}")} & {*processes_with(token_of(environment), what="environ")}
+            )
+            time.sleep(0.05)
+        with suppress(ProcessLookupError):
+            os.kill(killed[0], signal.SIGKILL)
+        said = process.communicate(timeout=300)[1]
+    assert process.returncode == 2, said
+    assert "Runs that failed: 1" in said
+    assert "its worker was killed" in said
+    assert len(list(tmp_path.rglob(RECORD))) == 2
+    assert not list(tmp_path.rglob(".lock"))
+    assert "Runs done: 1; there already: 2." in run_command(command, environment)
+
+
+def token_of(environment: dict[str, str]) -> str:
+    return environment["RAY_AUTH_TOKEN"]
+
+
+def test_without_work_no_cluster_is_needed() -> None:
+    assert list(run_on_ray(lambda work, slot: work, [], address="127.0.0.1:1")) == []
