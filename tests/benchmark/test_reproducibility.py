@@ -1,0 +1,218 @@
+"""REPRODUCIBILITY.md, and commands that make the same records again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from toy_runs import toy_record
+
+from erda.benchmark.experiments import Line, group_records
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, WriteError, write_record
+from erda.benchmark.reproducibility import rerun_command, write_reproducibility
+from erda.cli.main import build_parser
+from erda.cli.run import FLAGS
+from erda.config import Run, default_settings, load_settings, settings_of
+from erda.errors import RecordError
+from erda.methods import METHODS
+
+SEEDS = (100, 110, 120, 130, 140, 150)
+ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
+EMR = [0.37, 0.38, 0.41, 0.40, 0.36]
+P_EMR = f"{stats.ttest_rel(ERDA[:5], EMR).pvalue:.1e}"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def parse(command: str) -> tuple[Run, ...]:
+    """What `erda run` would make of a command."""
+    program, *words = shlex.split(command)
+    assert program == "erda"
+    options = build_parser().parse_args(words)
+    flags = {name: getattr(options, name) for name in FLAGS}
+    return load_settings(preset=options.preset, file=options.config, sets=options.sets, flags=flags).runs()
+
+
+def asked(record: Record) -> dict[str, Any]:
+    return {one.name: getattr(record, one.name) for one in fields(Run)}
+
+
+def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float = 0.5, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "dataset": "fewrel",
+        "shots": 5,
+        "encoder": "bilstm",
+        "order_family": "erda",
+        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
+        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
+        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
+        "seconds": {"learn": [1.0, 2.0, 3.0], "predict": [0.5, 0.5, 0.5]},
+        "forgetting": {ALL_SEEN: 0.25, CANDIDATES: 0.125},
+        **changes,
+    }
+    return replace(template, method=method, seed=seed, **values)
+
+
+def line_of(*records: Record) -> Line:
+    (experiment,) = group_records(records)
+    (line,) = experiment.lines
+    return line
+
+
+def put(directory: Path, *records: Record) -> None:
+    for record in records:
+        write_record(directory / record.method / str(record.seed), record)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_default_settings_need_no_words(template: Record) -> None:
+    line = line_of(*(fewrel(template, seed=seed) for seed in SEEDS))
+    command = rerun_command(line)
+    assert command == (
+        "erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda "
+        "--seeds 100,110,120,130,140,150 --out runs/again"
+    )
+    assert [asdict(run) for run in parse(command)] == [asked(record) for record in line.records]
+
+
+def test_every_part_of_a_run_comes_back(template: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my corpora/wiki").mkdir(parents=True)
+    own = {**default_settings(METHODS["erda"]), "memory_size": 3, "augmentation": False, "agreement": "mean"}
+    record = fewrel(
+        template,
+        dataset="atlas",
+        shots=3,
+        encoder="minilm",
+        order_family="sckd",
+        seed=200,
+        evaluate_on="validation",
+        corpus="my corpora/wiki",
+        settings={
+            "method": {**own, "learning_rate": 2e-5},
+            "encoder": {"mode": "markers", "learning_rate": 1e-05, "trained_layers": -1},
+            "stream": {"way": 2, "n_tasks": 3},
+        },
+    )
+    command = rerun_command(line_of(record), out=tmp_path / "new runs")
+    assert "--set erda.augmentation=false" in command
+    assert "--corpus 'my corpora/wiki'" in command
+    assert [asdict(run) for run in parse(command)] == [asked(record)]
+
+
+def test_a_corpus_elsewhere_is_named_and_a_device_kept(template: Record) -> None:
+    command = rerun_command(line_of(fewrel(template, corpus="/home/someone/corpora/wiki", device="cuda:1")))
+    assert "--corpus wiki " in command
+    assert "--device cuda:1 " in command
+    assert "/home" not in command
+
+
+METHOD_VALUES = {
+    bool: st.booleans(),
+    int: st.integers(1, 50),
+    float: st.floats(1e-6, 0.9),
+    str: st.sampled_from(["none", "mean"]),
+}
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(sorted(METHODS)))
+    types = settings_of(METHODS[method])
+    changed = data.draw(st.lists(st.sampled_from(sorted(types)), unique=True, max_size=4))
+    own = {**default_settings(METHODS[method]), **{name: data.draw(METHOD_VALUES[types[name]]) for name in changed}}
+    seeds = data.draw(st.lists(st.sampled_from(SEEDS), unique=True, min_size=1))
+    given_settings = {"method": own, "encoder": {}, "stream": {}}
+    line = line_of(*(fewrel(template, method, seed, settings=given_settings) for seed in seeds))
+    assert [asdict(run) for run in parse(rerun_command(line))] == [asked(record) for record in line.records]
+
+
+def test_a_method_of_somebody_elses_is_written_out_in_full(template: Record) -> None:
+    assert "--set toy.noise=0.5" in rerun_command(Line("toy", "toy", (template,)))
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(template: Record, tmp_path: Path) -> Path:
+    """ERDA without a corpus on six streams, EMR on five of them."""
+    directory = tmp_path / "runs"
+    put(directory, *(fewrel(template, "erda", seed, last) for seed, last in zip(SEEDS, ERDA, strict=True)))
+    put(directory, *(fewrel(template, "emr", seed, last) for seed, last in zip(SEEDS, EMR, strict=False)))
+    return directory
+
+
+def test_page_holds_numbers_of_paper_and_records_and_the_command(runs: Path, tmp_path: Path) -> None:
+    out = write_reproducibility(runs, tmp_path / "new" / "REPRODUCIBILITY.md")
+    text = out.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    table = next(i for i, row in enumerate(rows) if "paper" in row)
+    found = {row[0]: dict(zip(rows[table], row, strict=True)) for row in rows[table + 2 :]}
+    erda, emr = found["erda"], found["emr"]
+    assert (erda["the paper's name"], erda["paper"]) == ("ERDA w.o. DA", "51.51 ± 0.70")
+    assert (erda["n"], erda["ours"], erda["95 % interval"]) == ("6", "54.33 ± 2.16", "52.07 to 56.60")
+    assert (erda["p (t)"], erda["forgetting"], erda["seconds"]) == ("reference", "12.50 ± 0.00", "7.5")
+    assert (emr["the paper's name"], emr["paper"], emr["n"]) == ("EMR", "37.51 ± 1.53", "5")
+    assert (emr["p (t)"], emr["p (sign-flip)"]) == (P_EMR, "0.0625")
+    assert "Protocol all-seen, after task 3" in text
+    commands = [line for line in text.splitlines() if line.startswith("erda run")]
+    assert len(commands) == 2
+    assert [len(parse(command)) for command in commands] == [5, 6]
+    assert len({shlex.split(command)[-1] for command in commands}) == 2  # a folder each
+    assert str(tmp_path) not in text  # no path of this machine
+
+
+def test_what_is_missing_is_said(runs: Path, tmp_path: Path) -> None:
+    half = runs / "emr/140/record.json"
+    half.write_text(half.read_text()[:300])
+    begun = runs / "joint/100/progress/progress.json"
+    begun.parent.mkdir(parents=True)
+    begun.write_text("{}")
+    out = write_reproducibility(runs, tmp_path / "R.md", expected={"tsne": "Embeddings before and after a task"})
+    missing = out.read_text(encoding="utf-8").split("## What is missing")[1]
+    assert "Embeddings before and after a task (`tsne`): no records." in missing
+    assert "emr (fewrel 5-shot, bilstm): seeds 140, 150 of erda." in missing
+    assert "the paper's Tables 1 and 6 (fewrel 5-shot, bilstm): SeqRun; Joint Training; EMAR; IDLVQ-C; ERDA." in missing
+    assert "ERDA w.o. L_mm" in missing
+    assert "ERDA w.o. DA" not in missing
+    assert "Unfinished: joint/100" in missing
+    assert "Not read: emr/140/record.json:" in missing
+    assert str(tmp_path) not in missing
+
+
+def test_different_streams_are_said_and_the_rest_goes_on(runs: Path, template: Record, tmp_path: Path) -> None:
+    put(runs, *(fewrel(template, "joint", seed, 0.5, manifest={"digest": "another"}) for seed in SEEDS))
+    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
+    assert "| emr | EMR | 5 |" in text
+    assert P_EMR in text
+
+
+def test_one_method_on_one_stream_has_no_p(template: Record, tmp_path: Path) -> None:
+    put(tmp_path / "runs", replace(template, order_family="drawn"))
+    text = write_reproducibility(tmp_path / "runs", tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "p (t)" not in text
+    assert "| toy | 1 |" in text
+    assert "What is missing" not in text  # nothing of the paper's, nothing of a family
+
+
+def test_no_records_or_no_place_to_write(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no such folder"):
+        write_reproducibility(tmp_path / "nowhere", tmp_path / "R.md")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="Cannot write"):
+        write_reproducibility(runs, tmp_path / "file" / "R.md")
