@@ -13,7 +13,8 @@ from toy_runs import toy_record
 from erda.benchmark import report as module
 from erda.benchmark.experiments import group_records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report import accuracy_table, cost_table, final_table, runs_table, write_report
+from erda.benchmark.report import write_report
+from erda.benchmark.result_tables import accuracy_table, cost_table, final_table, runs_table
 from erda.benchmark.tables import Summary
 from erda.errors import RecordError
 
@@ -92,12 +93,17 @@ def test_everything_is_written(tmp_path: Path) -> None:
             toy_record(tmp_path, method=method, seed=seed)
     found = write_report(tmp_path)
     names = {path.name for path in found.files}
-    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "cost", "runs")
+    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "confusion", "cost", "runs")
+    tables += ("comparison-all-seen", "comparison-candidates")
+    drawings = ("curve", "forgetting", "confusion", "cost")
     assert names == {f"{table}.{end}" for table in tables for end in ("md", "csv", "tex")} | {
-        "curve.png",
-        "curve.svg",
+        *(f"{drawing}.{end}" for drawing in drawings for end in ("png", "svg")),
         "report.md",
+        "index.html",
     }
+    assert found.page == tmp_path / "report/index.html"
+    assert not found.faults
+    assert not found.notes
     assert all(path.parent == tmp_path / "report" for path in found.files)
     assert (tmp_path / "report/curve.png").read_bytes().startswith(b"\x89PNG")
     drawing = ElementTree.parse(tmp_path / "report/curve.svg").getroot()
@@ -117,7 +123,11 @@ def test_several_experiments_have_a_folder_each(tmp_path: Path) -> None:
     toy_record(tmp_path / "a")
     toy_record(tmp_path / "b", shots=3)
     found = write_report(tmp_path, figures=False)
-    assert len({path.parent for path in found.files}) == 2
+    assert {path.parent for path in found.files if path != found.page} == {
+        tmp_path / "report" / section.name for section in found.sections
+    }
+    assert len(found.sections) == 2
+    assert found.page == tmp_path / "report/index.html"
 
 
 def test_bad_records_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
@@ -127,6 +137,38 @@ def test_bad_records_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
     found = write_report(tmp_path, figures=False)
     assert len(found.faults) == 1
     assert found.tables[0].rows[0][1] == 1
+
+
+def test_what_the_records_do_not_allow_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    toy_record(tmp_path, seed=1)
+    (tmp_path / "toy/1/predictions.npz").unlink()
+    found = write_report(tmp_path)
+    (note,) = found.notes
+    assert "has no predictions.npz" in note
+    assert not found.faults
+    assert (tmp_path / "report/curve.svg").exists()
+    assert not (tmp_path / "report/confusion.svg").exists()
+    assert "has no predictions.npz" in (tmp_path / "report/report.md").read_text()
+
+
+def test_lines_of_different_streams_are_not_compared(tmp_path: Path) -> None:
+    for method in ("toy", "other"):
+        for seed in (1, 2):
+            toy_record(tmp_path, method=method, seed=seed)
+    path = tmp_path / "other/2/record.json"
+    value = json.loads(path.read_text())
+    value["manifest"]["digest"] = "another"
+    path.write_text(json.dumps(value))
+    found = write_report(tmp_path, figures=False)
+    assert "they were run on different streams" in (tmp_path / "report/index.html").read_text().replace("&#39;", "'")
+    assert {table.name for table in found.tables} >= {"final", "runs"}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    (tmp_path / "report").write_text("a file where the folder should be")
+    with pytest.raises(RecordError, match="Cannot write"):
+        write_report(tmp_path, figures=False)
 
 
 def test_no_records_no_report(tmp_path: Path) -> None:
@@ -140,5 +182,7 @@ def test_without_matplotlib_the_tables_are_still_written(tmp_path: Path, monkeyp
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     found = write_report(tmp_path)
     assert "matplotlib is not installed" in found.faults[0]
+    assert "jinja2 is not installed" in found.faults[1]
+    assert found.page is None
     assert (tmp_path / "report/final.csv").exists()
     assert not (tmp_path / "report/curve.png").exists()

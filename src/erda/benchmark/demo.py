@@ -23,6 +23,7 @@ class Demo:
 
     tables: tuple[Table, ...]
     curves: tuple[Path, ...]
+    page: Path | None
     folder: Path
     faults: tuple[str, ...]
 
@@ -47,7 +48,8 @@ def run_demo(
     report = write_report(out)
     return Demo(
         tables=tuple(table for table in report.tables if table.name.startswith(SHOWN)),
-        curves=tuple(path for path in report.files if path.suffix in (".png", ".svg")),
+        curves=tuple(path for path in report.files if path.stem == "curve"),
+        page=report.page,
         folder=out / FOLDER,
         faults=(*plain.faults, *augmented.faults, *report.faults),
     )

@@ -1,170 +1,96 @@
-"""Experiments -> tables, figures and files. Nothing here trains, and no number is typed by hand."""
+"""Records -> a report: tables, figures, and a page that opens from the disk. Nothing here trains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from erda.benchmark.experiments import PERCENT, Experiment, Line, at_task, group_records
-from erda.benchmark.figures import draw_curve
+from erda.benchmark.experiments import Experiment
+from erda.benchmark.figures import save_drawing
+from erda.benchmark.page import PAGE, render_page
 from erda.benchmark.records import read_records, write_whole
-from erda.benchmark.tables import WRITERS, Cell, Summary, Table, to_markdown
+from erda.benchmark.sections import Section, sections_of
+from erda.benchmark.tables import WRITERS, Table, to_markdown
+from erda.benchmark.views import Shown, show_section
 
 FOLDER = "report"
 
 
-# -- from experiments to tables ----------------------------------------------------------------------------------------
-
-
-def accuracy_table(experiment: Experiment, protocol: str) -> Table:
-    """Accuracy after each task by one protocol, with the chance level below."""
-    rows: list[tuple[Cell, ...]] = []
-    for line in experiment.lines:
-        after = [line.accuracy(protocol, k) for k in range(experiment.n_tasks)]
-        rows.append((line.label, len(line.records), *after))
-    chance = [
-        Summary.of(value for record in experiment.records if (value := at_task(record.chance[protocol], k)) is not None)
-        for k in range(experiment.n_tasks)
-    ]
-    rows.append(("chance", None, *(one and f"{PERCENT * one.mean:.2f}" for one in chance)))
-    return Table(
-        name=f"accuracy-{protocol}",
-        title=f"Accuracy (%) after each task, protocol {protocol}: {experiment.title}",
-        columns=("method", "n", *(f"task {k + 1}" for k in range(experiment.n_tasks))),
-        rows=tuple(rows),
-        notes=(_mean_note(), *experiment.notes),
-    )
-
-
-def final_table(experiment: Experiment) -> Table:
-    """After the last task: micro and macro accuracy and forgetting, by each protocol."""
-
-    def row(line: Line, protocol: str) -> tuple[Cell, ...]:
-        micro = line.accuracy(protocol, -1)
-        macro = line.summary(lambda record: at_task(record.macro[protocol], -1), scale=PERCENT)
-        forgotten = line.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
-        return (line.label, protocol, len(line.records), micro, macro, forgotten)
-
-    rows = tuple(row(line, protocol) for protocol in experiment.protocols for line in experiment.lines)
-    notes = [
-        _mean_note(),
-        "Forgetting: best earlier accuracy on a task minus its final one, mean over all tasks but the last, in points.",
-    ]
-    if "candidates" in experiment.protocols:
-        notes.append(
-            f"Fallback to all-seen (no listed relation learned yet), after each task: {_fallback(experiment)}."
-        )
-    else:
-        notes.append("Protocol candidates: not measured, the dataset lists none.")
-    return Table(
-        name="final",
-        title=f"After task {experiment.n_tasks} (%): {experiment.title}",
-        columns=("method", "protocol", "n", "accuracy", "macro over tasks", "forgetting"),
-        rows=rows,
-        notes=(*notes, *experiment.notes),
-        text_columns=2,
-    )
-
-
-def cost_table(experiment: Experiment) -> Table:
-    """Seconds and memory of a stream."""
-
-    def rows() -> Iterable[tuple[Cell, ...]]:
-        for line in experiment.lines:
-            yield (
-                line.label,
-                len(line.records),
-                line.summary(lambda record: sum(record.seconds["learn"])),
-                line.summary(lambda record: sum(record.seconds["predict"])),
-                line.summary(lambda record: record.peak_memory_mb),
-            )
-
-    devices = ", ".join(sorted({record.device for record in experiment.records}))
-    return Table(
-        name="cost",
-        title=f"Cost of one stream of {experiment.n_tasks} tasks: {experiment.title}",
-        columns=("method", "n", "learn (s)", "predict (s)", "peak memory (MB)"),
-        rows=tuple(rows()),
-        notes=(f"Device: {devices}. Memory is the highest of the whole process up to the end of a run.",),
-        decimals=1,
-    )
-
-
-def runs_table(experiment: Experiment) -> Table:
-    """Every run after the last task, with its stream."""
-    rows: list[tuple[Cell, ...]] = []
-    for line in experiment.lines:
-        for record in line.records:
-            last = [at_task(record.accuracy[protocol], -1) for protocol in experiment.protocols]
-            shown = [one if one is None else f"{PERCENT * one:.2f}" for one in last]
-            rows.append((line.label, record.seed, *shown, record.digest[:8]))
-    return Table(
-        name="runs",
-        title=f"Every run after task {experiment.n_tasks} (%): {experiment.title}",
-        columns=("method", "seed", *experiment.protocols, "stream"),
-        rows=tuple(rows),
-        notes=("Runs with the same stream learned and answered the same examples.",),
-    )
-
-
-def tables_of(experiment: Experiment) -> tuple[Table, ...]:
-    """Every table of an experiment."""
-    accuracy = tuple(accuracy_table(experiment, protocol) for protocol in experiment.protocols)
-    return (*accuracy, final_table(experiment), cost_table(experiment), runs_table(experiment))
-
-
-def _mean_note() -> str:
-    return "Mean ± standard deviation (n - 1) over n streams."
-
-
-def _fallback(experiment: Experiment) -> str:
-    shares = []
-    for k in range(experiment.n_tasks):
-        found = Summary.of(record.n_fallback[k] / sum(record.n_test[: k + 1]) for record in experiment.records)
-        shares.append(f"{PERCENT * found.mean:.1f} %" if found else "")
-    return ", ".join(shares)
-
-
-# -- from tables to files ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, and what could not be read."""
+    """What was written, what could not be read, and what could not be shown."""
 
-    experiments: tuple[Experiment, ...]
+    sections: tuple[Section, ...]
     tables: tuple[Table, ...]
     files: tuple[Path, ...]
+    page: Path | None
     faults: tuple[str, ...]
+    notes: tuple[str, ...]  # views that the records do not allow
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """The experiment of each section."""
+        return tuple(section.experiment for section in self.sections)
 
 
 def write_report(directory: Path, *, figures: bool = True) -> Report:
-    """Read every record under `directory` and write tables and figures into `directory/report`."""
+    """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
+
+    The files of a single section lie in the folder itself, those of several in a folder each.
+    """
     found = read_records(directory)
-    experiments = group_records(found.records)
+    sections = sections_of(found)
     faults = list(found.faults)
     if figures and find_spec("matplotlib") is None:
         faults.append("Figures were not drawn: matplotlib is not installed here.")
         figures = False
-    tables: list[Table] = []
     written: list[Path] = []
-    for experiment in experiments:
-        folder = directory / FOLDER if len(experiments) == 1 else directory / FOLDER / experiment.slug
-        own = tables_of(experiment)
-        tables += own
-        for table in own:
-            for suffix, write in WRITERS.items():
-                written.append(folder / f"{table.name}.{suffix}")
-                write_whole(written[-1], write(table).encode())
-        if figures:
-            written += draw_curve(experiment, folder / "curve")
-        written.append(folder / "report.md")
-        write_whole(written[-1], _markdown_page(experiment, own, figures=figures).encode())
-    return Report(experiments, tuple(tables), tuple(written), tuple(faults))
+    parts: list[Shown] = []
+    for section in sections:
+        shown = show_section(section, figures=figures)
+        written += _write_section(shown, directory / FOLDER / section_folder(section, sections))
+        parts.append(shown)
+    page = None
+    if find_spec("jinja2") is None:
+        faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
+    else:
+        page = directory / FOLDER / PAGE
+        folders = [section_folder(section, sections) for section in sections]
+        html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
+        write_whole(page, html.encode())
+        written.append(page)
+    notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
+    tables = tuple(table for part in parts for table in part.tables)
+    return Report(sections, tables, tuple(written), page, tuple(faults), notes)
 
 
-def _markdown_page(experiment: Experiment, tables: Sequence[Table], *, figures: bool) -> str:
-    picture = ["![Accuracy after each task](curve.png)"] if figures else []
-    return "\n\n".join([f"# {experiment.title}", *picture, *(to_markdown(table) for table in tables)])
+def section_folder(section: Section, sections: Sequence[Section]) -> str:
+    """The folder of a section's files inside the report, "" for the report's own."""
+    return "" if len(sections) == 1 else section.name
+
+
+def _write_section(shown: Shown, folder: Path) -> list[Path]:
+    written: list[Path] = []
+    for table in shown.tables:
+        for suffix, write in WRITERS.items():
+            written.append(folder / f"{table.name}.{suffix}")
+            write_whole(written[-1], write(table).encode())
+    for drawing in shown.drawings:
+        written += save_drawing(drawing, folder)
+    written.append(folder / "report.md")
+    write_whole(written[-1], _markdown_page(shown).encode())
+    return written
+
+
+def _markdown_page(shown: Shown) -> str:
+    section = shown.section
+    blocks = [f"# {section.title}", *([section.text] if section.text else [])]
+    blocks += [f"Not shown: {note}" for note in shown.notes]
+    for item in shown.items:
+        title = item.title.removesuffix(f": {section.experiment.title}")
+        blocks.append(
+            to_markdown(item) if isinstance(item, Table) else f"![{title}]({item.name}.png)\n\n{item.caption}"
+        )
+    return "\n\n".join(blocks)

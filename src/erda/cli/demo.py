@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
         return 130
     print()
     print_tables(demo.tables)
+    if demo.page:
+        print(f"Page:    {demo.page}")
     print("Curve:  ", *demo.curves)
     print(f"Tables:  {demo.folder}")
     print(f"Records: {options.out}")

@@ -1,4 +1,4 @@
-"""`erda report`: tables and figures from records."""
+"""`erda report`: tables, figures and a page from records."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "report",
-        help="tables and figures from records",
-        description="Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX) and the "
-        "accuracy curve (PNG, SVG) into DIR/report. Nothing is trained.",
+        help="tables, figures and a page from records",
+        description="Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX), figures "
+        "(PNG, SVG) and a page that shows it all (index.html, opens without a network) into DIR/report. "
+        "Nothing is trained.",
         epilog="examples:\n  erda report runs/x\n  erda report runs/x --no-figures > tables.txt",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "directory", type=Path, metavar="DIR", help="the --out folder of `erda run`, or one above several"
     )
-    parser.add_argument("--no-figures", action="store_true", help="tables only")
+    parser.add_argument("--no-figures", action="store_true", help="only tables, and a page of them")
     parser.set_defaults(handler=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print and write the report."""
-    from erda.benchmark.report import write_report
+    from erda.benchmark.report import FOLDER, write_report
     from erda.cli.printing import print_tables
 
     report = write_report(options.directory, figures=not options.no_figures)
     print_tables(report.tables)
-    print("Written:", *(f"  {path}" for path in report.files), sep="\n")
-    for fault in report.faults:
+    print(f"Files: {len(report.files)} in {options.directory / FOLDER}")
+    if report.page:
+        print(f"Page:  {report.page}")
+    for fault in (*report.faults, *report.notes):
         print(f"erda: {fault}", file=sys.stderr)
     return 0

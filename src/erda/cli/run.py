@@ -94,7 +94,7 @@ def engine_of(options: argparse.Namespace) -> dict[str, Any]:
 def run(options: argparse.Namespace) -> int:
     """Run, and print what came out."""
     from erda.benchmark.experiments import group_records
-    from erda.benchmark.report import accuracy_table, final_table
+    from erda.benchmark.result_tables import accuracy_table, final_table
     from erda.benchmark.runner import run_all
     from erda.cli.printing import print_tables
     from erda.config import load_settings

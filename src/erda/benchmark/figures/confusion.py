@@ -116,6 +116,7 @@ def draw_confusion(confusion: Confusion, experiment: Experiment) -> Drawing:
         float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0,
     )
     return Drawing(
+        name="confusion",
         title=f"Confusion of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
         alt=f"Two maps of which tasks and which relations {confusion.label} takes for which. On average "
         f"{PERCENT * inside:.0f} % of a task's questions are answered with a relation of the same task, and "

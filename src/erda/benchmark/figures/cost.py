@@ -25,6 +25,7 @@ def draw_cost(experiment: Experiment) -> Drawing:
         if first and last:
             said.append(f"{line.label} learns task 2 in {first.mean:.2f} s and the last in {last.mean:.2f} s")
     return Drawing(
+        name="cost",
         title=f"Seconds of each task: {experiment.title}",
         alt=f"Lines of seconds over tasks, for learning and for answering. {'; '.join(said)}.",
         caption="Mean over streams with a band of one standard deviation. The first task has more examples than the "

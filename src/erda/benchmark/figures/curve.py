@@ -17,6 +17,7 @@ MOST_TICKS = 10
 def draw_curve(experiment: Experiment) -> Drawing:
     """Accuracy after each task, one panel per protocol: mean, a band of one standard deviation, and chance."""
     return Drawing(
+        name="curve",
         title=f"Accuracy after each task: {experiment.title}",
         alt=f"Lines of accuracy in per cent over the number of tasks learned. {_last_values(experiment)}",
         caption="Mean over streams with a band of one standard deviation; the dotted line is guessing.",

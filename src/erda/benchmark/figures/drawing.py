@@ -64,32 +64,33 @@ class Panel:
 class Drawing:
     """A figure that is not painted yet. `alt` says in words what it shows, `caption` how to read it."""
 
+    name: str  # of its files
     title: str
     alt: str
     caption: str
     panels: tuple[Panel, ...]
 
 
-def save_drawing(drawing: Drawing, stem: Path) -> list[Path]:
+def save_drawing(drawing: Drawing, folder: Path) -> list[Path]:
     """Write a drawing as PNG and SVG, all panels side by side; the same bytes for the same drawing."""
     paths = []
     with _style(text_as="path"):
         figure = paint(drawing.panels, title=drawing.title)
         for suffix in FORMATS:
-            paths.append(stem.with_suffix(f".{suffix}"))
+            paths.append(folder / f"{drawing.name}.{suffix}")
             write_whole(paths[-1], _bytes(figure, suffix))
     return paths
 
 
-def page_panels(drawing: Drawing, name: str) -> list[str]:
-    """Each panel as HTML: an inline SVG, or a PNG where that would be too large; `name` keeps its ids apart."""
+def page_panels(drawing: Drawing, prefix: str) -> list[str]:
+    """Each panel as HTML: an inline SVG, or a PNG where that would be too large; `prefix` keeps its ids apart."""
     pieces = []
     for number, panel in enumerate(drawing.panels):
         with _style(text_as="none"):
             figure = paint([panel])
             drawn = _bytes(figure, "svg", transparent=True)
             if len(drawn) <= LARGEST_SVG:
-                pieces.append(_inline(drawn.decode(), f"{name}-{number}-"))
+                pieces.append(_inline(drawn.decode(), f"{prefix}-{number}-"))
             else:
                 data = base64.b64encode(_bytes(figure, "png")).decode()
                 pieces.append(f'<img src="data:image/png;base64,{data}" alt="">')
@@ -113,8 +114,8 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> Figure:
             named.setdefault(label, handle)
     height = max(panel.height for panel in panels) + (0.3 if title else 0.0)
     if named:
-        room = sum(widths) * 12  # about so many characters stand in a row
-        columns = max(1, min(4, len(named), int(room // (max(map(len, named)) + 7))))
+        room = sum(widths) * 14  # about so many characters stand in a row
+        columns = max(1, min(4, len(named), int(room // (max(map(len, named)) + 6))))
         figure.legend(
             list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
         )

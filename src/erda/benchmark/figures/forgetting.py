@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.figures.drawing import INK, MUTED, Drawing, Panel, as_text, line_style, tidy
+from erda.benchmark.figures.drawing import INK, Drawing, Panel, as_text, line_style, tidy
 from erda.benchmark.tables import Summary
 from erda.errors import RecordError
 
@@ -27,6 +27,7 @@ def draw_forgetting(experiment: Experiment) -> Drawing:
     )
     height = 1.1 + 0.36 * len(experiment.lines)
     return Drawing(
+        name="forgetting",
         title=f"Forgetting: {experiment.title}",
         alt=f"Bars of forgetting in points for each method. {said}.",
         caption="Best earlier accuracy on a task minus its final one, mean over all tasks but the last; "
@@ -47,7 +48,7 @@ def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
             height=0.62,
             color=line_style(number)["color"],
             xerr=found.deviation,
-            error_kw={"ecolor": MUTED, "elinewidth": 1.1, "capsize": 2.5},
+            error_kw={"ecolor": INK, "elinewidth": 1.1, "capsize": 2.5},
         )
         end = max(found.mean, 0.0) + (found.deviation or 0.0)
         axes.annotate(

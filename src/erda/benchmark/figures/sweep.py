@@ -26,6 +26,7 @@ def draw_sweep(experiment: Experiment, setting: str) -> Drawing:
         f"{value}: {_end(line, protocol)} ({protocol})" for value, line in points for protocol in experiment.protocols
     ]
     return Drawing(
+        name="sweep",
         title=f"Accuracy after task {experiment.n_tasks} by {setting}: {experiment.title}",
         alt=f"Accuracy after the last task for each value of {setting}. {'; '.join(ends)}.",
         caption="Mean over streams; whiskers are one standard deviation.",

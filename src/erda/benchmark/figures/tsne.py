@@ -53,6 +53,7 @@ def draw_tsne(experiment: Experiment) -> Drawing:
             scatters.append(Scatter(f"{line.label}, {said}", points, arrays[f"relations_{time}"]))
     new = [name for relation, name in order.items() if relation not in base]
     return Drawing(
+        name="tsne",
         title=f"t-SNE of test examples: {experiment.title}",
         alt=f"Test examples of {len(order)} relations as points on a plane, before and after a new task, for "
         f"{', '.join(line.label for line, _ in found)}. New relations: {', '.join(new)}.",
