@@ -1,0 +1,152 @@
+"""The page stands alone, shows everything, links to files that exist, and escapes what it did not write."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from toy_pages import HOSTILE, LONG, full_report
+from toy_runs import toy_record
+
+from erda.benchmark.report import write_report
+from erda.benchmark.sections import VIEWS
+from erda.benchmark.views import VIEW_ITEMS
+
+ROOT = Path(__file__).parents[2]
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """The elements of a page; fails where a tag is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # element, text
+        self.feed(text)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, attributes in self.elements if (value := attributes.get(name)) is not None]
+
+    def text_of(self, tag: str) -> list[str]:
+        return [text for element, text in self.texts if element == tag]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as patch:
+        full_report(directory, patch)
+    return directory / "report"
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "index.html").read_text(encoding="utf-8"))
+
+
+def test_every_view_can_be_shown() -> None:
+    assert set(VIEW_ITEMS) == set(VIEWS)
+
+
+def test_nothing_comes_from_a_network(folder: Path, page: Page) -> None:
+    addresses = [*page.values("href"), *page.values("src")]
+    assert not [one for one in addresses if re.match(r"(https?:)?//", one)]
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"url\(\s*['\"]?(?!#)|@import", text)
+    assert not re.search(r"https?://", text)
+
+
+def test_links_lead_to_files_and_anchors_that_exist(folder: Path, page: Page) -> None:
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] or "" for tag, attributes in page.elements if tag == "a"]
+    anchors = [link[1:] for link in links if link.startswith("#")]
+    assert {"headline", "reading", "part-0", "part-1"} <= set(anchors) <= set(ids)
+    files = [folder / unquote(link) for link in links if not link.startswith("#")]
+    assert len(files) > 30
+    assert not [path for path in files if not path.is_file()]
+    assert {path.parent.name for path in files} == {"part-0", "part-1"}
+
+
+def test_hostile_names_are_only_text(page: Page) -> None:
+    assert not [attributes for tag, attributes in page.elements if tag == "img" and attributes.get("src") == "x"]
+    assert [tag for tag, _ in page.elements].count("script") == 1
+    assert "i" not in [tag for tag, attributes in page.elements if "style" not in attributes]
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert HOSTILE in page.text_of("th")
+    assert LONG in page.text_of("th")
+
+
+def test_faults_and_what_could_not_be_shown_are_said(page: Page) -> None:
+    (fault,) = [text for tag, text in page.texts if tag == "li" and "broken/1/record.json" in text]
+    assert "not whole JSON" in fault
+    said = " ".join(page.text_of("p"))
+    assert "Not shown: Setting 'noise' does not have two values among these records" in said
+    assert "Not shown: No t-SNE" in said
+
+
+def test_figures_have_words_and_tables_have_heads(page: Page) -> None:
+    figures = [attributes for _, attributes in page.elements if attributes.get("role") == "img"]
+    # all six of the first section; of the second, which has one line and no vectors, four
+    assert len(figures) == 10
+    assert all(len(attributes["aria-label"] or "") > 30 for attributes in figures)
+    n_tables = [tag for tag, _ in page.elements].count("table")
+    assert n_tables == [tag for tag, _ in page.elements].count("thead") > 10
+    assert page.text_of("title")
+
+
+def test_headline_holds_the_records_numbers(tmp_path: Path) -> None:
+    records = {}
+    for name, noise in (("erda", 0.2), ("other", 0.7)):
+        settings = {"method": {"noise": noise}, "encoder": {}, "stream": {}}
+        records[name] = [toy_record(tmp_path, method=name, seed=seed, settings=settings) for seed in (1, 2, 3)]
+    write_report(tmp_path, figures=False)
+    text = (tmp_path / "report/index.html").read_text(encoding="utf-8")
+    head = text[text.index('<header id="headline"') : text.index("</header>")]
+    for protocol in ("all-seen", "candidates"):
+        for own in records.values():
+            assert f"{100 / 3 * sum(record.accuracy[protocol][-1] for record in own):.1f}" in head
+    assert "p, all-seen" in head
+    assert "svg" not in head
+
+
+def test_one_run_alone_makes_a_page(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    write_report(tmp_path, figures=False)
+    page = Page((tmp_path / "report/index.html").read_text(encoding="utf-8"))
+    assert "svg" not in [tag for tag, _ in page.elements]
+    assert not [attributes for _, attributes in page.elements if attributes.get("id") == "faults"]
+    assert any("1 run" in text for text in page.text_of("p"))
+
+
+def test_what_the_page_is_made_of_is_part_of_the_package() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["erda"]
+    package = ROOT / "src/erda"
+    packed = {path for pattern in settings for path in package.glob(pattern)}
+    needed = {path for path in (package / "benchmark/page").iterdir() if path.suffix in (".j2", ".css", ".js")}
+    assert len(needed) == 3
+    assert needed <= packed

@@ -1,0 +1,62 @@
+"""A report with everything in it, for the tests of the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_runs import toy_record
+
+from erda.benchmark import report
+from erda.benchmark.records import Records, write_arrays
+from erda.benchmark.report import Report, write_report
+from erda.benchmark.sections import VIEWS, Section, folders, sections_of
+
+HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"
+LONG = "a_method_with_a_name_that_is_much_longer_than_anybody_would_want_to_read_on_a_telephone"
+
+
+def full_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Every view, two sections, a hostile and a long name, a record that cannot be read."""
+    for noise in (0.5, 0.1):
+        settings = {"method": {"noise": noise}, "encoder": {}, "stream": {}}
+        for seed in (1, 2, 3):
+            toy_record(directory / str(noise), seed=seed, settings=settings)
+    for method in (HOSTILE, LONG):
+        for seed in (1, 2):
+            toy_record(directory, method=method, seed=seed)
+    toy_record(directory / "more", shots=3)
+    broken = directory / "broken/1/record.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text('{"schema": 1, "<script>alert(2)</script>"')
+    rng = np.random.default_rng(0)
+    write_arrays(
+        directory / "0.5/toy/1/embeddings.npz",
+        {
+            "vectors_before": rng.normal(size=(12, 4)),
+            "relations_before": np.repeat(["r0", "r1"], 6),
+            "vectors_after": rng.normal(size=(18, 4)),
+            "relations_after": np.repeat(["r0", "r1", "r2"], 6),
+            "base": np.array(["r0", "r1"]),
+            "new": np.array(["r2"]),
+        },
+    )
+
+    def all_views(found: Records) -> tuple[Section, ...]:
+        assert len(folders(found)) == len(found.records)
+        return tuple(
+            Section(
+                name=f"part-{number}",
+                title=f"{section.title} <i>{number}</i>",
+                text=f"What is shown & {HOSTILE}",
+                experiment=section.experiment,
+                reference=section.experiment.lines[0].label if number == 0 else None,
+                views=VIEWS,
+                setting="noise",
+            )
+            for number, section in enumerate(sections_of(found))
+        )
+
+    monkeypatch.setattr(report, "sections_of", all_views)
+    return write_report(directory)
