@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.figures.drawing import COLOURS, GRID, INK, MUTED, Drawing, Panel, as_text
-from erda.benchmark.figures.forgetting import shorten
+from erda.benchmark.figures.drawing import COLOURS, GRID, INK, MUTED, Drawing, Panel, as_text, shorten
 from erda.benchmark.records import PREDICTIONS, Outcomes, Record, read_outcomes
 from erda.benchmark.tables import Table
 from erda.errors import RecordError

@@ -45,6 +45,7 @@ def _draw_protocol(experiment: Experiment, protocol: str, axes: Axes) -> None:
             means,
             label=as_text(f"{line.label} (n={len(line.records)})"),
             markersize=4.5,
+            clip_on=False,
             **style,
         )
         draw_band(axes, tasks, means, [(one.deviation or 0.0) if one else 0.0 for one in found], style["color"])

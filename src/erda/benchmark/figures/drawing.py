@@ -114,12 +114,11 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> Figure:
             named.setdefault(label, handle)
     height = max(panel.height for panel in panels) + (0.3 if title else 0.0)
     if named:
-        room = sum(widths) * 14  # about so many characters stand in a row
-        columns = max(1, min(4, len(named), int(room // (max(map(len, named)) + 6))))
-        figure.legend(
-            list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
-        )
-        height += 0.2 * -(-len(named) // columns)
+        room = int(sum(widths) * 14)  # about so many characters stand in a row
+        names = [shorten(name, room - 8) for name in named]
+        columns = max(1, min(4, len(names), room // (max(map(len, names)) + 6)))
+        figure.legend(list(named.values()), names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+        height += 0.2 * -(-len(names) // columns)
     if title:
         figure.suptitle(as_text(title), fontsize=11)
     figure.set_size_inches(sum(widths), height)
@@ -130,6 +129,11 @@ def as_text(text: str) -> str:
     """Text that Matplotlib shows as it stands: no formula between dollars, no name hidden by its underscore."""
     shown = text.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
+
+
+def shorten(name: str, longest: int) -> str:
+    """A name that fits into its place."""
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def tidy(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:

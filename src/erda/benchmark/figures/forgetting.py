@@ -6,14 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.figures.drawing import INK, Drawing, Panel, as_text, line_style, tidy
+from erda.benchmark.figures.drawing import INK, Drawing, Panel, as_text, line_style, shorten, tidy
 from erda.benchmark.tables import Summary
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LONGEST_NAME = 34
+LONGEST_NAME = 24
 
 
 def draw_forgetting(experiment: Experiment) -> Drawing:
@@ -54,7 +54,7 @@ def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
         axes.annotate(
             f"{found.mean:.1f}", (end, number), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
         )
-    axes.set_yticks(rows, [as_text(shorten(line.label)) for line in experiment.lines])
+    axes.set_yticks(rows, [as_text(shorten(line.label, LONGEST_NAME)) for line in experiment.lines])
     axes.invert_yaxis()
     axes.margins(x=0.18)
     axes.axvline(0, color=INK, linewidth=0.7)
@@ -66,8 +66,3 @@ def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
 def forgotten(line: Line, protocol: str) -> Summary | None:
     """Forgetting of a line in points."""
     return line.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
-
-
-def shorten(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name that fits beside an axis."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"

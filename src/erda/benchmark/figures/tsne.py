@@ -11,7 +11,6 @@ import numpy as np
 
 from erda.benchmark.experiments import Experiment, Line
 from erda.benchmark.figures.drawing import Drawing, Panel, as_text, line_style
-from erda.benchmark.figures.forgetting import shorten
 from erda.benchmark.records import read_arrays
 from erda.errors import RecordError
 
@@ -109,7 +108,7 @@ def _draw_points(scatter: Scatter, order: dict[str, str], base: set[str], axes: 
             marker="o" if relation in base else style["marker"],
             linewidths=0,
             alpha=0.8,
-            label=as_text(shorten(name)),
+            label=as_text(name),
         )
     axes.set_xticks([])
     axes.set_yticks([])
