@@ -29,7 +29,6 @@ from erda.benchmark.figures import (
 from erda.benchmark.figures import drawing as module
 from erda.benchmark.figures.drawing import paint
 from erda.benchmark.records import read_outcomes, read_records, write_arrays
-from erda.benchmark.sections import folders
 from erda.errors import RecordError
 
 
@@ -39,7 +38,7 @@ def panels_of(drawing: Drawing) -> list[Axes]:
 
 def read_experiment(directory: Path) -> Experiment:
     found = read_records(directory)
-    (experiment,) = group_records(found.records, folders(found))
+    (experiment,) = group_records(found.records, [path.parent for path in found.paths])
     return experiment
 
 

@@ -12,6 +12,7 @@ from erda.benchmark.figures import Drawing, page_panels
 from erda.benchmark.figures.drawing import FORMATS
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.page.headline import make_headline
+from erda.benchmark.sections import Section
 from erda.benchmark.tables import WRITERS, Cell, Summary, Table, format_cell
 from erda.benchmark.views import Item, Shown
 
@@ -53,6 +54,7 @@ class Part:
 
     anchor: str
     title: str
+    subtitle: str  # what the experiment is, where the title does not say it
     text: str
     reference: str
     notes: tuple[str, ...]  # about the records
@@ -74,6 +76,7 @@ def render_page(shown: Sequence[Shown], *, folders: Sequence[str], title: str, f
     return environment.get_template("page.html.j2").render(
         title=title,
         headline=make_headline(shown[0].section),
+        subtitle=_subtitle(shown[0].section),
         parts=parts,
         faults=faults,
         is_detailed=len(parts) <= MOST_DETAILED,
@@ -95,12 +98,17 @@ def _part(shown: Shown, folder: str) -> Part:
     return Part(
         anchor=section.name,
         title=section.title,
+        subtitle=_subtitle(section),
         text=section.text,
         reference=section.reference or "",
         notes=section.experiment.notes,
         missing=shown.notes,
         blocks=tuple(_block(item, shown, folder) for item in shown.items),
     )
+
+
+def _subtitle(section: Section) -> str:
+    return "" if section.experiment.title in section.title else section.experiment.title
 
 
 def _block(item: Item, shown: Shown, folder: str) -> Block:
