@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from erda.benchmark.contents import sections_of
 from erda.benchmark.experiments import Experiment
 from erda.benchmark.figures import save_drawing
 from erda.benchmark.page import PAGE, render_page
 from erda.benchmark.records import read_records, write_whole
-from erda.benchmark.sections import Section, sections_of
+from erda.benchmark.sections import Section
 from erda.benchmark.tables import WRITERS, Table, to_markdown
 from erda.benchmark.views import Shown, show_section
 

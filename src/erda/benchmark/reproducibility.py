@@ -17,10 +17,11 @@ from erda.benchmark.comparison import (
     p_value,
     published_of,
 )
+from erda.benchmark.contents import sections_of
 from erda.benchmark.experiments import PERCENT, Line, at_task
 from erda.benchmark.published import COMPONENTS, PAPER, Published
 from erda.benchmark.records import Records, read_records, write_whole
-from erda.benchmark.sections import Section, sections_of
+from erda.benchmark.sections import Section
 from erda.benchmark.statistics import mean_interval
 from erda.benchmark.tables import Cell, Table, to_markdown
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from erda.benchmark.experiments import Experiment, group_records
-from erda.benchmark.records import Records
+from erda.benchmark.experiments import Experiment
 
 # every way of showing a section, in the order in which they stand on the page
 VIEWS = (
@@ -38,17 +36,8 @@ class Section:
     setting: str = ""  # the setting along the horizontal axis of view "sweep"
 
 
-def sections_of(found: Records) -> tuple[Section, ...]:
-    """One section for each experiment among the records."""
-    return tuple(_section(experiment) for experiment in group_records(found.records, folders(found)))
-
-
-def folders(found: Records) -> list[Path]:
-    """The folder of each record."""
-    return [path.parent for path in found.paths]
-
-
-def _section(experiment: Experiment) -> Section:
+def experiment_section(experiment: Experiment) -> Section:
+    """An experiment as it is shown where nobody said how: everything, and the others against ERDA."""
     erda = [line.label for line in experiment.lines if line.method == "erda"]
     labels = erda or [line.label for line in experiment.lines]
     return Section(

@@ -113,7 +113,10 @@ class Erda(Method):
         found = self.augmenter.find(
             exemplars,
             exemplars=task.examples,
+            entity_matching=self.entity_matching,
+            similarity_search=self.similarity_search,
             match_threshold=self.match_threshold,
+            max_matches=self.n_rehearsed,
             n_neighbours=self.n_rehearsed,
             neighbour_threshold=self.neighbour_threshold,
             search_matched=True,
