@@ -48,7 +48,7 @@ def record(out: Path, method: str, seed: int) -> dict[str, object]:
     return value
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "report", "list", "data", "corpus"])
+@pytest.mark.parametrize("command", ["demo", "run", "search", "report", "list", "data", "corpus"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

@@ -291,7 +291,7 @@ def run_many(
     if engine == "ray":
         outcomes = _run_far(works, address=address, n_at_once=n_processes)
     elif several:
-        prepare = partial(_prepare_process, n_here, get_context("spawn").RLock())
+        prepare = partial(prepare_process, n_here, get_context("spawn").RLock())
         outcomes = run_in_processes(_run_one, works, n_processes=n_here, prepare=prepare)
     else:
         outcomes = run_here(_run_one, works)
@@ -329,7 +329,7 @@ def _run_one(work: _Work, slot: int) -> Record:
     return run(asked, parts, out=work.out, keep_method=work.keep_method, bar=bar)
 
 
-def _prepare_process(n_processes: int, lock: Any) -> None:
+def prepare_process(n_processes: int, lock: Any) -> None:
     """Give a process its share of the cores, and let bars be drawn one at a time."""
     import torch
 

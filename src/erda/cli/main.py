@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from erda import __version__
-from erda.cli import bench, corpus, data, demo, list, report, run
+from erda.cli import bench, corpus, data, demo, list, paper, report, run, search
 from erda.errors import ErdaError
 
-COMMANDS = (demo, run, report, list, data, corpus, bench)
+COMMANDS = (demo, run, paper, search, report, list, data, corpus, bench)
 FAULT = 2
 STOPPED = 130
 
@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     options = build_parser().parse_args(arguments)
+    options.arguments = [*(sys.argv[1:] if arguments is None else arguments)]  # some write it down
     try:
         status = int(options.handler(options) or 0)
         sys.stdout.flush()

@@ -46,9 +46,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_settings(parser)
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the records go")
+    add_engine(parser)
+    parser.add_argument("--keep-methods", action="store_true", help="keep what was learned in OUT/METHOD/SEED/method")
+    parser.set_defaults(handler=run)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is run: those of `load_settings`."""
     for name, (flag, metavar, text) in FLAGS.items():
         parser.add_argument(flag, dest=name, metavar=metavar, help=text)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the records go")
     parser.add_argument("--preset", metavar="NAME", help="settings that come with erda: `erda list presets`")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
     parser.add_argument(
@@ -59,9 +67,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME=VALUE",
         help="a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder",
     )
-    add_engine(parser)
-    parser.add_argument("--keep-methods", action="store_true", help="keep what was learned in OUT/METHOD/SEED/method")
-    parser.set_defaults(handler=run)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

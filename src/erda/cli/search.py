@@ -1,0 +1,151 @@
+"""`erda search`: settings chosen on validation data."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.run import FLAGS, add_settings
+
+if TYPE_CHECKING:
+    from erda.benchmark.search import Search
+
+EPILOG = """\
+NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --space the paper's grid for ERDA:
+match_threshold 0.3 to 0.8, n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to
+0.3, contrastive_margin 0.01 to 0.03, memory_iterations 1 to 3.
+
+examples:
+  erda search --preset fewrel-5-shot --seeds 100,130 --out runs/search --jobs 2
+  erda search --preset fewrel-5-shot --method emr --space epochs=1:5 --sampler grid --out runs/emr
+  erda search --preset fewrel-5-shot --space temperature=0.05:1:log --space encoder.hidden_size=50:200:50 --out runs/t
+  erda run --config runs/search/best.toml --out runs/best
+
+Only validation data are looked at. A search that was stopped goes on with the same command; more --trials add to it.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "search",
+        help="choose settings of a method on validation data",
+        description="Search for settings of one method with Optuna: the best table, OUT/best.toml for `erda run "
+        "--config`, and figures; records of every trial are in OUT/trials.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_settings(parser)
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where study, records and result go")
+    parser.add_argument(
+        "--space",
+        action="append",
+        default=[],
+        dest="spaces",
+        metavar="NAME=VALUES",
+        help="values to try: v1,v2,... or low:high, low:high:step, low:high:log (default: the paper's grid)",
+    )
+    parser.add_argument(
+        "--sampler",
+        choices=("grid", "tpe", "random"),
+        default="tpe",
+        help="every choice of values, those that Optuna's TPE finds promising, or any (default: tpe)",
+    )
+    parser.add_argument("--trials", type=int, metavar="N", help="trials in all (default: 40; the whole grid for grid)")
+    parser.add_argument(
+        "--protocol",
+        choices=("all-seen", "candidates"),
+        default="all-seen",
+        help="what is to be high after the last task, as the mean over the seeds (default: all-seen)",
+    )
+    parser.add_argument("--no-prune", action="store_true", help="run poor trials on all seeds too")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trials at once (default: 1)")
+    parser.set_defaults(handler=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, and print what is best."""
+    from erda.benchmark.search import search
+    from erda.benchmark.search_report import BEST, best_table, write_search
+    from erda.cli.printing import print_tables
+    from erda.errors import ErdaError, join_faults
+
+    asked = _asked(options)
+    print(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
+    try:
+        found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
+    except KeyboardInterrupt:
+        print(f"\nStopped. What was measured is kept in {options.out}; the same command goes on.", file=sys.stderr)
+        return 130
+    if write_search(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
+        print_tables([best_table(asked, found)])
+        print(f"Settings of the best trial: {options.out / BEST}")
+        print(f"Measure them on test data: erda run --config {options.out / BEST} --out DIR")
+    if found.faults:
+        raise ErdaError(f"Trials that failed: {len(found.faults)}\n{join_faults(found.faults)}")
+    return 0
+
+
+def _asked(options: argparse.Namespace) -> Search:
+    """The search that was asked for, checked: every fault at once."""
+    from erda.benchmark.search import Search
+    from erda.benchmark.search_space import default_space, parse_space
+    from erda.config import load_settings
+    from erda.errors import SettingsError, join_faults
+
+    faults = [f"--{name}: must be at least 1." for name in ("jobs", "trials") if _below_one(getattr(options, name))]
+    flags = {**{name: getattr(options, name) for name in FLAGS}, "evaluate_on": "validation"}
+    flags["methods"] = options.methods or "erda"
+    load = partial(load_settings, preset=options.preset, file=options.config, flags=flags)
+    try:
+        settings = load(sets=options.sets)
+        _refuse_test(options)
+        if len(settings.methods) > 1:
+            raise SettingsError(f"--method: a search is for one method, got {', '.join(settings.methods)}.")
+    except SettingsError as error:
+        raise SettingsError(join_faults([*faults, str(error)])) from error
+    try:
+        method = settings.methods[0]
+        space = parse_space(
+            options.spaces or default_space(method, with_corpus=bool(settings.corpus)),
+            method=method,
+            encoder=settings.encoder,
+            grid=options.sampler == "grid",
+            check=lambda name, value: load(sets=[*options.sets, f"{name}={value}"]),
+        )
+    except SettingsError as error:
+        faults.append(str(error))
+    if faults:
+        raise SettingsError(join_faults(faults))
+    return Search(
+        settings=settings,
+        space=space,
+        sampler=options.sampler,
+        protocol=options.protocol,
+        prune=not options.no_prune,
+    )
+
+
+def _below_one(number: int | None) -> bool:
+    return number is not None and number < 1
+
+
+def _refuse_test(options: argparse.Namespace) -> None:
+    """Settings are never chosen on what they are measured with, wherever that was asked."""
+    from erda.errors import SettingsError
+    from erda.presets import read_preset, read_settings_file, tidy_name
+
+    given = [options.evaluate_on]
+    given += [text.partition("=")[2] for text in options.sets if tidy_name(text.partition("=")[0]) == "evaluate_on"]
+    files = [*(read_preset(options.preset) if options.preset else ())]
+    files += read_settings_file(options.config) if options.config else ()
+    given += [str(one.value) for one in files if one.name == "evaluate_on"]
+    if any(one is not None and one.strip() != "validation" for one in given):
+        raise SettingsError(
+            "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing "
+            "about data that nobody has seen; measure the chosen ones with `erda run`, which uses test data."
+        )

@@ -1,0 +1,234 @@
+"""A search with tiny streams: its best settings, going on after an end of any kind, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from erda.benchmark import runner
+from erda.benchmark import search as search_module
+from erda.benchmark.records import read_record
+from erda.benchmark.search import CUT, FAILED, JOURNAL, Found, Search, search
+from erda.benchmark.search_report import best_table, write_search
+from erda.benchmark.search_space import parse_space
+from erda.benchmark.tables import to_terminal
+from erda.cli.main import main
+from erda.config import Run, load_settings
+from erda.errors import ModelError, RecordError, SettingsError
+
+SMALL = ["n_tasks=2", "first_shots=3", "test_per_relation=4", "encoder.hidden_size=4", "batch_size=20"]
+SPACE = ("memory_iterations=1:2", "learning_rate=0.001,0.01,0.1")
+
+
+def asked(*, seeds: str = "100,110", space: tuple[str, ...] = SPACE, sampler: str = "random", **more: Any) -> Search:
+    settings = load_settings(sets=SMALL, flags={"seeds": seeds, "evaluate_on": "validation"})
+    choices = parse_space(space, method="erda", encoder="bilstm", grid=sampler == "grid")
+    return Search(settings=settings, space=choices, sampler=sampler, protocol="all-seen", **more)
+
+
+def tried(found: Found) -> list[tuple[object, ...]]:
+    return [(one.number, one.values, one.accuracies, one.state) for one in found.trials]
+
+
+def stop_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Let the run with this number be stopped by Ctrl-C; gives how many were begun."""
+    run_many, calls = search_module.run_many, []
+
+    def stopping(*args: Any, **keywords: Any) -> Any:
+        calls.append(args)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return run_many(*args, **keywords)
+
+    monkeypatch.setattr(search_module, "run_many", stopping)
+    return lambda: len(calls)
+
+
+def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> None:
+    found = search(asked(sampler="grid", prune=False), out=tmp_path, show_bars=False)
+    values = [(one.values["erda.memory_iterations"], one.values["erda.learning_rate"]) for one in found.trials]
+    assert sorted(values) == [(n, rate) for n in (1, 2) for rate in (0.001, 0.01, 0.1)]
+    best = found.ranked()[0]
+    assert best.worth == max(one.worth for one in found.trials)
+    for one in found.trials:
+        records = [read_record(tmp_path / "trials" / str(one.number) / "erda" / seed) for seed in ("100", "110")]
+        assert {record.evaluate_on for record in records} == {"validation"}
+        assert {record.settings["method"]["learning_rate"] for record in records} == {one.values["erda.learning_rate"]}
+        assert one.accuracies == tuple(
+            record.accuracy["all-seen"][-1] for record in records if record.accuracy["all-seen"]
+        )
+    assert sorted(found.importance) == ["erda.learning_rate", "erda.memory_iterations"]
+    again = search(asked(sampler="grid", prune=False), out=tmp_path, show_bars=False)
+    assert tried(again) == tried(found)
+
+
+def test_the_first_trial_is_what_the_settings_are_and_the_same_values_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = stop_at(0, monkeypatch)
+    space = ("memory_iterations=1:2", "memory_size=0,1")
+    found = search(asked(space=space, seeds="100", prune=False), out=tmp_path, n_trials=8, show_bars=False)
+    assert found.trials[0].values == {"erda.memory_iterations": 2, "erda.memory_size": 1}
+    assert len(found.trials) == 8
+    assert begun() == len(found.ranked()) <= 4
+    assert len(list(tmp_path.rglob("record.json"))) == begun()
+
+
+@pytest.mark.parametrize("call", [1, 4])
+def test_a_stopped_search_goes_on_and_tries_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    whole = search(asked(sampler="tpe", prune=False), out=tmp_path / "whole", n_trials=4, show_bars=False)
+    begun = stop_at(call, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=4, show_bars=False)
+    resumed = search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=4, show_bars=False)
+    assert tried(resumed) == tried(whole)
+    n_runs = 2 * len(resumed.ranked())
+    assert begun() == n_runs + 1 + (call == 4)  # the stopped run, and the record of its trial's first seed, read
+    more = search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=5, show_bars=False)
+    assert tried(more)[:4] == tried(whole)
+    assert len(more.trials) == 5
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on_with_the_killed_trial(tmp_path: Path) -> None:
+    sets = [part for text in SMALL for part in ("--set", text)]
+    command = [sys.executable, "-m", "erda", "search", *sets, "--seeds", "100,110", "--out", str(tmp_path)]
+    command += ["--space", SPACE[0], "--space", SPACE[1], "--trials", "4", "--no-prune", "--jobs", "2"]
+    command += ["--sampler", "grid"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        while not list(tmp_path.glob("trials/*/erda/*/progress")) and process.poll() is None:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 6, "worker')  # a line that the kill cut
+    (tmp_path / f"{JOURNAL}.lock").symlink_to(tmp_path / JOURNAL)  # and a lock that nobody will open any more
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert "Trials: 4 whole." in done.stdout
+    assert not list(tmp_path.rglob("progress"))
+    assert sorted(int(path.name) for path in (tmp_path / "trials").iterdir()) == [0, 1, 2, 3]
+
+
+def test_poor_trials_are_cut_short(tmp_path: Path) -> None:
+    space = ("learning_rate=0.000001,0.03,0.04,0.05,0.06,0.07,0.08",)
+    found = search(asked(space=space, sampler="grid"), out=tmp_path, show_bars=False)
+    cut = [one for one in found.trials if one.state == CUT]
+    assert cut
+    assert {len(one.accuracies) for one in cut} == {1}
+    assert not {one.number for one in cut} & {one.number for one in found.ranked()}
+    write_search(asked(space=space, sampler="grid"), found, out=tmp_path, command="erda search")
+    assert f"{len(cut)} cut short" in to_terminal(best_table(asked(space=space, sampler="grid"), found), width=None)
+
+
+def test_a_trial_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = runner.build_run_method
+
+    def failing(run: Run, **keywords: Any) -> Any:
+        if run.settings["method"]["learning_rate"] == 0.01:
+            raise ModelError("no such weights")
+        return build(run, **keywords)
+
+    monkeypatch.setattr(runner, "build_run_method", failing)
+    found = search(asked(seeds="100", sampler="grid"), out=tmp_path, show_bars=False)
+    failed = [one for one in found.trials if one.state == FAILED]
+    assert [one.values["erda.learning_rate"] for one in failed] == [0.01, 0.01]
+    assert found.faults == tuple(f"trial {one.number}: erda 100: no such weights" for one in failed)
+    assert len(found.ranked()) == 4
+
+
+def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
+    search_asked = asked(seeds="100", sampler="grid")
+    found = search(search_asked, out=tmp_path, n_trials=2, show_bars=False)
+    paths = write_search(search_asked, found, out=tmp_path, command="erda search --out 'my folder'")
+    assert {path.suffix for path in paths} == {".toml", ".png", ".svg"}
+    assert all(path.stat().st_size > 300 for path in paths)
+    text = (tmp_path / "best.toml").read_text()
+    assert "#   erda search --out 'my folder'\n" in text
+    assert "evaluate_on" not in tomllib.loads(text)
+    settings = load_settings(file=tmp_path / "best.toml")
+    best = found.ranked()[0]
+    expected = search_asked.with_values(best.values)
+    assert settings.method_settings == expected.method_settings
+    assert settings.encoder_settings == expected.encoder_settings
+    assert settings.stream_settings == expected.stream_settings
+    assert settings.evaluate_on == "test"
+    assert len(settings.seeds) == 6
+
+
+def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    search(asked(seeds="100", sampler="grid"), out=tmp_path, n_trials=1, show_bars=False)
+    with pytest.raises(SettingsError, match=r"sampler: grid there, random now"):
+        search(asked(seeds="100"), out=tmp_path, n_trials=1, show_bars=False)
+
+
+def test_a_damaged_study_is_said(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_text("no journal\n" * 3)
+    with pytest.raises(RecordError, match="is damaged"):
+        search(asked(), out=tmp_path, n_trials=1, show_bars=False)
+    assert not (tmp_path / "trials").exists()
+
+
+def test_a_protocol_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="the dataset lists none"):
+        search(
+            Search(settings=asked().settings, space=asked().space, sampler="tpe", protocol="candidates"), out=tmp_path
+        )
+    assert not (tmp_path / JOURNAL).exists()
+
+
+@pytest.mark.parametrize("ask", [["--evaluate-on", "test"], ["--set", "evaluate-on=test"], ["--config", "FILE"]])
+def test_test_data_are_never_searched_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], ask: list[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('evaluate_on = "test"\n')
+    ask = [str(file) if part == "FILE" else part for part in ask]
+    assert main(["search", "--out", str(tmp_path / "out"), *ask]) == 2
+    assert "a search looks at validation data only" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_options_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spaces = [
+        "--space",
+        "temperature=0:1:0.5",
+        "--space",
+        "memory_iteration=1,2",
+        "--space",
+        "match_threshold=0.5:1.5:0.5",
+    ]
+    command = ["search", "--out", str(tmp_path / "out"), "--trials", "0", "--jobs", "0", *spaces]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    for reason in (
+        "--jobs: must be at least 1",
+        "--trials: must be at least 1",
+        "--space temperature=0:1:0.5: --set erda.temperature: must be at least 1e-06, got 0.0",
+        "Did you mean 'memory_iterations'?",
+        "--space match_threshold=0.5:1.5:0.5",
+    ):
+        assert reason in said
+    assert main(["search", "--out", str(tmp_path / "out"), "--method", "erda,emr"]) == 2
+    assert "a search is for one method" in capsys.readouterr().err
+
+
+def test_the_command_prints_the_best_and_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = [part for text in SMALL for part in ("--set", text)]
+    command = ["search", *sets, "--seeds", "100", "--out", str(tmp_path), "--trials", "2"]
+    assert main([*command, "--space", "memory_iterations=1,2", "--sampler", "grid"]) == 0
+    said = capsys.readouterr().out
+    assert "memory_iterations" in said
+    assert f"erda run --config {tmp_path / 'best.toml'}" in said
+    assert "erda search --set n_tasks=2" in (tmp_path / "best.toml").read_text()
+    assert json.loads((tmp_path / JOURNAL).read_text().splitlines()[0])
