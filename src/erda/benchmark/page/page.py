@@ -88,7 +88,7 @@ def render_page(shown: Sequence[Shown], *, folders: Sequence[str], title: str, f
         candidates=CANDIDATES,
         markup=Markup,
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        script=Markup((HERE / "sort.js").read_text(encoding="utf-8")),
+        script=Markup((HERE / "tables.js").read_text(encoding="utf-8")),
         dense=DENSE,
     )
 

@@ -27,3 +27,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+// A table that goes on to the right fades there.
+for (const box of document.querySelectorAll(".scroll")) {
+  const look = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+}
