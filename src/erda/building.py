@@ -62,8 +62,14 @@ def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None =
 
 
 def _parts(run: Run) -> dict[str, Any]:
-    """The parts of a method beside its encoder: an augmenter, where the run has a corpus."""
-    return {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+    """The parts of a method beside its encoder: an augmenter, where the run has a corpus.
+
+    All relations of the stream are handed to a method only where its setting `future_relations` asks for them.
+    """
+    parts: dict[str, Any] = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+    if run.settings.get("method", {}).get("future_relations"):
+        parts["future"] = tuple(open_run_stream(run).relations)
+    return parts
 
 
 @lru_cache(maxsize=1)

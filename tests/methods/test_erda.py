@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 import torch
 
 from erda.encoders.base import Encoder, embed
+from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
 from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.types import Example
-from toy_world import toy_encoder, toy_example, toy_questions, toy_task
+from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
 
 
 def names(method: Erda) -> torch.Tensor:
@@ -220,6 +222,81 @@ def test_without_augmentation_nothing_is_searched() -> None:
     for index in range(2):
         method.learn(toy_task(index))
     assert finder.asked == []
+
+
+FUTURE = tuple(toy_relation(number) for number in range(6))
+
+
+def test_future_names_stand_in_the_losses_until_they_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns: list[int] = []
+    plain = erda.cross_entropy
+
+    def counting(similarities: torch.Tensor, targets: torch.Tensor, **settings: Any) -> torch.Tensor:
+        columns.append(similarities.shape[1])
+        return plain(similarities, targets, **settings)
+
+    monkeypatch.setattr(erda, "cross_entropy", counting)
+    for future_relations, expected in ((False, [{2}, {4}, {6}]), (True, [{6}, {6}, {6}])):
+        method = Erda(toy_encoder(), future=FUTURE, future_relations=future_relations)
+        for index in range(3):
+            columns.clear()
+            method.learn(toy_task(index))
+            assert set(columns) == expected[index]
+
+
+def test_future_names_change_the_loss_by_what_they_add_to_it(watch: Watch) -> None:
+    losses = {}
+    batch = [(example, False) for example in toy_task(0).examples]
+    for on in (False, True):
+        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
+        watch.before_step = lambda on=on, method=method: losses.setdefault(on, method._loss(batch, torch.Generator()))
+        method.learn(toy_task(0))
+    method = Erda(toy_encoder())
+    method.encoder.train()
+    with torch.no_grad():
+        rows = method.encoder.encode_texts([relation.name for relation in FUTURE])
+        similarities = cosine_similarity(method.encoder.encode([example for example, _ in batch]), rows)
+    targets = torch.tensor([FUTURE.index(toy_relation(int((one.relation or "")[1:]))) for one, _ in batch])
+    slow = cross_entropy(similarities, targets, temperature=method.temperature)
+    slow += multi_margin(similarities, targets, margin=0.2, average=True)
+    slow += pairwise_margin(similarities, targets, margin=0.2)
+    assert float(losses[True].detach()) == pytest.approx(float(slow), rel=1e-5)
+    assert float(losses[True].detach()) != pytest.approx(float(losses[False].detach()), rel=1e-3)
+
+
+def test_what_has_not_come_is_never_predicted(tmp_path: Path) -> None:
+    scores = {}
+    for on in (False, True):
+        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
+        for index in range(2):
+            method.learn(toy_task(index))
+            found = method.predict(toy_questions(6)[0])
+            assert found.relations == tuple(f"r{number}" for number in range(2 * index + 2))
+            assert found.scores.shape[1] == len(found.relations)
+        scores[on] = found.scores
+        method.save(tmp_path / str(on))
+        loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # what was learned needs no future
+        assert (loaded.predict(toy_questions(6)[0]).scores == found.scores).all()
+    assert not np.allclose(scores[False], scores[True])
+
+
+def test_without_the_setting_the_future_is_not_looked_at() -> None:
+    found = []
+    for future in ((), FUTURE):
+        method = Erda(toy_encoder(), future=future)
+        for index in range(2):
+            method.learn(toy_task(index))
+        found.append(method.predict(toy_questions(4)[0]).scores)
+    assert (found[0] == found[1]).all()
+
+
+def test_a_future_that_lacks_the_present_is_refused_and_nothing_is_lost() -> None:
+    method = Erda(toy_encoder(), future=FUTURE[:2], future_relations=True)
+    method.learn(toy_task(0))
+    before = method.predict(toy_questions(2)[0]).scores
+    with pytest.raises(StreamError, match="'future' does not have r2, r3"):
+        method.learn(toy_task(1))
+    assert (method.predict(toy_questions(2)[0]).scores == before).all()
 
 
 def test_the_defaults_are_the_papers() -> None:

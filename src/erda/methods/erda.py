@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from erda.encoders.base import embed
+from erda.errors import StreamError
 from erda.learning.loop import descend
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import Memory
@@ -17,7 +18,7 @@ from erda.learning.negatives import hard_negatives
 from erda.learning.prototypes import relation_embeddings
 from erda.methods.base import Method, State
 from erda.methods.saving import memory_from_json, memory_to_json
-from erda.types import Example, Task
+from erda.types import Example, Relation, Task
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmenter
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 class Erda(Method):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
-    Without an `augmenter` there is nothing to draw extra examples from (the paper's "w.o. DA").
+    Without an `augmenter` there is nothing to draw extra examples from (the paper's "w.o. DA"). `future` are all
+    relations of the stream, for `future_relations` alone; nothing else looks at them.
     """
 
     _: KW_ONLY
     augmenter: Augmenter | None = None
+    future: tuple[Relation, ...] = ()
     new_iterations: int = 1  # iter_1: epochs on the new task
     memory_iterations: int = 2  # iter_2: epochs on the new task and the memory
     batch_size: int = 5
@@ -46,6 +49,7 @@ class Erda(Method):
     contrastive_margin: float = 0.01  # m_3
     average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
     unit_embeddings: bool = True  # name and exemplars weigh the same in a relation's embedding, whatever their length
+    future_relations: bool = False  # the released code's: names that have not come yet stand in the losses as well
     memory_size: int = 1  # exemplars a relation; 0: without memory
     max_gradient_norm: float = 1.0
     augmentation: bool = True  # off: "w.o. DA"
@@ -84,7 +88,7 @@ class Erda(Method):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._descend(both, generator, epochs=1)
-        self.prototypes = self._relation_embeddings()
+        self.prototypes = self._relation_embeddings()[: len(self.relations)]  # what has not come is never predicted
 
     def _augment(self, task: Task) -> tuple[Example, ...]:
         """A of Algorithm 1: extra examples for a few-shot task; the first task has enough of its own."""
@@ -168,11 +172,12 @@ class Erda(Method):
         return loss
 
     def _relation_embeddings(self) -> Tensor:
-        """r_i of every known relation under the current encoder, without gradients."""
+        """r_i of every known relation under the current encoder, without gradients; then those of the future."""
+        relations = [*self.relations, *self._unlearned()]
         was_training = self.encoder.training
         self.encoder.eval()
         with torch.no_grad():
-            names = self.encoder.encode_texts([relation.name for relation in self.relations])
+            names = self.encoder.encode_texts([relation.name for relation in relations])
         self.encoder.train(was_training)
         exemplars = list(self.memory)
         vectors = iter(embed(self.encoder, exemplars))
@@ -180,7 +185,19 @@ class Erda(Method):
             relation: torch.stack([next(vectors) for _ in examples])
             for relation, examples in self.memory.exemplars.items()
         }
-        return relation_embeddings(self.relations, names, grouped, unit=self.unit_embeddings)
+        return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
+
+    def _unlearned(self) -> list[Relation]:
+        """Relations that have not come yet, where the losses are to know of them: a learner of its own never can."""
+        if not self.future_relations:
+            return []
+        unknown = {relation.id for relation in self.relations} - {relation.id for relation in self.future}
+        if unknown:
+            raise StreamError(
+                f"future_relations is on, but 'future' does not have {', '.join(sorted(unknown))}: hand in all "
+                "relations of the stream, or leave it off."
+            )
+        return [relation for relation in self.future if relation.id not in self.index]
 
     def notes(self) -> dict[str, Any]:
         """The extra examples of each task, with rule, score and source sentence."""

@@ -1,0 +1,23 @@
+"""What a method is handed beside its encoder."""
+
+from __future__ import annotations
+
+from erda.building import build_run_method, open_run_stream
+from erda.config import load_settings
+from erda.methods.erda import Erda
+
+SMALL = ["n_tasks=3", "encoder.hidden_size=4"]
+
+
+def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
+    for sets, handed in ((SMALL, False), ([*SMALL, "future_relations=true"], True)):
+        (run,) = load_settings(sets=sets, flags={"seeds": "100"}).runs()
+        method = build_run_method(run)
+        assert isinstance(method, Erda)
+        assert method.future == (tuple(open_run_stream(run).relations) if handed else ())
+        assert method.settings()["future_relations"] is handed
+    stream = open_run_stream(run)
+    assert [relation.id for relation in method.future] == [one.id for task in stream for one in task.relations]
+    method.learn(next(iter(stream)))
+    known = [relation.id for relation in next(iter(stream)).relations]
+    assert list(method.predict(stream.test(0).examples).relations) == known
