@@ -148,3 +148,11 @@ def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
     assert load_settings(preset=name).methods
     assert preset_description(name).endswith(".")
     assert "dataset" in tomllib.loads((FOLDER / f"{name}.toml").read_text())
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name not in ("demo", "fewrel-5-shot-minilm")])
+def test_presets_of_the_papers_settings_run_all_methods(name: str) -> None:
+    settings = load_settings(preset=name)
+    assert sorted(settings.methods) == ["emar", "emr", "erda", "idlvq-c", "joint", "seqrun"]
+    if settings.encoder != "bilstm":
+        assert settings.encoder_settings["mode"] == "paper"

@@ -48,6 +48,22 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}."
 
 
+def said_once(faults: Iterable[str]) -> list[str]:
+    """Faults of the form `whose: what`, those that say the same put together; the order of their lines does not count.
+
+    >>> said_once(["erda 100: no data", "erda 110: no data", "emr 100: no weights"])
+    ['erda 100, erda 110: no data', 'emr 100: no weights']
+    """
+    owners: dict[tuple[str, ...], list[str]] = {}
+    texts: dict[tuple[str, ...], str] = {}
+    for fault in faults:
+        owner, _, text = fault.partition(": ")
+        key = tuple(sorted(text.splitlines()))
+        owners.setdefault(key, []).append(owner)
+        texts.setdefault(key, text)
+    return [f"{', '.join(dict.fromkeys(owners[key]))}: {text}" for key, text in texts.items()]
+
+
 def join_faults(faults: Sequence[str], *, total: int | None = None) -> str:
     """All faults of one reading as one message: the first twenty and the total."""
     total = len(faults) if total is None else total

@@ -21,8 +21,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print one list."""
-    for name, about, settings in LISTS[options.what]():
-        print(f"{name:<22}{about}")
+    entries = list(LISTS[options.what]())
+    width = max(len(name) for name, *_ in entries) + 2
+    for name, about, settings in entries:
+        print(f"{name:<{width}}{about}")
         for setting in settings:
             print(f"    {setting}")
     return 0

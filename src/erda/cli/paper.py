@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     """Run what was asked for, write the report, say what is missing."""
     from erda.benchmark.paper.plan import Changes, choose_tables
     from erda.benchmark.paper.running import run_paper
-    from erda.errors import ErdaError, SettingsError, join_faults
+    from erda.errors import ErdaError, SettingsError, join_faults, said_once
 
     tables = choose_tables(options.tables)
     if options.list:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if (done.n_runs or done.n_found) and not options.no_report:
         _report(options.out)
     if done.faults:
-        raise ErdaError(f"Runs that failed: {len(done.faults)}\n{join_faults(done.faults)}")
+        raise ErdaError(f"Runs that failed: {len(done.faults)}\n{join_faults(said_once(done.faults))}")
     return 0
 
 

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.runner import run_all
     from erda.cli.printing import print_tables
     from erda.config import load_settings
-    from erda.errors import ErdaError, join_faults
+    from erda.errors import ErdaError, join_faults, said_once
 
     engine = engine_of(options)
     settings = load_settings(
@@ -126,5 +126,5 @@ def run(options: argparse.Namespace) -> int:
         print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
         print(f"Tables and figures: erda report {options.out}")
     if finished.faults:
-        raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(finished.faults)}")
+        raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(said_once(finished.faults))}")
     return 0

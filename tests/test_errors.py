@@ -1,0 +1,31 @@
+"""How faults are put together."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from erda import errors
+from erda.cli.main import main
+from erda.errors import said_once
+
+
+def test_the_examples_in_the_docstrings() -> None:
+    found = doctest.testmod(errors)
+    assert found.attempted >= 2
+    assert not found.failed
+
+
+def test_the_same_lines_in_another_order_are_the_same_fault() -> None:
+    faults = ["erda 100: too few\nfor b", "erda 110: for b\ntoo few", "emr 100: too few\nfor c"]
+    assert said_once(faults) == ["erda 100, erda 110: too few\nfor b", "emr 100: too few\nfor c"]
+
+
+def test_a_bad_number_of_shots_is_said_once_for_all_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--shots", "5000", "--set", "n_tasks=2", "--seeds", "100,110,120", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("erda: Runs that failed: 3\nerda 100, erda 110, erda 120: ")
+    assert said.count("relation 'died-in' has 120 training examples; 5000 shots were asked for.") == 1
+    assert not list(tmp_path.iterdir())
