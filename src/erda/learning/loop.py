@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from erda.learning.adam import Adam
+
 Item = TypeVar("Item")
 
 
@@ -23,7 +25,7 @@ def descend(
     max_gradient_norm: float = 1.0,
 ) -> float:
     """Minimise `loss(batch)` over `items` with a new Adam; returns the mean loss of the last epoch."""
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    optimizer = Adam(parameters, learning_rate=learning_rate)
     mean = float("nan")
     for _ in range(epochs):
         order = torch.randperm(len(items), generator=generator).tolist()
