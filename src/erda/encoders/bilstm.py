@@ -19,6 +19,7 @@ from erda.encoders.tokens import cut
 from erda.types import Example
 
 MAX_TOKENS = 512
+KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
 
 
 class BiLstmEncoder(Encoder):
@@ -42,6 +43,7 @@ class BiLstmEncoder(Encoder):
         settings = {"hidden_size": hidden_size, "dropout": dropout}
         self.spec = EncoderSpec("bilstm", settings, vectors.fingerprint)
         self._compiled = find_spec("numba") is not None
+        self._known_ids: dict[tuple[str, ...], list[int]] = {}
         generator = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(hidden_size)
         with torch.no_grad():
@@ -55,7 +57,16 @@ class BiLstmEncoder(Encoder):
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of sentences: [n_examples, dim]."""
-        return self._run([self.words.ids(_within_reach(example)) for example in examples])
+        return self._run([self._ids(_within_reach(example)) for example in examples])
+
+    def _ids(self, tokens: tuple[str, ...]) -> list[int]:
+        """Word ids of a sentence, looked up once: tests are asked after every task, memories read in every epoch."""
+        found = self._known_ids.get(tokens)
+        if found is None:
+            if len(self._known_ids) >= KEPT_SENTENCES:
+                self._known_ids.clear()
+            found = self._known_ids[tokens] = self.words.ids(tokens)
+        return found
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of relation names or descriptions: [n_texts, dim]."""
