@@ -20,22 +20,20 @@ A settings file is TOML. Its top level holds the names of `RUN_KEYS`; its table 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
-from erda.presets import Given, read_preset, read_settings_file, tidy_name
+from erda.presets import Given, read_preset, read_settings_file
+from erda.values import STREAM_KEYS, put_value, read_sets
 
 if TYPE_CHECKING:
     from erda.methods.base import Method
 
 Setting = bool | int | float | str
 
-# how a stream is cut, where the dataset's own shape is not wanted (`open_stream`)
-STREAM_KEYS = ("way", "first_way", "first_shots", "n_tasks", "test_per_relation", "candidates")
 # name at the top level of a settings file -> its type; also what `--set` and the flags of `erda run` are called
 RUN_KEYS: dict[str, Any] = {
     "dataset": str,
@@ -65,21 +63,6 @@ DEFAULTS: dict[str, Any] = {
     "corpus": "",  # folder of a corpus with an index; without one there is no augmentation
 }
 POOLS = ("test", "validation")
-# Settings are counts, sizes, weights, margins and rates, so 0 or more unless it says otherwise here: (least, below).
-RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("shots", *STREAM_KEYS), (1, math.inf)),
-    "batch_size": (1, math.inf),
-    "hidden_size": (1, math.inf),
-    "temperature": (1e-6, math.inf),
-    "max_gradient_norm": (1e-6, math.inf),
-    "dropout": (0, 1),
-    "match_threshold": (-1, 1),
-    "neighbour_threshold": (-1, 1),
-    "agreement_margin": (-2, 2),
-    "max_matches": (1, math.inf),
-    "n_neighbours": (1, math.inf),
-    "trained_layers": (-2, math.inf),  # -1: all, -2: what the encoder's mode says
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,20 +133,6 @@ class RunSettings:
         )
 
 
-# -- what was given, and where -----------------------------------------------------------------------------------------
-
-
-def _from_sets(sets: Iterable[str], faults: list[str]) -> list[Given]:
-    given = []
-    for text in sets:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            faults.append(f"--set {text}: expected name=value.")
-        else:
-            given.append(Given(tidy_name(name), value.strip(), f"--set {name.strip()}", is_text=True))
-    return given
-
-
 # -- checking ----------------------------------------------------------------------------------------------------------
 
 
@@ -182,7 +151,7 @@ def load_settings(
     layers = [
         read_preset(preset) if preset else [],
         read_settings_file(file) if file else [],
-        _from_sets(sets, faults),
+        read_sets(sets, faults),
         [
             Given(name, text, "--method" if name == "methods" else f"--{name.replace('_', '-')}", is_text=True)
             for name, text in (flags or {}).items()
@@ -193,7 +162,7 @@ def load_settings(
     for layer in layers:
         for given in layer:
             if given.name in RUN_KEYS:
-                _put(values, given, RUN_KEYS[given.name], faults)
+                put_value(values, given, RUN_KEYS[given.name], faults)
     _check_run(values, faults)
     rest = [[given for given in layer if given.name not in RUN_KEYS] for layer in layers]
     method_settings, encoder_settings = _check_settings(values, rest, faults)
@@ -217,63 +186,10 @@ def load_settings(
     )
 
 
-def _put(target: dict[str, Any], given: Given, kind: type, faults: list[str], *, name: str | None = None) -> None:
-    """Convert one value and keep it, or say what is wrong with it."""
-    name = name or given.name
-    try:
-        value = _convert(given, kind)
-        _check_range(name, value)
-    except SettingsError as error:
-        shown = "" if given.origin.endswith(given.name) else f" {given.name}:"
-        faults.append(f"{given.origin}:{shown} {error}")
-    else:
-        target[name] = value
-
-
-def _convert(given: Given, kind: Any) -> Any:
-    """The value as `kind`, strictly: 1.5 is no whole number, 1 is no truth value, but 1 may be a float."""
-    value = given.value
-    if kind in (list[str], list[int]):
-        (inner,) = kind.__args__
-        items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
-        if isinstance(items, int) and inner is int:
-            items = [items]
-        if not isinstance(items, list):
-            raise SettingsError(f"expected a list, got {value!r}.")
-        return [_convert(Given(given.name, item, given.origin, given.is_text), inner) for item in items if item != ""]
-    if given.is_text:
-        value = _parse(str(value), kind)
-    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise SettingsError(f"expected {KIND_NAMES[kind]}, got {given.value!r}.")
-    return value
-
-
-KIND_NAMES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-
-
-def _parse(text: str, kind: Any) -> Any:
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return kind(text)
-    except (ValueError, KeyError):
-        return None
-
-
-def _check_range(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    least, below = RANGES.get(name, (0, math.inf))
-    if not least <= value < below:
-        limit = f"at least {least:g}" + (f" and below {below:g}" if below < math.inf else "")
-        raise SettingsError(f"must be {limit}, got {value}.")
-
-
 def _check_run(values: dict[str, Any], faults: list[str]) -> None:
     """Check names and numbers of the run itself, and fill in shots and seeds where none were given."""
     from erda.data.catalogue import default_seeds
+    from erda.encoders.devices import check_device
     from erda.methods import METHODS
 
     try:
@@ -296,7 +212,10 @@ def _check_run(values: dict[str, Any], faults: list[str]) -> None:
         faults.append("seeds: must be 0 or more.")
     if values["evaluate_on"] not in POOLS:
         faults.append(unknown_name("pool to evaluate on", values["evaluate_on"], POOLS))
-    _check_device(values["device"], faults)
+    try:
+        check_device(values["device"])
+    except SettingsError as error:
+        faults.append(str(error))
     if values["corpus"] and not Path(values["corpus"]).expanduser().is_dir():
         faults.append(
             f"corpus: {values['corpus']} is no folder; make one with `erda corpus build` and `erda corpus index`."
@@ -310,18 +229,6 @@ def _default_shots(dataset: str) -> int:
     if dataset not in DATASETS and Path(dataset).expanduser().exists():
         return 5
     return find_entry(dataset).shape.shots
-
-
-def _check_device(device: str, faults: list[str]) -> None:
-    import torch
-
-    try:
-        kind = torch.device(device).type
-    except RuntimeError:
-        faults.append(f"device: '{device}' is none. Known: cpu, cuda, cuda:0, cuda:1, ...")
-        return
-    if kind == "cuda" and not torch.cuda.is_available():
-        faults.append(f"device: '{device}' was asked for, but PyTorch sees no CUDA device here. Use --device cpu.")
 
 
 def _check_settings(
@@ -340,9 +247,9 @@ def _check_settings(
         for given in sorted(layer, key=lambda one: "." in one.name):  # for all methods first, then for one
             owner, _, name = given.name.rpartition(".")
             if owner == "encoder" and name in encoder_types:
-                _put(encoder, given, encoder_types[name], faults, name=name)
+                put_value(encoder, given, encoder_types[name], faults, name=name)
             elif owner in METHODS and name in types[owner]:
-                _put(results[owner], given, types[owner][name], faults, name=name)
+                put_value(results[owner], given, types[owner][name], faults, name=name)
             else:
                 owners = [] if owner else [one for one in METHODS if name in types[one]]
                 taking = [one for one in owners if one in chosen] if given.is_text else owners
@@ -351,7 +258,7 @@ def _check_settings(
                 before = len(faults)
                 for one in taking:
                     if len(faults) == before:
-                        _put(results[one], given, types[one][name], faults)
+                        put_value(results[one], given, types[one][name], faults)
     return results, encoder
 
 
@@ -380,6 +287,16 @@ def default_settings(method: type[Method]) -> dict[str, Setting]:
     """Every setting of a method with its built-in value."""
     defaults = {one.name: one.default for one in fields(method)}
     return {name: defaults[name] for name in settings_of(method)}  # type: ignore[misc]  # settings have defaults
+
+
+def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Settings of a method as they were kept, with today's built-in value of each that did not exist then.
+
+    A new setting must leave a method as it was by default; so what was run before it came was run with that value.
+    """
+    from erda.methods import METHODS
+
+    return {**default_settings(METHODS[method]), **settings} if method in METHODS else dict(settings)
 
 
 def takes_augmenter(method: str) -> bool:

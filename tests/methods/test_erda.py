@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from erda.corpus.keys import sentence_key
 from erda.encoders.base import Encoder, embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
@@ -194,11 +195,14 @@ class Finder:
         self.asked: list[dict[str, Any]] = []
 
     def find(self, examples: Sequence[Example], **settings: Any) -> SimpleNamespace:
-        self.asked.append(settings)
+        self.asked.append({"examples": list(examples), **settings})
         found = tuple(
             toy_example(number, 500) for number in sorted({int((one.relation or "")[1:]) for one in examples})
         )
         return SimpleNamespace(examples=found, to_json=lambda: {"examples": [one.id for one in found]})
+
+    def origin(self) -> dict[str, str]:
+        return {"name": "toy"}
 
 
 def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(watch: Watch) -> None:
@@ -222,6 +226,52 @@ def test_without_augmentation_nothing_is_searched() -> None:
     for index in range(2):
         method.learn(toy_task(index))
     assert finder.asked == []
+
+
+def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_only(watch: Watch) -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=3, n_neighbours=2, similarity_search=True)
+    for index in range(2):
+        method.learn(toy_task(index))
+    new, old = finder.asked
+    assert new["n_neighbours"] == 2
+    assert [one.relation for one in old["examples"]] == ["r0", "r1"], "the exemplars of earlier relations"
+    assert (old["n_neighbours"], old["max_matches"], old["search_matched"]) == (3, 3, True)
+    assert {one.relation for one in old["exemplars"]} == {"r2", "r3"}, "the new task, for agreement"
+    first, second, third = ([example.id for example, _ in items] for items, _ in watch.calls[3:])
+    rehearsed = {"0-500", "1-500"}
+    assert rehearsed & {*first} == set()
+    assert rehearsed <= {*second}
+    assert rehearsed <= {*third}
+    assert not any(one.id.endswith("-500") for one in method.memory)
+    noted = method.notes()
+    assert noted["augmentation"][0]["rehearsed"] == {"examples": ["0-500", "1-500"]}
+    assert noted["corpus"] == {"name": "toy"}
+
+
+def test_no_sentence_that_was_learned_from_comes_back(tmp_path: Path) -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=1, memory_size=1)
+    tasks = [toy_task(index) for index in range(3)]
+    for task in tasks[:2]:
+        method.learn(task)
+    method.save(tmp_path / "erda")
+    restored = Erda.load(tmp_path / "erda", encoder=toy_encoder(), augmenter=finder)
+    restored.learn(tasks[2])
+    learned = {sentence_key(" ".join(one.tokens)) for task in tasks for one in task.examples}
+    new, old = finder.asked[-2:]
+    assert new["known_keys"] == learned
+    extras = {sentence_key(" ".join(one.tokens)) for one in (toy_example(4, 500), toy_example(5, 500))}
+    assert old["known_keys"] == learned | extras, "nor what the new relations just took"
+
+
+def test_nothing_is_rehearsed_by_default_or_without_memory() -> None:
+    for settings in ({}, {"n_rehearsed": 3, "memory_size": 0}):
+        finder = Finder()
+        method = Erda(toy_encoder(), augmenter=finder, **settings)
+        for index in range(2):
+            method.learn(toy_task(index))
+        assert len(finder.asked) == 1
 
 
 FUTURE = tuple(toy_relation(number) for number in range(6))

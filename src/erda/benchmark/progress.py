@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ from erda.benchmark.records import (
     write_arrays,
     write_json,
 )
-from erda.config import Run
+from erda.config import Run, filled_settings
+from erda.corpus.manifest import MANIFEST, read_manifest
 from erda.errors import ModelError, RecordError, SettingsError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 FOLDER = "progress"
 FILE = "progress.json"
 LOCK = ".lock"
+_ATTEMPTS = 20  # to lock a folder that others leave at the same moment
 # What one record of an experiment must share with the others in its folder; where a run happens is no setting.
 SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
 
@@ -152,7 +155,12 @@ def refuse_mixing(directory: Path, *, then: Mapping[str, Any], now: Mapping[str,
     for kind in {*then.get("settings", {}), *now.get("settings", {})}:
         if kind != "method" or same_method:
             for side, value in ((old, then), (new, now)):
-                side |= {f"{kind}.{name}": one for name, one in value.get("settings", {}).get(kind, {}).items()}
+                settings = value.get("settings", {}).get(kind, {})
+                if kind == "method":
+                    settings = filled_settings(str(value.get("method")), settings)
+                side |= {f"{kind}.{name}": one for name, one in settings.items()}
+    if same_method:
+        old["corpus"], new["corpus"] = _corpora(then, now)
     differences = [
         f"  {name}: {old.get(name, 'not set')} there, {new.get(name, 'not set')} now"
         for name in sorted({*old, *new})
@@ -164,6 +172,19 @@ def refuse_mixing(directory: Path, *, then: Mapping[str, Any], now: Mapping[str,
             f"{directory} holds results of other settings, and they are never mixed:\n{what}\n"
             "Choose another --out, or delete that folder."
         )
+
+
+def _corpora(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
+    """The corpora of two runs: by digest where both are known, else by the name of their folders."""
+    names = [Path(value.get("corpus") or "none").name for value in (then, now)]
+    before = str((then.get("notes", {}).get("corpus") or {}).get("digest", ""))
+    folder = Path(now.get("corpus") or "").expanduser()
+    if not before or not now.get("corpus") or not (folder / MANIFEST).exists():
+        return names[0], names[1]
+    digests = before, read_manifest(folder).digest
+    return (
+        (before, before) if before == digests[1] else (f"{names[0]} ({before[:12]})", f"{names[1]} ({digests[1][:12]})")
+    )
 
 
 def check_same_experiment(out: Path, asked: Run) -> None:
@@ -192,23 +213,36 @@ def discard_begun(run_directory: Path) -> None:
 @contextmanager
 def locked(run_directory: Path) -> Iterator[None]:
     """Keep other processes out of the folder of a run; the lock ends with the process, however that ends."""
-    import fcntl
-
     path = run_directory / LOCK
-    try:
-        run_directory.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise WriteError(f"Cannot write {run_directory}: {error.strerror or error}. Choose another --out.") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RecordError(f"{run_directory}: another process is at work on this run; wait for it.") from error
+    with _lock(path):
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # whoever opened it before sees in `_lock` that it is not the lock any more
             with suppress(OSError):  # a run that never began leaves no empty folder
                 run_directory.rmdir()
                 run_directory.parent.rmdir()
+
+
+def _lock(path: Path) -> IO[str]:
+    """The lock file, open and locked; closing it gives the lock back."""
+    import fcntl
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("w")
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and attempt < _ATTEMPTS - 1:
+                continue  # the folder went with the lock of another process
+            raise WriteError(f"Cannot write {path.parent}: {error.strerror or error}. Choose another --out.") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise RecordError(f"{path.parent}: another process is at work on this run; wait for it.") from error
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # removed by whoever held it, between our opening and our locking it
+    raise RecordError(f"{path.parent}: other processes begin and end work on this run all the time; wait for them.")

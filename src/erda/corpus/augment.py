@@ -31,7 +31,7 @@ ENTITY_MATCH = "entity-match"
 NEIGHBOUR = "neighbour"
 AGREEMENTS = ("none", "mean", "nearest")
 _PER_PAIR = 256  # of a pair with more sentences than this, the most similar ones are looked at
-_SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
+SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
 _KEPT_VECTORS = 20_000
 _BATCH_SIZE = 16  # a task is few sentences: batches of 64 would be a quarter padding
 
@@ -152,14 +152,16 @@ class Augmenter:
         examples: Sequence[Example],
         *,
         known: Iterable[Example] = (),
+        known_keys: Iterable[int] = (),
         exemplars: Sequence[Example] = (),
         settings: AugmentSettings | None = None,
         **changes: Any,
     ) -> Augmentation:
         """Extra examples for the examples of one task, which carry their relations.
 
-        `known` are further examples whose sentences must not come back; `exemplars` stand for relations learned
-        earlier, for `agreement` and margins. `changes` are settings by name: `find(examples, n_neighbours=3)`.
+        `known` are further examples whose sentences must not come back (`known_keys`: by their `sentence_key`);
+        `exemplars` stand for relations learned earlier, for `agreement` and margins. `changes` are settings by name:
+        `find(examples, n_neighbours=3)`.
         """
         settings = _changed(settings or AugmentSettings(), changes)
         if any(example.relation is None for example in examples):
@@ -170,6 +172,7 @@ class Augmenter:
         vectors = self._encode([*examples, *exemplars])
         own = vectors[: len(examples)]
         taken = {sentence_key(" ".join(example.tokens)) for group in (examples, exemplars, known) for example in group}
+        taken.update(known_keys)
         candidates: list[_Candidate] = []
         matched: set[int] = set()
         if settings.entity_matching:
@@ -187,6 +190,15 @@ class Augmenter:
         extras = _select(candidates, margins, examples, settings, dropped)
         counts = {reason: n for reason, n in dropped.items() if n}
         return Augmentation(tuple(extras), len(examples), len(matched), len(searched), counts, settings)
+
+    def origin(self) -> dict[str, Any]:
+        """Which corpus and which model: their fingerprints, for a record."""
+        return {
+            "name": self.store.folder.name,
+            "n_rows": len(self.store),
+            "digest": self.store.digest,
+            "model": self.model.fingerprint,
+        }
 
     def _encode(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of examples, [n, dim]; those seen before are not computed again."""
@@ -223,7 +235,7 @@ class Augmenter:
         """The nearest sentences of these examples, a few more than K of each: one search and one query."""
         if not places:
             return []
-        scores, rows = self.index.search(vectors[list(places)], settings.n_neighbours + _SPARE)
+        scores, rows = self.index.search(vectors[list(places)], settings.n_neighbours + SPARE)
         scored = [
             (place, int(row), float(score))
             for place, its_scores, its_rows in zip(places, scores, rows, strict=True)
@@ -246,14 +258,14 @@ class Augmenter:
         return kept
 
     def _margins(
-        self, candidates: Sequence[_Candidate], labelled: Sequence[Example], vectors: np.ndarray, agreement: str
+        self, candidates: Sequence[_Candidate], known: Sequence[Example], vectors: np.ndarray, agreement: str
     ) -> np.ndarray:
         """How much nearer each candidate is to the relation it would get than to the next relation: [n_candidates].
 
         With a single relation there is no other: its own similarity.
         """
-        relations = sorted({str(example.relation) for example in labelled})
-        rows = {name: [i for i, one in enumerate(labelled) if one.relation == name] for name in relations}
+        relations = sorted({str(example.relation) for example in known})
+        rows = {name: [i for i, one in enumerate(known) if one.relation == name] for name in relations}
         if not candidates:
             return np.zeros(0)
         found = self.index.vectors([candidate.sentence.row for candidate in candidates])
@@ -264,7 +276,7 @@ class Augmenter:
             means = np.stack([vectors[rows[name]].mean(axis=0) for name in relations])
             means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
             similarities = found @ means.T
-        own = np.array([relations.index(str(labelled[one.place].relation)) for one in candidates])
+        own = np.array([relations.index(str(known[one.place].relation)) for one in candidates])
         at = np.arange(len(candidates))
         best = similarities[at, own]
         if len(relations) == 1:

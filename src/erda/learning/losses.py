@@ -1,7 +1,7 @@
 """The paper's four losses as pure functions of similarities and targets.
 
 `similarities` [n_examples, n_relations] are large where close; `targets` [n_examples] are the true columns.
-Each is a mean over the examples of its batch (FIELD ruling: the released code's reading of the paper's sums).
+Each is a mean over the examples of its batch (as the released code reads the paper's sums; docs/method.md).
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Sequence, Set
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from erda.corpus.augment import AugmentSettings
+from erda.corpus.keys import sentence_key
 from erda.encoders.base import embed
 from erda.errors import StreamError
 from erda.learning.loop import descend
@@ -21,7 +23,7 @@ from erda.methods.saving import memory_from_json, memory_to_json
 from erda.types import Example, Relation, Task
 
 if TYPE_CHECKING:
-    from erda.corpus.augment import Augmenter
+    from erda.corpus.augment import Augmentation, Augmenter
 
 
 @dataclass(eq=False)
@@ -71,11 +73,13 @@ class Erda(Method):
         self.memory = Memory()
         self.prototypes = torch.zeros(0, self.encoder.dim)
         self.found: list[dict[str, Any]] = []  # what augmentation found for each task, with its provenance
+        self.known: set[int] = set()  # keys of every sentence learned from: none comes back as an extra example
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         earlier = list(self.memory)
-        new = [*task.examples, *self._augment(task)]
-        rehearsed = self._rehearse(task, earlier)
+        extras = self._augment(task)
+        rehearsed = self._rehearse(task, earlier, extras)
+        new = [*task.examples, *extras]
         self.prototypes = self._relation_embeddings()  # new relations: their names
         self._descend([(example, False) for example in new], generator, epochs=self.new_iterations)
         if self.memory_size:
@@ -92,42 +96,38 @@ class Erda(Method):
 
     def _augment(self, task: Task) -> tuple[Example, ...]:
         """A of Algorithm 1: extra examples for a few-shot task; the first task has enough of its own."""
+        self.known |= {sentence_key(" ".join(example.tokens)) for example in task.examples}
         if self.augmenter is None or not self.augmentation or self.n_tasks == 0:
             return ()
-        found = self.augmenter.find(
-            task.examples,
-            exemplars=tuple(self.memory),
-            entity_matching=self.entity_matching,
-            similarity_search=self.similarity_search,
-            match_threshold=self.match_threshold,
-            max_matches=self.max_matches,
-            n_neighbours=self.n_neighbours,
-            neighbour_threshold=self.neighbour_threshold,
-            search_matched=self.search_matched,
-            agreement=self.agreement,
-            agreement_margin=self.agreement_margin,
-        )
+        found = self._find(self.augmenter, task.examples, tuple(self.memory), known=self.known)
         self.found.append({"task": task.index, **found.to_json()})
         return found.examples
 
-    def _rehearse(self, task: Task, exemplars: Sequence[Example]) -> tuple[Example, ...]:
+    def _rehearse(
+        self, task: Task, exemplars: Sequence[Example], extras: Sequence[Example] = ()
+    ) -> tuple[Example, ...]:
         """Sentences of the corpus near the exemplars of earlier relations; none of them is kept for later tasks."""
         if self.augmenter is None or not self.augmentation or not self.n_rehearsed or not exemplars:
             return ()
-        found = self.augmenter.find(
-            exemplars,
-            exemplars=task.examples,
-            entity_matching=self.entity_matching,
-            similarity_search=self.similarity_search,
-            match_threshold=self.match_threshold,
-            max_matches=self.n_rehearsed,
-            n_neighbours=self.n_rehearsed,
-            neighbour_threshold=self.neighbour_threshold,
-            search_matched=True,
-            agreement=self.agreement,
-            agreement_margin=self.agreement_margin,
-        )
+        known = self.known | {sentence_key(" ".join(example.tokens)) for example in extras}
+        changes = {"max_matches": self.n_rehearsed, "n_neighbours": self.n_rehearsed, "search_matched": True}
+        found = self._find(self.augmenter, exemplars, task.examples, known=known, **changes)
+        self.found[-1]["rehearsed"] = found.to_json()
         return found.examples
+
+    def _find(
+        self,
+        augmenter: Augmenter,
+        examples: Sequence[Example],
+        exemplars: Sequence[Example],
+        *,
+        known: Set[int],
+        **changes: Any,
+    ) -> Augmentation:
+        """Extra examples by the method's settings; `exemplars` stand for the other relations (`agreement`)."""
+        names = [one.name for one in fields(AugmentSettings) if hasattr(self, one.name)]
+        settings = {name: getattr(self, name) for name in names}
+        return augmenter.find(examples, exemplars=exemplars, known_keys=known, **{**settings, **changes})
 
     def _descend(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
         self.encoder.train()
@@ -201,16 +201,19 @@ class Erda(Method):
 
     def notes(self) -> dict[str, Any]:
         """The extra examples of each task, with rule, score and source sentence."""
-        return {"augmentation": self.found} if self.found else {}
+        if self.augmenter is None or not self.found:
+            return {}
+        return {"corpus": self.augmenter.origin(), "augmentation": self.found}
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
 
     def _state(self) -> State:
-        values = {"memory": memory_to_json(self.memory), "found": list(self.found)}
+        values = {"memory": memory_to_json(self.memory), "found": list(self.found), "known": sorted(self.known)}
         return State({"prototypes": self.prototypes}, values)
 
     def _restore(self, state: State) -> None:
         self.prototypes = state.tensors["prototypes"].to(self.encoder.device)
         self.memory = memory_from_json(state.values["memory"])
         self.found = list(state.values["found"])
+        self.known = set(state.values.get("known", ()))
