@@ -42,6 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         if name == "cache":
             parser.add_argument("--tasks", type=int, default=8, metavar="N", help="tasks of the stream (default: 8)")
         parser.set_defaults(handler=bench, bench=name)
+    _add_paper(benches)
     bench_corpus.register_bench(benches)
     bench_index.register_bench(benches)
 
@@ -56,6 +57,55 @@ def bench(options: argparse.Namespace) -> int:
         "cache": lambda: core_bench.bench_cache(options.out, n_tasks=options.tasks),
         "markers": lambda: core_bench.bench_markers(options.out, seeds=options.seeds, device=options.device),
     }[options.bench]()
+    for figure in figures:
+        print(figure.line())
+    return 0
+
+
+def _add_paper(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    about = "the paper's tables: accuracy from the records of `erda paper` beside the targets"
+    parser = benches.add_parser(
+        "paper",
+        help=about,
+        description=about[0].upper() + about[1:] + "; nothing is run.",
+        epilog="examples:\n  erda bench paper runs/paper",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the --out folder of `erda paper`")
+    parser.set_defaults(handler=bench_paper)
+    about = "minutes by the clock that a table of `erda paper` takes from nothing"
+    parser = benches.add_parser(
+        "table",
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog="examples:\n  erda bench table main --corpus corpora/wiki --out runs/timing\n"
+        "  erda bench table minilm --seeds 100 --out runs/timing-minilm",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("table", metavar="TABLE", help="a name of `erda paper --list`")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder for the records")
+    parser.add_argument("--corpus", metavar="DIR", help="for the augmented rows")
+    parser.add_argument("--seeds", metavar="N,N", help="orders to run (default: all six)")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at work at once (default: 2)")
+    parser.set_defaults(handler=bench_table)
+
+
+def bench_paper(options: argparse.Namespace) -> int:
+    """Print each figure beside its target."""
+    from erda.benchmark.paper_bench import paper_figures
+
+    for figure in paper_figures(options.directory):
+        print(figure.line())
+    return 0
+
+
+def bench_table(options: argparse.Namespace) -> int:
+    """Run a table by the clock."""
+    from erda.benchmark.paper_bench import time_table
+
+    figures = time_table(
+        options.table, options.out, corpus=options.corpus, n_processes=options.jobs, seeds=options.seeds
+    )
     for figure in figures:
         print(figure.line())
     return 0
