@@ -204,3 +204,15 @@ def test_later_work_is_found_by_setting(template: Record) -> None:
     tacred = replace(record, dataset="tacred")
     assert {row.row: row.last.mean for row in find_later(tacred, ALL_SEEN)}["DCRE"] == 63.21
     assert find_later(fewrel(template), ALL_SEEN) == ()  # a BiLSTM
+
+
+def test_augmentation_beyond_the_papers_is_said(template: Record) -> None:
+    paper = find_published(fewrel(template), CANDIDATES)
+    assert paper is not None
+    assert paper.remark == ""
+    ours = find_published(fewrel(template, n_neighbours=5, n_rehearsed=8), CANDIDATES)
+    assert ours is not None
+    assert ours.remark == "augmentation beyond the paper's: n_neighbours=5, n_rehearsed=8"
+    without = find_published(fewrel(template, corpus="", n_neighbours=5), CANDIDATES)
+    assert without is not None
+    assert without.remark == "", "settings that have no effect are no remark"

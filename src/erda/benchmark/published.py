@@ -99,6 +99,16 @@ PAPER, LATER = _read(_VALUE)
 COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> what it consists of in the paper
 
 
+# settings of the augmentation that are no component of the paper's ablation, with the paper's values
+PAPER_AUGMENTATION: dict[str, Any] = {
+    "n_neighbours": 1,
+    "neighbour_threshold": 0.0,
+    "search_matched": False,
+    "agreement": "none",
+    "n_rehearsed": 0,
+}
+
+
 def find_published(record: Record, protocol: str) -> Published | None:
     """The paper's row for a record, with a remark on what else differs; None where the paper has none."""
     components = _components(record)
@@ -151,6 +161,12 @@ def _remark(record: Record) -> str:
     given = record.settings.get("encoder", {})
     if given:
         remarks.append("encoder with " + ", ".join(f"{name}={value}" for name, value in given.items()))
+    given = record.settings.get("method", {}) if record.corpus else {}
+    beyond = [
+        f"{name}={given[name]}" for name, theirs in PAPER_AUGMENTATION.items() if given.get(name, theirs) != theirs
+    ]
+    if beyond and given.get("augmentation", True):
+        remarks.append("augmentation beyond the paper's: " + ", ".join(beyond))
     if record.order_family != PAPER_ORDERS:
         remarks.append(f"task orders {record.order_family}, the paper's are {PAPER_ORDERS}")
     return "; ".join(remarks)

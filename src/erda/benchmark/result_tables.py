@@ -71,7 +71,9 @@ def cost_table(experiment: Experiment) -> Table:
                 line.summary(lambda record: record.peak_memory_mb),
             )
 
-    devices = ", ".join(sorted({record.device for record in experiment.records}))
+    devices = ", ".join(
+        sorted({f"{record.device} ({record.versions.get('machine', '?')})" for record in experiment.records})
+    )
     return Table(
         name="cost",
         title=f"Cost of one stream of {experiment.n_tasks} tasks: {experiment.title}",
