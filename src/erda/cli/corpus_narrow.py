@@ -12,7 +12,7 @@ EXAMPLES = """examples:
   erda corpus narrow corpora/wiki fewrel/train_0.txt --top 100 --out near.jsonl.gz
   erda corpus build near.jsonl.gz --out corpora/near && erda corpus index corpora/near
 
-For these examples the narrowed corpus answers as the whole one, as long as fewer than N neighbours are asked for.
+For these examples the narrowed corpus answers as the whole one, as long as K + 24 neighbours are no more than N.
 """
 
 

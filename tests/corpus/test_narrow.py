@@ -1,0 +1,104 @@
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import build_model
+from toy_corpus import erda_corpus, random_rows, row, toy_store
+from toy_similarity import ToySimilarity
+
+from erda.corpus.augment import Augmenter
+from erda.corpus.build import build_corpus
+from erda.corpus.index import build_index
+from erda.corpus.narrow import narrow_rows, write_rows
+from erda.corpus.process_engine import process_embedder
+from erda.corpus.shards import embed_corpus, vectors_folder
+from erda.corpus.similarity import load_similarity
+from erda.corpus.store import CorpusStore
+from erda.data.formats import example_from_json
+from erda.errors import DataError, SettingsError
+
+WORDS = [f"word{i}" for i in range(60)]
+
+
+def various_rows(n: int, *, seed: int = 0) -> list[dict]:
+    """Rows whose words differ, so that hardly two are equally near to an example."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(n):
+        head, tail = rng.sample([f"Entity{i}" for i in range(12)], 2)
+        rows.append(row(f"{head} {' '.join(rng.choices(WORDS, k=rng.randint(5, 14)))} {tail}", head, tail))
+    return rows
+
+
+SHOTS = [example_from_json({**one, "relation": "met", "id": f"s{i}"}) for i, one in enumerate(various_rows(6, seed=1))]
+
+
+def augmenter(store: CorpusStore, model: ToySimilarity) -> Augmenter:
+    return Augmenter(store, build_index(store, model), model)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_narrowed_corpus_answers_as_the_whole_one(tmp_path: Path, suffix: str) -> None:
+    model = ToySimilarity(dim=512)
+    whole = augmenter(toy_store(tmp_path, various_rows(400)), model)
+    rows = narrow_rows(whole.store, whole.index, model, SHOTS, top=40)
+    assert 40 <= len(rows) < 400
+    path = tmp_path / f"near.jsonl{suffix}"
+    write_rows(whole.store, rows, path)
+    build_corpus([path], tmp_path / "near")
+    near = augmenter(CorpusStore.open(tmp_path / "near"), model)
+    assert len(near.store) == len(rows)
+    settings = {"n_neighbours": 3, "match_threshold": 0.2, "search_matched": True}
+    expected, found = (one.find(SHOTS, **settings) for one in (whole, near))
+    said = [
+        [(extra.example.tokens, extra.rule, extra.origin.id, round(extra.score, 2)) for extra in one.extras]
+        for one in (expected, found)
+    ]
+    assert said[0], "nothing was found in the whole corpus"
+    assert said[0] == said[1]
+
+
+def test_every_sentence_of_a_pair_is_kept(tmp_path: Path) -> None:
+    pairs = [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)]
+    whole = augmenter(toy_store(tmp_path, [*pairs, *random_rows(50)]), ToySimilarity())
+    shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
+    rows = narrow_rows(whole.store, whole.index, whole.model, [shot], top=1)
+    assert 30 <= len(rows) <= 31
+
+
+def test_nothing_asked_is_a_fault(tmp_path: Path) -> None:
+    whole = augmenter(toy_store(tmp_path, random_rows(20)), ToySimilarity())
+    with pytest.raises(DataError, match="no examples were given"):
+        narrow_rows(whole.store, whole.index, whole.model, [])
+    with pytest.raises(SettingsError, match="--top: must be at least 1"):
+        narrow_rows(whole.store, whole.index, whole.model, SHOTS, top=0)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_rows(whole.store, np.arange(3), Path("/proc/none/near.jsonl"))
+
+
+def test_the_command_narrows_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = toy_store(tmp_path, random_rows(60))
+    model = build_model(tmp_path / "tiny").path
+    build_index(store, load_similarity(model))
+    examples = tmp_path / "shots.jsonl"
+    rows = [{**one, "relation": "met"} for one in random_rows(3, seed=5)]
+    examples.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    out = tmp_path / "near.jsonl"
+    arguments = ["narrow", str(store.folder), str(examples), "--top", "4", "--model", str(model), "--out", str(out)]
+    assert erda_corpus(*arguments) == 0
+    n_rows = len(out.read_text().splitlines())
+    assert 4 <= n_rows <= 60
+    assert f"{n_rows:,} of 60 rows are near 3 examples" in capsys.readouterr().out
+
+
+def test_processes_embed_as_one_does_and_go_on_after_a_stop(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, random_rows(50))
+    folder = build_model(tmp_path / "tiny").path
+    model = load_similarity(folder)
+    alone = embed_corpus(store, model, shard_rows=10).vectors(range(50))
+    (vectors_folder(store.folder, model.fingerprint) / "journal.jsonl").write_text("")
+    engine = process_embedder(store, str(folder), n_processes=2)
+    together = embed_corpus(store, model, shard_rows=10, engine=engine).vectors(range(50))
+    np.testing.assert_array_equal(alone, together)
