@@ -135,6 +135,34 @@ def test_a_device_that_is_not_there() -> None:
     assert "device: 'warp' is none" in faults(flags={"device": "warp"})[0]
 
 
+@pytest.mark.parametrize("device", ["mps", "meta", "cpu:1", "cuda:x", "", "cuda:"])
+def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: str) -> None:
+    assert faults(flags={"device": device}) == [
+        f"device: '{device}' is none that erda runs on. Known: cpu, cuda, cuda:0, cuda:1, ..."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sets": ["agreement=foo"]}, "--set agreement: Unknown agreement 'foo'. Known: mean, nearest, none."),
+        (
+            {"sets": ["erda.agreement=neares"]},
+            "--set erda.agreement: Unknown agreement 'neares'. Did you mean 'nearest'?",
+        ),
+        ({"sets": ["encoder.mode=marker"], "flags": {"encoder": "minilm"}}, "Did you mean 'markers'?"),
+        ({"sets": ["encoder.precision=fp16"], "flags": {"encoder": "minilm"}}, "Unknown precision 'fp16'."),
+    ],
+)
+def test_a_text_that_must_be_one_of_a_few_words_is_checked_at_once(given: dict[str, object], message: str) -> None:
+    (found,) = faults(**given)
+    assert message in found
+
+
+def test_words_of_a_file_are_checked_too(tmp_path: Path) -> None:
+    assert "Unknown agreement 'all'" in faults(file=toml(tmp_path, '[settings]\nerda.agreement = "all"\n'))[0]
+
+
 def test_runs_are_all_methods_of_a_seed_before_the_next_seed() -> None:
     runs = load_settings(flags={"methods": "erda,joint", "seeds": "1,2"}, sets=["n_tasks=3"]).runs()
     assert [(run.seed, run.method) for run in runs] == [(1, "erda"), (1, "joint"), (2, "erda"), (2, "joint")]

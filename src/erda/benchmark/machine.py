@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import metadata
 
 from erda.config import Run
+from erda.encoders.devices import is_out_of_memory
 from erda.errors import ErdaError
 
 PACKAGES = ("erda", "torch", "transformers", "numpy")
@@ -50,7 +51,7 @@ def memory_faults_explained(asked: Run) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "out of memory" not in str(error).lower():
+        if not is_out_of_memory(error):
             raise
         raise ErdaError(
             f"{asked.title}: out of memory on {asked.device}. The tasks before are kept; "

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from erda.config import KIND_NAMES, RUN_KEYS, Setting, settings_of
+from erda.config import RUN_KEYS, Setting, settings_of
 from erda.errors import SettingsError, join_faults, unknown_name
 from erda.presets import tidy_name
+from erda.values import KIND_NAMES
 
 # What the paper searched for ERDA. The first two steer augmentation, and mean nothing without a corpus.
 PAPER_AUGMENTATION = ("match_threshold=0.3:0.8:0.05", "n_neighbours=1:3")

@@ -1,0 +1,42 @@
+"""Devices by name: what is refused and what a full one says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from erda.encoders.devices import check_device, device_kind, is_out_of_memory
+from erda.errors import SettingsError
+
+
+def test_kinds() -> None:
+    assert [device_kind(name) for name in ("cpu", "cuda", "cuda:3")] == ["cpu", "cuda", "cuda"]
+    with pytest.raises(SettingsError, match=r"device: 'xpu' is none that erda runs on\. Known: cpu, cuda, cuda:0"):
+        device_kind("xpu")
+
+
+def test_the_cpu_is_always_there() -> None:
+    check_device("cpu")
+
+
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match=r"'cuda' was asked for, but PyTorch sees no CUDA device here"):
+        check_device("cuda")
+
+
+def test_a_gpu_beyond_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("cuda", "cuda:0", "cuda:1"):
+        check_device(name)
+    with pytest.raises(SettingsError, match=r"'cuda:2' was asked for, but there are 2: cuda:0 to 1"):
+        check_device("cuda:2")
+
+
+def test_out_of_memory_is_told_from_other_faults() -> None:
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
+    assert not is_out_of_memory(ValueError("out of memory"))
