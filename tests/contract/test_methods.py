@@ -236,6 +236,23 @@ def test_a_task_costs_no_more_than_its_examples_and_the_memory(name: str) -> Non
         assert growth < 1.5 * memory, f"sentences encoded in each task: {work}"
 
 
+def test_a_memory_of_no_exemplars_is_a_memory(name: str, tmp_path: Path) -> None:
+    if "memory_size" not in setting_types(METHODS[name]):
+        pytest.skip(f"{name} has no memory whose size could be set")
+    method = METHODS[name](toy_encoder(3), seed=3, memory_size=0)
+    for index in range(3):
+        method.learn(toy_task(index, shots=60))
+    questions, answers = toy_questions(6, each=20)
+    assert np.isfinite(method.predict(questions).scores).all()
+    best = method.predict(questions[80:]).best()
+    assert np.mean([one == gold for one, gold in zip(best, answers[80:], strict=True)]) > 0.6, "of the last task alone"
+    method.save(tmp_path / "saved")
+    back = METHODS[name].load(tmp_path / "saved", encoder=toy_encoder(99))
+    method.learn(toy_task(3))
+    back.learn(toy_task(3))
+    np.testing.assert_array_equal(scores(back), scores(method))
+
+
 def test_a_task_with_a_faulty_example_never_reaches_the_method(name: str) -> None:
     method = learned(name, 1)
     with pytest.raises(DataError, match="no example of: r3"):

@@ -96,7 +96,8 @@ class Method(ABC):
 
     def _rows(self, examples: Sequence[Example]) -> Tensor:
         """Rows of the examples' relations, on the encoder's device: [n_examples]."""
-        return torch.tensor([self.index[example.relation or ""] for example in examples], device=self.encoder.device)
+        rows = [self.index[example.relation or ""] for example in examples]
+        return torch.tensor(rows, dtype=torch.long, device=self.encoder.device)
 
     def notes(self) -> dict[str, Any]:
         """What a record should tell beyond accuracy, as plain JSON; nothing unless a method has something to say."""

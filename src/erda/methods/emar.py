@@ -31,7 +31,7 @@ class Emar(Method):
     batch_size: int = 5
     learning_rate: float = 0.0  # 0: the encoder's own
     temperature: float = 0.2  # of the softmax over cosine similarities, as for ERDA
-    memory_size: int = 1  # exemplars a relation
+    memory_size: int = 1  # exemplars a relation; 0: no reconsolidation, and prototypes are the learned vectors
     max_gradient_norm: float = 1.0
 
     name: ClassVar[str] = "emar"
@@ -78,12 +78,15 @@ class Emar(Method):
         return cross_entropy(similarities, self._rows(batch), temperature=self.temperature)
 
     def _means(self) -> tuple[Tensor, Tensor]:
-        """Mean embedding of each relation's exemplars, [n_relations, dim], and their numbers, [n_relations, 1]."""
+        """Mean embedding of each relation's exemplars, [n_relations, dim], and their numbers, [n_relations, 1].
+
+        A relation without exemplars has the mean 0.
+        """
         exemplars = list(self.memory)
         rows = self._rows(exemplars)
         sums = torch.zeros_like(self.vectors).index_add(0, rows, embed(self.encoder, exemplars))
         sizes = torch.bincount(rows, minlength=len(self.relations))[:, None]
-        return sums / sizes, sizes
+        return sums / sizes.clamp(min=1), sizes
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)

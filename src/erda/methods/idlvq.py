@@ -30,7 +30,7 @@ class IdlvqC(Method):
     intra_weight: float = 0.1  # of the compactness of a relation
     forgetting_weight: float = 5.0  # of keeping exemplars where they were
     margin: float = 1.0  # between squared distances
-    memory_size: int = 1  # exemplars a relation
+    memory_size: int = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
     centred: bool = False  # references of the first task become means again after it; not in the publication
     max_gradient_norm: float = 1.0
 
@@ -45,16 +45,17 @@ class IdlvqC(Method):
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         new, old = list(task.examples), list(self.memory)
+        is_first = not len(self.references)
         fresh = nn.Parameter(self._means(new, embed(self.encoder, new)))  # m_i of the new relations
         before = dict(zip(map(id, old), embed(self.encoder, old), strict=True))
         self.encoder.train()
         descend(
             new + old,
-            lambda batch: self._new_loss(batch, fresh, before) if old else self._base_loss(batch, fresh),
+            lambda batch: self._base_loss(batch, fresh) if is_first else self._new_loss(batch, fresh, before),
             [*self.encoder.trained_parameters(), fresh, self.scale],
             learning_rate=self.learning_rate or self.encoder.learning_rate,
             generator=generator,
-            epochs=self.new_epochs if old else self.base_epochs,
+            epochs=self.base_epochs if is_first else self.new_epochs,
             batch_size=self.batch_size,
             max_gradient_norm=self.max_gradient_norm,
         )
@@ -62,7 +63,7 @@ class IdlvqC(Method):
             drift = embed(self.encoder, old) - torch.stack(list(before.values()))
             self.references = self.references + self._means(old, drift)
         vectors = embed(self.encoder, new)
-        learned = self._means(new, vectors) if self.centred and not old else fresh.detach()
+        learned = self._means(new, vectors) if self.centred and is_first else fresh.detach()
         self.references = torch.cat([self.references, learned])
         self.memory.select_all(new, vectors, n=self.memory_size)
 
