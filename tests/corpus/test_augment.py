@@ -237,6 +237,41 @@ def test_the_command_writes_what_can_be_read_back_and_prints_a_table(
         erda_corpus("augment", file, "--corpus", corpus, "--out", tmp_path / "missing" / "x.jsonl")
 
 
+def test_the_command_takes_every_setting_and_exemplars(
+    augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
+    asked: list[tuple[AugmentSettings, list[str]]] = []
+    find = Augmenter.find
+
+    def watch(self: Augmenter, examples: Sequence[Example], **given: object) -> object:
+        asked.append((given["settings"], [one.id for one in given["exemplars"]]))  # type: ignore[arg-type, attr-defined]
+        return find(self, examples, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Augmenter, "find", watch)
+    file, older = tmp_path / "shots.jsonl", tmp_path / "older.jsonl"
+    for path, one in ((file, COAST), (older, NOVEL)):
+        path.write_text(json.dumps(example_to_json(one)) + "\n")
+    command = ["augment", file, "--corpus", augmenter.store.folder]
+    assert erda_corpus(*command) == 0
+    sets = ["n_neighbours=2", "search-matched=true", "search_rejected=true", "agreement=mean", "match_threshold=0.5"]
+    given = [word for one in sets for word in ("--set", one)]
+    assert erda_corpus(*command, *given, "--exemplars", older, "--threshold", "0.4", "--no-matching") == 0
+    changed = AugmentSettings(
+        n_neighbours=2,
+        search_matched=True,
+        search_rejected=True,
+        agreement="mean",
+        match_threshold=0.4,
+        entity_matching=False,
+    )
+    assert asked == [(AugmentSettings(), []), (changed, ["a2"])]
+    with pytest.raises(SettingsError) as caught:
+        erda_corpus(*command, "--set", "n_neighbors=2", "--set", "agreement=means", "--set", "max_matches=0")
+    for message in ("Did you mean 'n_neighbours'?", "Did you mean 'mean'?", "--set max_matches: must be at least 1"):
+        assert message in str(caught.value)
+
+
 def test_sentences_are_shown_with_both_entities_marked() -> None:
     from erda.cli.corpus_augment import marked
 

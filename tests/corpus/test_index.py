@@ -301,6 +301,28 @@ def test_the_command_makes_and_describes_an_index(
     assert len(VectorIndex.open(store, model)) == 100
 
 
+@pytest.mark.parametrize(
+    ("options", "messages"),
+    [
+        (["--batch-size", "-1"], ["--batch-size: must be at least 1, got -1."]),
+        (["--batch-size", "0", "--jobs", "0"], ["--jobs: must be at least 1, got 0.", "--batch-size: must be at"]),
+        (["--engine", "ray", "--jobs", "2"], ["--jobs: only with --engine local."]),
+        (["--engine", "ray", "--workers", "0"], ["--workers: must be at least 1, got 0."]),
+        (["--address", "auto", "--workers", "2"], ["--address: only with --engine ray.", "--workers: only with"]),
+        (["--device", "nonsense"], ["device: 'nonsense' is none that erda runs on. Known: cpu, cuda"]),
+        (["--engine", "ray", "--device", "nonsense"], ["device: 'nonsense' is none"]),
+    ],
+)
+def test_options_that_cannot_work_or_would_have_no_effect_are_refused(
+    store: CorpusStore, options: list[str], messages: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        erda_corpus("index", store.folder, *options)
+    for message in messages:
+        assert message in str(caught.value)
+    assert not (store.folder / "vectors").exists(), "nothing is written"
+
+
 def test_an_empty_folder_is_no_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no corpus here"):
         erda_corpus("index", tmp_path)

@@ -1,8 +1,9 @@
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from toy_corpus import random_rows
+from toy_corpus import erda_corpus, random_rows, toy_store
 from toy_pairs import toy_sentences
 
 from erda.corpus.pairs import (
@@ -15,6 +16,7 @@ from erda.corpus.pairs import (
     split_held_out,
     write_pairs,
 )
+from erda.corpus.similarity_run import read_pairs
 from erda.errors import DataError, SettingsError
 from erda.types import Entity, Example, Span
 
@@ -100,6 +102,47 @@ def test_a_file_that_is_not_tagged_text_is_named(tmp_path):
     assert f"{path}:2: " in str(fault.value)
     with pytest.raises(SettingsError, match="--limit is 0"):
         write_pairs([], path, limit=0)
+
+
+class Elsewhere:
+    """Stands for a cluster: draws what the corpus draws, and says that it was asked."""
+
+    asked: ClassVar[list[tuple[str, str]]] = []
+
+    def __init__(self, *, address):
+        self.address = address
+
+    def positive_pairs(self, store, **settings):
+        self.asked.append(("positive", self.address))
+        return store.positive_pairs(**settings)
+
+    def hard_negatives(self, store, **settings):
+        self.asked.append(("negative", self.address))
+        return store.hard_negatives(**settings)
+
+
+def test_the_commands_mine_on_a_cluster(tmp_path, monkeypatch):
+    store = toy_store(tmp_path, random_rows(200, n_entities=8))
+    here, far = tmp_path / "here.jsonl", tmp_path / "far.jsonl"
+    monkeypatch.setattr("erda.corpus.ray_engine.RayEngine", Elsewhere)
+    Elsewhere.asked.clear()
+    erda_corpus("pairs", store.folder, "--limit", 40, "--out", here)
+    assert Elsewhere.asked == []
+    erda_corpus("pairs", store.folder, "--limit", 40, "--out", far, "--engine", "ray", "--address", "127.0.0.1:1")
+    assert Elsewhere.asked == [("positive", "127.0.0.1:1"), ("negative", "127.0.0.1:1")]
+    assert far.read_bytes() == here.read_bytes()
+    sources = []
+    monkeypatch.setattr(
+        "erda.corpus.similarity_run.run_training", lambda given, *_, **__: sources.append(given) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        erda_corpus("train", store.folder, "--out", tmp_path / "model", "--engine", "ray")
+    read_pairs(sources[0], seed=0)
+    assert Elsewhere.asked[2:] == [("positive", "auto"), ("negative", "auto")]
+    with pytest.raises(SettingsError, match="--address: only with --engine ray"):
+        erda_corpus("pairs", store.folder, "--out", far, "--address", "auto")
+    with pytest.raises(SettingsError, match=r"mines folders of 'erda corpus build' only, and .*here.jsonl is none"):
+        erda_corpus("pairs", here, "--out", far, "--engine", "ray")
 
 
 def test_pairs_of_a_corpus_folder(tmp_path):

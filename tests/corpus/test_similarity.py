@@ -198,6 +198,21 @@ def test_what_cannot_be_done_is_said(folder, tmp_path):
         TrainedWeights("prompt", {})
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_batches_hold_at_least_one_sentence(folder, size):
+    with pytest.raises(SettingsError, match=f"batch_size is {size}; expected 1 or more"):
+        SimilarityModel(folder).encode(SENTENCES, batch_size=size)
+
+
+def test_a_device_that_is_none_or_not_there_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for load in (lambda device: SimilarityModel(folder, device=device), lambda device: load_similarity(device=device)):
+        with pytest.raises(SettingsError, match="device: 'nonsense' is none that erda runs on"):
+            load("nonsense")
+        with pytest.raises(SettingsError, match="PyTorch sees no CUDA device here"):
+            load("cuda")
+
+
 def test_half_precision_is_close_or_refused(folder):
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         with pytest.raises(SettingsError, match="bfloat16 is very slow on this CPU"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from erda.cli.checking import below_one, refuse
+
 INDEX_EXAMPLES = """examples:
   erda bench index
   erda bench index --rows 200000 --dim 768 --factory HNSW32
@@ -74,8 +76,11 @@ def bench_embed(args: argparse.Namespace) -> int:
     from erda.benchmark import embed_bench
     from erda.corpus.similarity import SimilarityModel
     from erda.data.formats import read_jsonl
+    from erda.encoders.devices import check_device
     from erda.encoders.weights import find_model
 
+    refuse(below_one(args, "batch_size"))
+    check_device(args.device)
     reading = read_jsonl(args.file)
     examples = list(chain(reading.examples, reading.unrelated))[: args.sentences]
     folder = find_model(args.encoder)

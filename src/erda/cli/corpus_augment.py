@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from erda.cli.corpus_index import add_model_arguments
 
 if TYPE_CHECKING:
-    from erda.corpus.augment import Augmentation
+    from erda.corpus.augment import Augmentation, AugmentSettings
     from erda.types import Example
 
 EXAMPLES = """examples:
   erda corpus augment my-examples.jsonl --corpus corpora/wiki
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --neighbours 3 --agreement mean
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --exemplars older.jsonl --agreement mean \\
+      --set n_neighbours=5 --set search_matched=true
 
 The file written is in our own format, so that what you trust of it can be added to your examples.
 """
@@ -37,6 +39,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="a corpus with an index")
     parser.add_argument("--out", metavar="FILE", type=Path, help="where to write (default: FILE's name + .extra.jsonl)")
     parser.add_argument("--known", metavar="FILE", type=Path, action="append", default=[], help="never these sentences")
+    parser.add_argument(
+        "--exemplars",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="examples of other relations, for --agreement to look at; never these sentences either",
+    )
     parser.add_argument("--format", metavar="NAME", help="format of FILE (default: what it looks like)")
     add_model_arguments(parser)
     add_augment_arguments(parser)
@@ -45,41 +55,59 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
-    """What may become an extra example; defaults are the paper's."""
-    parser.add_argument("--threshold", type=float, default=0.65, help="alpha of entity matches (default: 0.65)")
-    parser.add_argument("--max-matches", metavar="N", type=int, default=16, help="matches an example (default: 16)")
-    parser.add_argument("--neighbours", metavar="K", type=int, default=1, help="neighbours an example (default: 1)")
-    parser.add_argument("--neighbour-threshold", metavar="S", type=float, default=0.0, help="least score (default: 0)")
-    parser.add_argument("--no-matching", action="store_true", help="without entity matching (the paper's w.o. EM)")
-    parser.add_argument("--no-search", action="store_true", help="without similarity search (the paper's w.o. SS)")
-    parser.add_argument(
+    """What may become an extra example; what is not given is the paper's."""
+    add = parser.add_argument
+    add("--threshold", dest="match_threshold", metavar="S", type=float, help="alpha of entity matches (default: 0.65)")
+    add("--max-matches", metavar="N", type=int, help="matches an example (default: 16)")
+    add("--neighbours", dest="n_neighbours", metavar="K", type=int, help="neighbours an example (default: 1)")
+    add("--neighbour-threshold", metavar="S", type=float, help="least score (default: 0)")
+    for flag, name, text in (
+        ("--no-matching", "entity_matching", "without entity matching (the paper's w.o. EM)"),
+        ("--no-search", "similarity_search", "without similarity search (the paper's w.o. SS)"),
+    ):
+        add(flag, dest=name, action="store_const", const=False, help=text)
+    add(
         "--agreement",
         choices=("none", "mean", "nearest"),
-        default="none",
         help="keep only what is nearer to its own relation than to any other of the file (default: none)",
     )
-    parser.add_argument("--agreement-margin", metavar="M", type=float, default=0.0, help="by so much (default: 0)")
+    add("--agreement-margin", metavar="M", type=float, help="by so much (default: 0)")
+    parser.add_argument(
+        "--set",
+        dest="sets",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="any setting of augmentation by the name that `erda run` has for it; the flags above win",
+    )
+
+
+def augment_settings(args: argparse.Namespace) -> AugmentSettings:
+    """The settings that were given, by `--set` or by a flag."""
+    from typing import get_type_hints
+
+    from erda.corpus.augment import AugmentSettings
+    from erda.values import values_of
+
+    kinds = get_type_hints(AugmentSettings)
+    given = values_of(args.sets, kinds, what="setting of the augmentation")
+    flags = {name: getattr(args, name) for name in kinds if getattr(args, name, None) is not None}
+    return AugmentSettings(**{**given, **flags})
 
 
 def augment(args: argparse.Namespace) -> int:
     """Find, write and print."""
-    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.corpus.augment import open_augmenter, write_extras
     from erda.data.own import read_examples
 
-    settings = AugmentSettings(
-        entity_matching=not args.no_matching,
-        similarity_search=not args.no_search,
-        match_threshold=args.threshold,
-        max_matches=args.max_matches,
-        n_neighbours=args.neighbours,
-        neighbour_threshold=args.neighbour_threshold,
-        agreement=args.agreement,
-        agreement_margin=args.agreement_margin,
-    )
+    settings = augment_settings(args)
     examples = read_examples(args.file, args.format).examples
-    known = [example for path in args.known for example in read_examples(path).examples]
+    known, exemplars = (
+        [example for path in paths for example in read_examples(path).examples]
+        for paths in (args.known, args.exemplars)
+    )
     augmenter = open_augmenter(args.corpus, args.model, device=args.device)
-    found = augmenter.find(examples, known=known, settings=settings)
+    found = augmenter.find(examples, known=known, exemplars=exemplars, settings=settings)
     out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
     write_extras(found, out)
     print_augmentation(found, n_shown=args.show)

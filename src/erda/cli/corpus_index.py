@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from erda.cli.checking import below_one, refuse, without_effect
+
 EXAMPLES = """examples:
   erda corpus index corpora/wiki
   erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512 --jobs 4
@@ -32,14 +34,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
     parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
     parser.add_argument("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
-    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that embed at once (default: 1)")
+    parser.add_argument("--jobs", metavar="N", type=int, help="processes of this machine that embed (default: 1)")
     parser.add_argument("--rebuild", action="store_true", help="throw away the vectors and the index of before")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where to embed (default: local)")
-    parser.add_argument(
-        "--address",
-        default="auto",
-        help="of the Ray cluster: auto, local or HOST:PORT (default: auto)",
-    )
+    add_engine_arguments(parser, "embed")
     parser.add_argument("--workers", metavar="N", type=int, help="Ray workers (default: one a GPU, or a CPU)")
     parser.set_defaults(handler=make_index)
 
@@ -54,20 +51,29 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
 
 
+def add_engine_arguments(parser: argparse.ArgumentParser, what: str) -> None:
+    """This machine or a Ray cluster."""
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help=f"where to {what} (default: local)")
+    parser.add_argument("--address", metavar="ADDR", help="Ray cluster: auto, local or HOST:PORT (default: auto)")
+
+
 def make_index(args: argparse.Namespace) -> int:
     """Embed what is new and make the index or add to it."""
     from erda.corpus.index import build_index
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
-    from erda.errors import SettingsError
 
-    if args.jobs < 1:
-        raise SettingsError(f"--jobs: must be at least 1, got {args.jobs}.")
+    refuse(
+        [
+            *below_one(args, "jobs", "batch_size", "workers"),
+            *without_effect(args, local=("jobs",), ray=("address", "workers")),
+        ]
+    )
     store = CorpusStore.open(args.corpus)
     engine = None
     if args.engine == "local":
         model = load_similarity(args.model, device=args.device, dtype=args.dtype)
-        if args.jobs > 1:
+        if args.jobs and args.jobs > 1:
             from erda.corpus.process_engine import process_embedder
 
             engine = process_embedder(
@@ -83,7 +89,7 @@ def make_index(args: argparse.Namespace) -> int:
 
         model = load_similarity(args.model)  # here only to know which one it is
         where = RayEngine(
-            address=args.address,
+            address=args.address or "auto",
             n_workers=args.workers,
             device=args.device,
             dtype=args.dtype,

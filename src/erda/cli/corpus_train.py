@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.checking import refuse, without_effect
+from erda.cli.corpus_index import add_engine_arguments
+
+if TYPE_CHECKING:
+    from erda.corpus.ray_engine import RayEngine
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -15,6 +23,7 @@ TRAIN_EXAMPLES = """examples:
 """
 PAIRS_EXAMPLES = """examples:
   erda corpus pairs corpora/wiki --limit 75000 --out pairs.jsonl.gz
+  erda corpus pairs corpora/wiki --engine ray --address 10.0.0.1:6379 --out pairs.jsonl.gz
   erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --limit 150000 --out pairs.jsonl.gz
 """
 EVALUATE_EXAMPLES = """examples:
@@ -32,6 +41,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     pairs.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
     pairs.add_argument("--seed", metavar="N", type=int, default=0, help="which pairs are drawn (default: 0)")
+    add_engine_arguments(pairs, "mine pairs")
     pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="file to write, .jsonl or .jsonl.gz")
     pairs.set_defaults(handler=write_pair_file)
 
@@ -54,6 +64,7 @@ def train_model(args: argparse.Namespace) -> int:
     paths = ([args.folder] if args.folder else []) + args.pairs
     if not paths:
         raise SettingsError("nothing to train on: name a corpus folder, or files with --pairs.")
+    miner = _miner(args, paths)
     settings = TrainingSettings(
         objective=args.objective,
         temperature=args.temperature,
@@ -68,7 +79,7 @@ def train_model(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     report = run_training(
-        Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation),
+        Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation, miner=miner),
         settings,
         encoder=args.encoder,
         out=args.out,
@@ -87,10 +98,25 @@ def write_pair_file(args: argparse.Namespace) -> int:
     from erda.corpus.pairs import write_pairs
     from erda.corpus.similarity_run import read_examples
 
-    examples = read_examples(args.sources, limit=args.limit, seed=args.seed)
+    examples = read_examples(args.sources, limit=args.limit, seed=args.seed, miner=_miner(args, args.sources))
     n_rows, n_pairs = write_pairs(examples, args.out, limit=args.limit, seed=args.seed)
     print(f"{args.out}: {n_rows:,} sentences, {n_pairs:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB")
     return 0
+
+
+def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayEngine | None:
+    """Who draws the pairs of corpus folders: a cluster, or None for this process."""
+    from erda.errors import SettingsError
+
+    refuse(without_effect(args, local=(), ray=("address",)))
+    if args.engine == "local":
+        return None
+    if not any(path.is_dir() for path in sources):
+        shown = ", ".join(map(str, sources))
+        raise SettingsError(f"--engine ray: mines folders of 'erda corpus build' only, and {shown} is none.")
+    from erda.corpus.ray_engine import RayEngine
+
+    return RayEngine(address=args.address or "auto")
 
 
 def evaluate_model(args: argparse.Namespace) -> int:
@@ -121,6 +147,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
     add("--encoder", metavar="NAME", default="minilm", help="pretrained model to start from (default: minilm)")
     add("--limit", metavar="N", type=int, help="pairs to train on (default: all that there are)")
+    add_engine_arguments(parser, "mine pairs")
     add("--objective", choices=("infonce", "paper"), default="infonce", help="what is learned (default: infonce)")
     add("--temperature", metavar="T", type=float, default=0.0, help="default: 0.07 for infonce, 1 for paper")
     add("--blank-names", metavar="P", type=float, default=0.7, help="chance that a name is hidden (default: 0.7)")

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from erda.cli.checking import below_one, refuse, without_effect
+
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
     "dataset": (
         "--dataset",
@@ -84,15 +86,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def engine_of(options: argparse.Namespace) -> dict[str, Any]:
     """What `run_all` and `run_many` are told about where runs happen."""
-    from erda.errors import SettingsError, join_faults
-
-    faults = []
-    if options.jobs is not None and options.jobs < 1:
-        faults.append(f"--jobs: must be at least 1, got {options.jobs}.")
-    if options.address is not None and options.engine != "ray":
-        faults.append("--address: only with --engine ray.")
-    if faults:
-        raise SettingsError(join_faults(faults))
+    refuse([*below_one(options, "jobs"), *without_effect(options, local=(), ray=("address",))])
     return {"n_processes": options.jobs, "engine": options.engine, "address": options.address}
 
 

@@ -13,10 +13,11 @@ from base64 import b85encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,6 +26,10 @@ from erda.data.formats.jsonl import example_from_json
 from erda.data.formats.reading import Faults, read_lines
 from erda.errors import DataError, SettingsError
 from erda.types import Entity, Example
+
+if TYPE_CHECKING:
+    from erda.corpus.mining import RowPairs
+    from erda.corpus.store import CorpusStore
 
 CODE_MARK = "~"  # begins an entity id that is already a code
 CODE_BYTES = 5
@@ -121,15 +126,39 @@ def read_tagged(paths: Sequence[Path], *, keep: Callable[[str, str], bool] | Non
     return examples
 
 
-def read_corpus(folder: Path, *, seed: int, limit: int | None, max_per_pair: int = MAX_PER_PAIR) -> list[Example]:
+class Miner(Protocol):
+    """Draws pairs from a corpus elsewhere (`RayEngine`); the same ones as `CorpusStore` with the same seed."""
+
+    def positive_pairs(
+        self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = MAX_PER_PAIR
+    ) -> RowPairs:
+        """Rows with the same two entities."""
+
+    def hard_negatives(
+        self,
+        store: CorpusStore,
+        *,
+        seed: int,
+        limit: int | None = None,
+        anchors: Sequence[int] | np.ndarray | None = None,
+    ) -> RowPairs:
+        """Rows that share exactly one entity, in the same role."""
+
+
+def read_corpus(
+    folder: Path, *, seed: int, limit: int | None, max_per_pair: int = MAX_PER_PAIR, miner: Miner | None = None
+) -> list[Example]:
     """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them."""
     from erda.corpus.store import CorpusStore
 
     store = CorpusStore.open(folder)
-    positive = store.positive_pairs(seed=seed, limit=limit, max_per_pair=max_per_pair)
+    positives, negatives = store.positive_pairs, store.hard_negatives
+    if miner is not None:
+        positives, negatives = partial(miner.positive_pairs, store), partial(miner.hard_negatives, store)
+    positive = positives(seed=seed, limit=limit, max_per_pair=max_per_pair)
     if not len(positive):
         raise DataError(f"{folder}: no entity pair has two sentences, so there is nothing to train on.")
-    negative = store.hard_negatives(seed=seed, anchors=positive.first)
+    negative = negatives(seed=seed, anchors=positive.first)
     rows = np.unique(np.concatenate([positive.first, positive.second, negative.second]))
     found: list[Example] = []
     for start in range(0, len(rows), 20_000):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.corpus.manifest import StoredFile
-from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard
+from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard, memory_faults_explained
 from erda.errors import ErdaError
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ def _embed(
     plans: Sequence[ShardPlan],
 ) -> Iterator[tuple[ShardPlan, StoredFile]]:
     n_threads = max(1, (os.cpu_count() or 1) // n_processes)
-    with ProcessPoolExecutor(
-        min(n_processes, len(plans)), get_context("spawn"), initializer=_open, initargs=(*parts, n_threads)
-    ) as pool:
-        waiting = {pool.submit(_embed_one, plan, folder, batch_size): plan for plan in plans}
+    with ProcessPoolExecutor(min(n_processes, len(plans)), get_context("spawn")) as pool:
         try:
+            work = partial(_embed_one, (*parts, n_threads), folder, batch_size)
+            waiting = {pool.submit(work, plan): plan for plan in plans}
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BrokenProcessPool as error:
@@ -58,16 +57,24 @@ def _embed(
             pool.shutdown(cancel_futures=True)
 
 
-def _open(corpus: Path, model: str | None, device: str, dtype: str, n_threads: int) -> None:
+def _open(corpus: Path, model: str | None, device: str, dtype: str, n_threads: int) -> tuple[Any, Any]:
+    """Corpus and model, opened with the first shard: a fault of an initializer would only break the pool."""
+    if _opened:
+        return _opened["store"], _opened["model"]
     import torch
 
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
 
     torch.set_num_threads(n_threads)
-    _opened["store"] = CorpusStore.open(corpus, n_threads=n_threads)
-    _opened["model"] = load_similarity(model, device=device, dtype=dtype)
+    store = CorpusStore.open(corpus, n_threads=n_threads)
+    _opened.update(store=store, model=load_similarity(model, device=device, dtype=dtype))
+    return _opened["store"], _opened["model"]
 
 
-def _embed_one(plan: ShardPlan, folder: Path, batch_size: int) -> StoredFile:
-    return embed_shard(_opened["store"], _opened["model"], plan, folder, batch_size=batch_size)
+def _embed_one(
+    parts: tuple[Path, str | None, str, str, int], folder: Path, batch_size: int, plan: ShardPlan
+) -> StoredFile:
+    with memory_faults_explained():  # the model alone may be too large for what others left of a GPU
+        store, model = _open(*parts)
+        return embed_shard(store, model, plan, folder, batch_size=batch_size)

@@ -24,6 +24,7 @@ from erda.corpus.engine import connect, file_list, quoted
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
 from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard
+from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class RayEngine:
         self, store: CorpusStore, model: str | None, fingerprint: str
     ) -> Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredFile]]]:
         """What `embed_corpus` takes as its engine: each shard is computed and written by a worker."""
+        device_kind(self.device)  # a name that is none is said here, not by every node
         job = {
             "corpus": str(store.folder.resolve()),
             "digest": store.digest,
@@ -132,7 +134,7 @@ class RayEngine:
 
     @property
     def _n_gpus(self) -> int:
-        return 1 if self.device.startswith("cuda") else 0
+        return int(device_kind(self.device) == "cuda")
 
     @contextmanager
     def _cluster(self) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ import numpy as np
 
 from erda.corpus.engine import disk_faults, locked
 from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
-from erda.errors import DataError, ModelError
+from erda.encoders.devices import is_out_of_memory
+from erda.errors import DataError, ErdaError, ModelError
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
@@ -114,16 +116,32 @@ def embed_shard(
     rows = [sentence.example for batch in store.batches(start=plan.start, stop=plan.stop) for sentence in batch]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
     vectors = np.empty((len(rows), model.dim), np.float16)
-    for left in range(0, len(order), _STEP):
-        some = order[left : left + _STEP]
-        vectors[some] = model.encode([rows[i] for i in some], batch_size=batch_size)
-        tick(len(some))
+    with memory_faults_explained():
+        for left in range(0, len(order), _STEP):
+            some = order[left : left + _STEP]
+            vectors[some] = model.encode([rows[i] for i in some], batch_size=batch_size)
+            tick(len(some))
     if not np.isfinite(vectors).all():
         raise ModelError(
             f"model {model.fingerprint[:16]} gives vectors that are no numbers for rows {plan.start} to "
             f"{plan.stop - 1}; its weights are damaged or its training diverged."
         )
     return write_shard(folder, plan, vectors)
+
+
+@contextmanager
+def memory_faults_explained() -> Iterator[None]:
+    """Turn 'out of memory' of the machine or of a GPU into a message that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ErdaError(
+            f"out of memory while sentences were embedded ({reason}). What is finished is kept: give the same command "
+            "again with a smaller --batch-size, or fewer --jobs."
+        ) from error
 
 
 def write_shard(folder: Path, plan: ShardPlan, vectors: np.ndarray) -> StoredFile:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from erda.corpus.adapter import TrainedWeights, origin
+from erda.encoders.devices import check_device
 from erda.encoders.layers import LayeredModel, load_model
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
 from erda.encoders.weights import ModelFolder, find_model, verify_sha256
@@ -65,6 +66,7 @@ class SimilarityModel:
     ) -> None:
         if dtype not in DTYPES:
             raise SettingsError(unknown_name("number type", dtype, DTYPES))
+        check_device(device)
         if dtype == "bfloat16" and device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             raise SettingsError("bfloat16 is very slow on this CPU, which has no instructions for it; use float32.")
         self.base, base_fingerprint = origin(folder)
@@ -90,6 +92,8 @@ class SimilarityModel:
         """
         from tqdm import tqdm
 
+        if batch_size < 1:
+            raise SettingsError(f"batch_size is {batch_size}; expected 1 or more.")
         vectors = np.empty((len(examples), self.dim), dtype=np.float32)
         with tqdm(total=len(examples), unit=" sentences", disable=None if progress else True) as bar:
             for start in range(0, len(examples), CHUNK_SIZE):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.evaluation import VALIDATION_FILE, Evaluation, evaluate
-from erda.corpus.pairs import HELD_OUT, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.corpus.pairs import HELD_OUT, Miner, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.encoders.devices import check_device
 from erda.encoders.weights import find_model
 from erda.errors import DataError
 from erda.types import Example
@@ -34,6 +35,7 @@ class Sources:
     limit: int | None = None  # pairs to train on
     held_out: float = HELD_OUT
     validation: Path | None = None
+    miner: Miner | None = None  # draws the pairs of corpus folders; None: this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,13 @@ ABOUT = {
 }
 
 
-def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int) -> list[Example]:
+def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int, miner: Miner | None = None) -> list[Example]:
     """Sentences of corpus folders and tagged files; `limit` bounds the positive pairs taken from each corpus folder."""
     files = [path for path in paths if not path.is_dir()]
     examples = read_tagged(files)
     for path in paths:
         if path.is_dir():
-            examples += read_corpus(path, seed=seed, limit=limit)
+            examples += read_corpus(path, seed=seed, limit=limit, miner=miner)
     return examples
 
 
@@ -92,7 +94,7 @@ def read_validation(path: Path | None) -> list[Example]:
 def read_pairs(sources: Sources, *, seed: int) -> tuple[PairSet, PairSet]:
     """Pairs to train on and pairs of held-out entity pairs, each mined among its own sentences only."""
     spare = None if sources.limit is None else int(sources.limit / (1 - sources.held_out)) + 1
-    examples = read_examples(sources.paths, limit=spare, seed=seed)
+    examples = read_examples(sources.paths, limit=spare, seed=seed, miner=sources.miner)
     training, outside = split_held_out(examples, sources.held_out)
     pairs = mine_pairs(training, seed=seed)
     if not len(pairs):
@@ -118,6 +120,7 @@ def run_training(
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.training import is_main_process, train
 
+    check_device(machine.device)
     main = is_main_process()
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
@@ -166,6 +169,7 @@ def measure_model(
     """Both numbers of a saved, packaged or untrained model, on held-out pairs of `paths` and on validation data."""
     from erda.corpus.similarity import load_similarity
 
+    check_device(device)
     labelled = read_validation(validation)
     outside = split_held_out(read_examples(paths, limit=None, seed=seed), held_out)[1] if paths else []
     if not outside and not labelled:

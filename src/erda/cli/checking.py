@@ -1,0 +1,30 @@
+"""Checks of options that several commands share; each gives its faults, so that a command can say all at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def below_one(options: argparse.Namespace, *names: str) -> list[str]:
+    """Faults of options that count something and must be at least 1 where they are given."""
+    given = {name: getattr(options, name) for name in names}
+    return [
+        f"--{name.replace('_', '-')}: must be at least 1, got {value}."
+        for name, value in given.items()
+        if value is not None and value < 1
+    ]
+
+
+def without_effect(options: argparse.Namespace, *, local: Sequence[str], ray: Sequence[str]) -> list[str]:
+    """Faults of options that only one `--engine` has, given with the other."""
+    other, names = ("local", local) if options.engine == "ray" else ("ray", ray)
+    return [f"--{name}: only with --engine {other}." for name in names if getattr(options, name) is not None]
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """End the command where there are faults."""
+    from erda.errors import SettingsError, join_faults
+
+    if faults:
+        raise SettingsError(join_faults(faults))
