@@ -19,6 +19,7 @@ from erda.benchmark.records import (
     write_json,
     write_whole,
 )
+from erda.benchmark.report import write_report
 from erda.errors import RecordError
 
 
@@ -60,14 +61,32 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
         ({"seconds": 7}, "unexpected shape"),
         ({"accuracy": {"all-seen": ["high", "low", "low"], "candidates": None}}, "unexpected shape"),
         ({"order": []}, "each of its 0 tasks"),
+        ({"forgetting": {}}, "forgetting lacks all-seen, candidates"),
+        ({"forgetting": {"all-seen": "much", "candidates": None}}, r"forgetting.all-seen: expected .*, got 'much'"),
+        ({"seconds": {"learn": [1, 1, 1]}}, "seconds lacks predict"),
+        ({"seconds": {"learn": [1, 1, 1], "predict": [1, 1]}}, "seconds.predict does not hold one value for each"),
+        ({"settings": {"method": 3}}, r"settings.method: expected dict.*, got 3"),
+        ({"settings": {"method": {"noise": None}}}, "settings.method.noise: expected .*, got None"),
+        ({"relation_names": ["r0"]}, "relation_names: expected dict"),
+        ({"versions": {"torch": 2}}, "versions.torch: expected str, got 2"),
+        ({"seed": "one"}, "seed: expected int, got 'one'"),
+        ({"seed": True}, "seed: expected int, got True"),
+        ({"peak_memory_mb": None}, "peak_memory_mb: expected float, got None"),
+        ({"peak_memory_mb": float("nan")}, "peak_memory_mb: expected float, got nan"),
+        ({"n_test": [16, 16, 0]}, "a task without a question"),
+        ({"manifest": "3f2a"}, "manifest: expected dict"),
+        ({"macro": {"all-seen": None, "candidates": None}}, "macro of all-seen is null and the others are not"),
     ],
 )
 def test_a_record_of_a_strange_shape_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
     toy_record(tmp_path)
     path = tmp_path / "toy/1/record.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(RecordError, match=message):
+    with pytest.raises(RecordError, match=message) as caught:
         read_record(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    toy_record(tmp_path, seed=2)
+    assert len(write_report(tmp_path, figures=False).faults) == 1, "the report goes on with the others"
 
 
 def test_a_missing_key_is_named(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
             toy_record(tmp_path, method=method, seed=seed)
     found = write_report(tmp_path)
     names = {path.name for path in found.files}
+    assert all(map(module._WRITTEN.fullmatch, names)), "the next report knows which files are a report's"
     tables = ("accuracy-all-seen", "accuracy-candidates", "final", "confusion", "cost", "runs")
     tables += ("comparison-all-seen", "comparison-candidates")
     drawings = ("curve", "forgetting", "confusion", "cost")
@@ -128,6 +129,41 @@ def test_several_experiments_have_a_folder_each(tmp_path: Path) -> None:
     }
     assert len(found.sections) == 2
     assert found.page == tmp_path / "report/index.html"
+
+
+def test_experiments_of_files_called_alike_do_not_share_a_folder(tmp_path: Path) -> None:
+    for folder in ("a", "b", "c"):
+        toy_record(tmp_path / folder, dataset=f"{folder}/train.jsonl", seed=ord(folder))
+    found = write_report(tmp_path, figures=False)
+    names = [section.name for section in found.sections]
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    assert len({section.title for section in found.sections}) == 3
+    assert len(found.files) == len(set(found.files))
+    shown = [csv.DictReader((tmp_path / "report" / name / "runs.csv").read_text().splitlines()) for name in names]
+    assert [row["seed"] for rows in shown for row in rows] == [str(ord(one)) for one in "abc"]
+
+
+def test_what_an_earlier_report_wrote_goes_and_nothing_else(tmp_path: Path) -> None:
+    toy_record(tmp_path / "a")
+    folder = tmp_path / "report"
+    before = set(write_report(tmp_path).files)
+    own = [folder / "notes.md", folder / "photo.png", folder / "mine" / "curve.png", folder / "final.txt"]
+    for path in own:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a person's own")
+    (folder / "accuracy-all-seen.md").unlink()
+    (folder / "accuracy-all-seen.md").symlink_to(own[0])
+    toy_record(tmp_path / "b", shots=3)
+    several = write_report(tmp_path, figures=False)
+    left = {path for path in folder.rglob("*") if path.is_file()}
+    assert left == {*several.files, *own, folder / "accuracy-all-seen.md"}
+    assert len(before - left) > 10
+    for path in (tmp_path / "b").rglob("record.json"):
+        path.unlink()
+    (folder / "accuracy-all-seen.md").unlink()
+    single = write_report(tmp_path, figures=False)
+    assert {path for path in folder.rglob("*") if path.is_file()} == {*single.files, *own}
+    assert not any((folder / section.name).exists() for section in several.sections)
 
 
 def test_bad_records_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
+import reprlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -187,21 +191,68 @@ def read_record(path: Path) -> Record:
     missing = [name for name in names if name not in value]
     if missing:
         raise RecordError(f"{path}: lacks {', '.join(missing)}. Delete it and run again.")
+    faults = [fault for name, kind in _kinds().items() for fault in _misfits(value[name], kind, name)]
     record = Record(**{name: value[name] for name in names})
-    try:
-        lists: list[list[Any]] = [*record.seconds.values(), record.n_test, record.n_fallback]
-        lengths = {len(values) for values in lists}
-        for protocol in PROTOCOLS:
-            for values in (record.accuracy[protocol], record.macro[protocol], record.chance[protocol]):
-                lengths.add(record.n_tasks if values is None else len([float(value) for value in values]))
-            rows = record.matrix[protocol] or []
-            if [len(row) for row in rows] not in ([], list(range(1, record.n_tasks + 1))):
-                lengths.add(-1)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise RecordError(f"{path}: has an unexpected shape ({error!r}). Delete it and run again.") from error
-    if lengths != {record.n_tasks} or not record.n_tasks:
-        raise RecordError(f"{path}: does not hold one value for each of its {record.n_tasks} tasks.")
+    fault = faults[0] if faults else _fault_of(record)
+    if fault:
+        raise RecordError(f"{path}: has an unexpected shape ({fault}). Delete it and run again.")
     return record
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(Record)
+
+
+def _misfits(value: Any, kind: Any, where: str) -> Iterator[str]:
+    """Where and how a value is not of the kind that an annotation names: a plain type, dict, list or union of them."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is dict and isinstance(value, dict):
+        for key, one in value.items():
+            yield from _misfits(one, inner[1], f"{where}.{key}")
+        return
+    if origin is list and isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _misfits(one, inner[0], f"{where}[{number}]")
+        return
+    if origin is UnionType:
+        fits = any(not list(_misfits(value, one, where)) for one in inner)
+    elif kind in (int, float):
+        fits = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        fits = fits and math.isfinite(value)
+    else:
+        fits = kind is Any or (isinstance(kind, type) and isinstance(value, kind))
+    if not fits:
+        expected = str(kind) if origin else kind.__name__
+        yield f"{where}: expected {expected}, got {reprlib.repr(value)}"
+
+
+def _fault_of(record: Record) -> str:
+    """What is wrong with the keys or lengths of a record whose values are of the right kinds; "" where nothing is."""
+    measures: dict[str, Mapping[str, Any]] = {
+        name: getattr(record, name) for name in ("accuracy", "macro", "chance", "matrix", "forgetting")
+    }
+    needed = {**dict.fromkeys(measures, PROTOCOLS), "seconds": ("learn", "predict")}
+    for name, keys in needed.items():
+        missing = [key for key in keys if key not in getattr(record, name)]
+        if missing:
+            return f"{name} lacks {', '.join(missing)}"
+    n_tasks = record.n_tasks
+    lists: dict[str, Any] = {"n_test": record.n_test, "n_fallback": record.n_fallback}
+    lists |= {f"seconds.{name}": values for name, values in record.seconds.items()}
+    by_task = ("accuracy", "macro", "chance", "matrix")
+    lists |= {f"{name}.{protocol}": measures[name][protocol] for protocol in PROTOCOLS for name in by_task}
+    for name, values in lists.items():
+        if values is not None and (len(values) != n_tasks or not n_tasks):
+            return f"{name} does not hold one value for each of its {n_tasks} tasks"
+    for protocol in PROTOCOLS:
+        rows = record.matrix[protocol] or ()
+        if any(len(row) != k for k, row in enumerate(rows, start=1)):
+            return f"matrix.{protocol} does not hold one value for each of the tasks seen"
+        absent = [name for name in by_task if measures[name][protocol] is None]
+        if absent and len(absent) < len(by_task):
+            return f"{', '.join(absent)} of {protocol} is null and the others are not"
+    return "" if min(record.n_test) > 0 else "n_test: a task without a question"
 
 
 @dataclass(frozen=True, slots=True)

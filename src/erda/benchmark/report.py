@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from erda.benchmark.contents import sections_of
 from erda.benchmark.experiments import Experiment
 from erda.benchmark.figures import save_drawing
+from erda.benchmark.figures.drawing import FORMATS
 from erda.benchmark.page import PAGE, render_page
 from erda.benchmark.records import read_records, write_whole
 from erda.benchmark.sections import Section
@@ -17,6 +20,13 @@ from erda.benchmark.tables import WRITERS, Table, to_markdown
 from erda.benchmark.views import Shown, show_section
 
 FOLDER = "report"
+MARKDOWN = "report.md"  # of each section
+# every file that a report may hold; a file of any other name is never touched
+_TABLES = "accuracy-.+|final|published|later|comparison-.+|confusion|cost|runs|orders"
+_DRAWINGS = "curve|sweep|forgetting|confusion|tsne|cost"
+_WRITTEN = re.compile(
+    rf"({_TABLES})\.({'|'.join(WRITERS)})|({_DRAWINGS})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,8 @@ class Report:
 def write_report(directory: Path, *, figures: bool = True) -> Report:
     """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
 
-    The files of a single section lie in the folder itself, those of several in a folder each.
+    The files of a single section lie in the folder itself, those of several in a folder each. Tables, figures and pages
+    that an earlier report wrote and this one did not are removed.
     """
     found = read_records(directory)
     sections = sections_of(found)
@@ -62,6 +73,7 @@ def write_report(directory: Path, *, figures: bool = True) -> Report:
         html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
         write_whole(page, html.encode())
         written.append(page)
+    _remove_earlier(directory / FOLDER, set(written))
     notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
     tables = tuple(table for part in parts for table in part.tables)
     return Report(sections, tables, tuple(written), page, tuple(faults), notes)
@@ -72,6 +84,18 @@ def section_folder(section: Section, sections: Sequence[Section]) -> str:
     return "" if len(sections) == 1 else section.name
 
 
+def _remove_earlier(folder: Path, written: set[Path]) -> None:
+    """Remove what reports write, by name, where this one did not: in the report and in folders of sections."""
+    sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
+    for place in (folder, *sections):
+        for path in list(place.iterdir()):
+            if path not in written and _WRITTEN.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink()
+    for place in sections:
+        with suppress(OSError):  # something else is in there
+            place.rmdir()
+
+
 def _write_section(shown: Shown, folder: Path) -> list[Path]:
     written: list[Path] = []
     for table in shown.tables:
@@ -80,7 +104,7 @@ def _write_section(shown: Shown, folder: Path) -> list[Path]:
             write_whole(written[-1], write(table).encode())
     for drawing in shown.drawings:
         written += save_drawing(drawing, folder)
-    written.append(folder / "report.md")
+    written.append(folder / MARKDOWN)
     write_whole(written[-1], _markdown_page(shown).encode())
     return written
 
