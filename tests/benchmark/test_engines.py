@@ -7,12 +7,36 @@ from toy_runs import double, double_but_die_at_three, double_but_trip_on_three
 
 from erda.benchmark.engines import run_here, run_in_processes
 from erda.benchmark.records import WriteError
+from erda.errors import ErdaError
 
 
 def test_here_a_fault_is_reported_and_the_rest_goes_on() -> None:
     outcomes = list(run_here(double_but_trip_on_three, [1, 3, 4]))
     assert [outcome.result for outcome in outcomes] == [2, None, 8]
     assert str(outcomes[1].fault) == "three is bad"
+
+
+def test_here_a_mistake_is_reported_with_its_traceback_and_the_rest_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def halve(work: int, slot: int) -> float:
+        return 6 / work
+
+    outcomes = list(run_here(halve, [1, 0, 2]))
+    assert [outcome.result for outcome in outcomes] == [6, None, 3]
+    assert type(outcomes[1].fault) is ErdaError
+    assert "ZeroDivisionError: division by zero" in str(outcomes[1].fault)
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "return 6 / work" in said
+
+
+def test_here_ctrl_c_ends_it_all() -> None:
+    def stopped(work: int, slot: int) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_here(stopped, [1, 2]))
 
 
 def test_here_a_full_disk_ends_it_all() -> None:

@@ -8,6 +8,7 @@ fails, or whose process is killed, is reported and the rest goes on.
 from __future__ import annotations
 
 import multiprocessing
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -33,12 +34,23 @@ class Outcome(Generic[Work, Result]):
 def run_here(function: Callable[[Work, int], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
     """One after another, in this process. A result that cannot be written ends it all: the next could not be either."""
     for work in works:
+        outcome: Outcome[Work, Result]
         try:
-            yield Outcome(work, function(work, 0))
+            outcome = Outcome(work, function(work, 0))
         except WriteError:
             raise
         except ErdaError as fault:
-            yield Outcome(work, None, fault)
+            outcome = Outcome(work, None, fault)
+        except Exception as error:
+            traceback.print_exc()
+            outcome = Outcome(work, None, mistake(error))
+        yield outcome
+
+
+def mistake(error: BaseException) -> ErdaError:
+    """What is said of an exception that is no fault of the user's; whoever mends it needs the traceback as well."""
+    reason = (str(error).splitlines() or [""])[0]
+    return ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})")
 
 
 @dataclass(slots=True)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from erda import __version__
-from erda.benchmark.engines import Outcome, Result, Work
+from erda.benchmark.engines import Outcome, Result, Work, mistake
 from erda.cluster import connected
 from erda.errors import ErdaError, SettingsError
 
@@ -36,7 +37,7 @@ class _Driver:
 
 def run_on_ray(
     function: Callable[[Work, int], Result],
-    works: Sequence[Work],
+    works: Iterable[Work],
     *,
     address: str | None,
     n_cpus_each: int = 1,
@@ -45,24 +46,28 @@ def run_on_ray(
 ) -> Iterator[Outcome[Work, Result]]:
     """As many at once as the cluster has room for, or `n_at_once`; `function` must be importable on the nodes.
 
+    A piece is taken from `works` when there is room to send it, not before.
     `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or a node that dies takes only
     its piece of work with it. Slots are all 0: there is no terminal to share.
     """
-    if not works:
+    waiting = iter(works)
+    first = next(waiting, None)
+    if first is None:
         return
+    waiting = chain([first], waiting)
     with connected(address) as ray:
         _check_room(ray, n_cpus_each, n_gpus_each)
         task = ray.remote(_serve).options(
             name=TASK, num_cpus=n_cpus_each, num_gpus=n_gpus_each, max_retries=0, scheduling_strategy="SPREAD"
         )
         driver = _Driver()
-        waiting = list(reversed(works))
         running: dict[Any, Work] = {}
         try:
-            while waiting or running:
-                while waiting and (n_at_once is None or len(running) < n_at_once):
-                    work = waiting.pop()
+            while True:
+                for work in islice(waiting, None if n_at_once is None else n_at_once - len(running)):
                     running[task.remote(function, work, driver)] = work
+                if not running:
+                    break
                 (done, *_), _ = ray.wait(list(running), num_returns=1)
                 yield _receive(ray, done, running.pop(done))
         finally:
@@ -83,12 +88,9 @@ def _check_room(ray: Any, n_cpus: int, n_gpus: int) -> None:
 def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
     try:
         result, fault = ray.get(done)
-    except ray.exceptions.RayTaskError as error:  # not a fault of the user's: whoever mends it needs the traceback
+    except ray.exceptions.RayTaskError as error:
         print(error, file=sys.stderr)
-        reason = (str(error.cause).splitlines() or [""])[0]
-        return Outcome(
-            work, None, ErdaError(f"failed; its traceback is above. ({type(error.cause).__name__}: {reason})")
-        )
+        return Outcome(work, None, mistake(error.cause))
     except ray.exceptions.RayError as error:
         reason = (str(error).splitlines() or [""])[0]
         message = f"its worker was killed; is there too little memory? ({type(error).__name__}: {reason})"

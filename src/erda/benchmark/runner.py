@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,8 +24,9 @@ from tqdm import tqdm
 
 from erda.benchmark.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
-from erda.benchmark.metrics import Answers, Marks, mark, measure
+from erda.benchmark.metrics import Marks, measure
 from erda.benchmark.progress import Progress, check_same_experiment, discard_begun, locked, refuse_begun, refuse_mixing
+from erda.benchmark.questions import Questions
 from erda.benchmark.records import (
     PREDICTIONS,
     RECORD,
@@ -41,8 +43,8 @@ from erda.benchmark.records import (
 )
 from erda.building import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.config import Run, RunSettings
-from erda.errors import ErdaError, SettingsError, StreamError, unknown_name
-from erda.types import Example, Predictions, TestSet
+from erda.errors import ErdaError, SettingsError, unknown_name
+from erda.types import Predictions
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
@@ -112,33 +114,6 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
                 progress_bar.set_postfix({name: f"{100 * value:.1f}%" for name, value in accuracy.items()})
                 progress_bar.update()
         return _finish(directory, stream, questions, progress, method, keep_method=keep_method)
-
-
-class Questions:
-    """The tests of a stream's tasks, and their answers, which the method is never handed."""
-
-    def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
-        ask = stream.validation if evaluate_on == "validation" else stream.test
-        self.tests: list[TestSet] = [ask(k) for k in range(len(stream))]
-        empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
-        if empty:
-            raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
-        self.answers = [Answers.of(test) for test in self.tests]
-
-    def until(self, k: int) -> list[Example]:
-        """The questions of tasks 0..k, one after another."""
-        return [example for test in self.tests[: k + 1] for example in test.examples]
-
-    def mark(self, predictions: Predictions, k: int) -> list[Marks]:
-        """Mark the predictions for `until(k)`, task by task."""
-        ends = np.cumsum([len(test.examples) for test in self.tests[: k + 1]])
-        if len(predictions) != ends[-1]:
-            raise StreamError(f"The method answered {len(predictions)} of {ends[-1]} questions.")
-        starts = [0, *ends[:-1]]
-        return [
-            mark(predictions[int(start) : int(end)], answers)
-            for start, end, answers in zip(starts, ends, self.answers[: k + 1], strict=True)
-        ]
 
 
 def _step_arrays(predictions: Predictions, marks: list[Marks]) -> dict[str, np.ndarray]:
@@ -212,6 +187,7 @@ def _outcomes(questions: Questions, progress: Progress) -> Outcomes:
 
 RunAt = tuple[Run, Path]  # a run and the folder that its own folder METHOD/SEED goes into
 ENGINES = ("local", "ray")
+MOST_SENT = 512  # runs under way on a cluster; a process may have 1,024 open files where nobody raised that
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,28 +319,55 @@ def prepare_process(n_processes: int, lock: Any) -> None:
 def _run_far(works: Sequence[_Work], *, address: str | None, n_at_once: int | None) -> Iterator[Outcome[_Work, Record]]:
     """Runs on a Ray cluster, whose nodes do not see OUT: their files come home, and are written here.
 
-    Finished runs are read here and not sent. A run that is sent begins at its first task.
+    Finished runs are read here and not sent. A run that is sent begins at its first task. It is locked from then until
+    its files are home, which takes an open file; so no more than `MOST_SENT` are under way at once.
     """
     from erda.benchmark.ray_engine import run_on_ray
 
-    yield from run_here(_run_one, [work for work in works if (work.directory / RECORD).exists()])
-    sent = []
-    with ExitStack() as locks:
-        for work in works:
+    finished = {work.directory for work in works if (work.directory / RECORD).exists()}
+    yield from run_here(_run_one, [work for work in works if work.directory in finished])
+    waiting = [work for work in works if work.directory not in finished]
+    n_gpus = int(any(work.asked.device.startswith("cuda") for work in waiting))
+    n_at_once = min(n_at_once or MOST_SENT, MOST_SENT)
+    kept_here: deque[Outcome[_Work, Record]] = deque()
+    locks: dict[Path, ExitStack] = {}
+    try:
+        sent = _locked_works(waiting, locks, kept_here)
+        for outcome in run_on_ray(_run_away, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
+            with locks.pop(outcome.work.directory):
+                files = outcome.result
+                record = None if files is None else _bring_home(outcome.work.directory, files)
+            yield Outcome(outcome.work, record, outcome.fault)
+            while kept_here:
+                yield kept_here.popleft()
+    finally:
+        for lock in locks.values():
+            lock.close()
+    yield from kept_here
+
+
+def _locked_works(
+    works: Iterable[_Work], locks: dict[Path, ExitStack], kept_here: deque[Outcome[_Work, Record]]
+) -> Iterator[_Work]:
+    """Runs to send, each locked just before it is handed out; the lock goes to `locks`, by the folder of the run.
+
+    What cannot be sent, and what another process has finished meanwhile, goes to `kept_here`.
+    """
+    for work in works:
+        with ExitStack() as lock:
             try:
-                if not (work.directory / RECORD).exists():
-                    locks.enter_context(locked(work.directory))
-                    refuse_begun(work.directory, work.asked)
-                    sent.append(work)
+                lock.enter_context(locked(work.directory))
+                refuse_begun(work.directory, work.asked)
             except WriteError:
                 raise
             except ErdaError as fault:
-                yield Outcome(work, None, fault)
-        n_gpus = int(any(work.asked.device.startswith("cuda") for work in sent))
-        for outcome in run_on_ray(_run_away, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
-            files = outcome.result
-            record = None if files is None else _bring_home(outcome.work.directory, files)
-            yield Outcome(outcome.work, record, outcome.fault)
+                kept_here.append(Outcome(work, None, fault))
+                continue
+            if (work.directory / RECORD).exists():
+                kept_here.extend(run_here(_run_one, [work]))
+                continue
+            locks[work.directory] = lock.pop_all()
+        yield work
 
 
 def _run_away(work: _Work, slot: int) -> dict[str, bytes]:

@@ -24,8 +24,9 @@ from tqdm import tqdm
 from erda.benchmark.engines import run_here, run_in_processes
 from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.progress import locked
+from erda.benchmark.questions import Questions
 from erda.benchmark.records import WriteError
-from erda.benchmark.runner import Questions, prepare_process, run_many
+from erda.benchmark.runner import prepare_process, run_many
 from erda.benchmark.search_space import Choice
 from erda.building import open_run_stream
 from erda.config import RunSettings, Setting
