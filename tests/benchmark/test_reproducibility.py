@@ -15,6 +15,7 @@ from toy_runs import toy_record
 
 from erda.benchmark.experiments import Line, group_records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.paper.plan import choose_tables
 from erda.benchmark.records import Record, WriteError, write_record
 from erda.benchmark.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
@@ -192,6 +193,24 @@ def test_what_is_missing_is_said(runs: Path, tmp_path: Path) -> None:
     assert "Unfinished: joint/100" in missing
     assert "Not read: emr/140/record.json:" in missing
     assert str(tmp_path) not in missing
+
+
+def test_tables_of_one_stream_are_complete(template: Record, tmp_path: Path) -> None:
+    """t-SNE and the cost over many tasks are planned on seed 100 alone; the main table on six orders."""
+    runs = tmp_path / "paper"
+    runs.mkdir()
+    (runs / "paper.json").write_text('{"tables": ["main", "tsne", "scaling-8"]}')
+    own = {"method": default_settings(METHODS["idlvq-c"]), "encoder": {}, "stream": {"n_tasks": 3}}
+    (tsne, scaling) = choose_tables(["tsne", "scaling-8"])
+    put(runs / tsne.folder / "plain", fewrel(template, "idlvq-c", settings=own))
+    put(runs / scaling.folder / "plain", fewrel(template, "idlvq-c", settings=own, dataset="fewrel-full"))
+    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "## Embedding space before and after a task" in text
+    assert "## Cost over 8 tasks" in text
+    assert "seeds 110" not in text
+    put(runs / "fewrel-5-shot/plain", *(fewrel(template, "emr", seed) for seed in SEEDS[:5]))
+    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "EMR (fewrel 5-shot, bilstm): seeds 150 of erda." in text
 
 
 def test_different_streams_are_said_and_the_rest_goes_on(runs: Path, template: Record, tmp_path: Path) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 from erda.benchmark.metrics import PROTOCOLS
 from erda.benchmark.records import Record
 from erda.benchmark.tables import Summary
+from erda.config import Setting, filled_settings
 
 PERCENT = 100.0
 
@@ -72,9 +76,7 @@ def group_records(records: Iterable[Record], places: Iterable[Path] | None = Non
     folders: list[Path | None] = [*places] if places is not None else [None] * len(records)
     groups: dict[str, list[Found]] = {}
     for record, place in zip(records, folders, strict=True):
-        key = [record.dataset, record.shots, record.order_family, record.encoder, record.evaluate_on, record.n_tasks]
-        shape = {kind: record.settings.get(kind, {}) for kind in ("encoder", "stream")}
-        groups.setdefault(json.dumps([key, shape], sort_keys=True), []).append((record, place))
+        groups.setdefault(_key(_shape(record)), []).append((record, place))
     return tuple(_experiment(group) for group in groups.values())
 
 
@@ -112,12 +114,80 @@ def make_line(label: str, found: Iterable[Found]) -> tuple[Line, list[str]]:
     return Line(label, method, tuple(one for one, _ in ordered), tuple(place for _, place in ordered)), notes
 
 
+def make_lines(rows: Mapping[str, Sequence[Found]]) -> tuple[list[Line], list[str]]:
+    """A line for each label, of those of its records that may stand in one table; what differs from most is noted.
+
+    All lines share dataset, shots, orders, encoder, pool, number of tasks and the cut of the stream; the records of one
+    line also the settings of the method and the corpus.
+    """
+    shape = _commonest(_shape(record) for found in rows.values() for record, _ in found)
+    lines, notes = [], []
+    for label, found in rows.items():
+        choice = _commonest(_choice(record) for record, _ in found if _shape(record) == shape)
+        fits = [_shape(record) == shape and _choice(record) == choice for record, _ in found]
+        if any(fits):
+            line, said = make_line(label, compress(found, fits))
+            lines.append(line)
+            notes += said
+        others = [record for (record, _), fit in zip(found, fits, strict=True) if not fit]
+        if others:
+            notes.append(_other_settings(label, others, shape=shape, choice=choice))
+    return lines, notes
+
+
+def _shape(record: Record) -> dict[str, Any]:
+    """What the records of one table share, by name."""
+    names = ("dataset", "shots", "order_family", "encoder", "evaluate_on", "n_tasks")
+    cut = {
+        f"{kind}.{name}": value
+        for kind in ("encoder", "stream")
+        for name, value in record.settings.get(kind, {}).items()
+    }
+    return {**{name: getattr(record, name) for name in names}, **cut}
+
+
+def _choice(record: Record) -> dict[str, Any]:
+    """What the records of one line share beyond that; settings that did not exist then have their built-in values."""
+    settings = filled_settings(record.method, record.settings.get("method", {}))
+    return {"method": record.method, "corpus": Path(record.corpus).name, **settings}
+
+
+def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The value that comes most often; of two, that of the longer stream, then the first. Nothing of nothing."""
+    found = list(values)
+    counts = Counter(map(_key, found))
+    return max(found, key=lambda one: (counts[_key(one)], one.get("n_tasks", 0)), default={})
+
+
+def _key(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _other_settings(
+    label: str, others: Sequence[Record], *, shape: Mapping[str, Any], choice: Mapping[str, Any]
+) -> str:
+    """Say how many records of a row are not counted, and in what they differ from those that are."""
+    differing: dict[str, None] = {}
+    for record in others:
+        pairs = [(_shape(record), shape), *([(_choice(record), choice)] if choice else [])]
+        for there, here in pairs:
+            names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+            differing |= {f"{name} {_said(there, name)}, here {_said(here, name)}": None for name in names}
+    n = "1 record" if len(others) == 1 else f"{len(others)} records"
+    return f"{label}: {n} of other settings not counted here ({'; '.join(differing)})."
+
+
+def _said(values: Mapping[str, Any], name: str) -> str:
+    return str(values.get(name, "not set")) or "none"
+
+
 def _lines(found: Sequence[Found]) -> tuple[list[Line], list[str]]:
     """One line for each method and choice of settings; the label says what tells it from the method's other lines."""
     variants: dict[tuple[str, str], list[Found]] = {}
     for record, place in found:
         corpus = Path(record.corpus).name or "none"  # where augmentation drew from
-        settings = json.dumps({**record.settings.get("method", {}), "corpus": corpus}, sort_keys=True)
+        own = {**_settings_of(record, found), "corpus": corpus}
+        settings = json.dumps(own, sort_keys=True)
         variants.setdefault((record.method, settings), []).append((record, place))
     lines, notes = [], []
     for (method, settings), own_records in variants.items():
@@ -128,6 +198,13 @@ def _lines(found: Sequence[Found]) -> tuple[list[Line], list[str]]:
         lines.append(line)
         notes += said
     return lines, notes
+
+
+def _settings_of(record: Record, found: Sequence[Found]) -> dict[str, Setting]:
+    """The settings of a record's method; where others of the method have more of them, with the built-in values."""
+    own = record.settings.get("method", {})
+    same = (other.settings.get("method", {}) for other, _ in found if other.method == record.method)
+    return own if all(other.keys() == own.keys() for other in same) else filled_settings(record.method, own)
 
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:

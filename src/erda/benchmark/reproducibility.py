@@ -19,6 +19,7 @@ from erda.benchmark.comparison import (
 )
 from erda.benchmark.contents import sections_of
 from erda.benchmark.experiments import PERCENT, Line, at_task
+from erda.benchmark.paper.sections import planned_seeds
 from erda.benchmark.published import COMPONENTS, PAPER, Published
 from erda.benchmark.records import Records, read_records, write_whole
 from erda.benchmark.sections import Section
@@ -170,21 +171,24 @@ def _missing(found: Records, sections: Iterable[Section], expected: Mapping[str,
     there = {section.name for section in sections}
     said = [f"{title} (`{name}`): no records." for name, title in expected.items() if name not in there]
     lines = [line for section in sections for line in section.experiment.lines]
-    said += list(dict.fromkeys(one for line in lines if (one := _missing_seeds(line))))
+    absent = [
+        _missing_seeds(line, planned_seeds(section.name)) for section in sections for line in section.experiment.lines
+    ]
+    said += list(dict.fromkeys(one for one in absent if one))
     said += _missing_rows(lines)
     said += [f"Unfinished: {path}" for path in _unfinished(found.directory)]
     prefix = f"{found.directory}/"
     return [*said, *(f"Not read: {fault.replace(prefix, '')}" for fault in found.faults)]
 
 
-def _missing_seeds(line: Line) -> str:
-    """Seeds of the order family that a line was not run on."""
+def _missing_seeds(line: Line, planned: tuple[int, ...] | None) -> str:
+    """Seeds that a line was not run on: of those that the plan names for its table, else of its order family."""
     from erda.data.catalogue import default_seeds
     from erda.errors import StreamError
 
     first = line.records[0]
     try:
-        wanted = default_seeds(first.dataset, first.order_family)
+        wanted = planned or default_seeds(first.dataset, first.order_family)
     except StreamError:  # an order family of another version
         return ""
     own = {record.seed for record in line.records}

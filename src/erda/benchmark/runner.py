@@ -255,7 +255,7 @@ def run_many(
     """
     if engine not in ENGINES:
         raise SettingsError(unknown_name("engine", engine, ENGINES))
-    n_found = sum((run_directory(out, one) / RECORD).exists() for one, out in runs)
+    there = {run_directory(out, one) for one, out in runs if (run_directory(out, one) / RECORD).exists()}
     n_here = n_processes or 1
     several = engine == "local" and n_here > 1
     shared = _common_folder(out for _, out in runs) / ".frozen" if several and runs and not cache[0] else None
@@ -287,7 +287,8 @@ def run_many(
         if shared:
             shutil.rmtree(shared, ignore_errors=True)
     order = [work.directory for work in works]
-    return Finished(tuple(records[one] for one in order if one in records), n_found, tuple(faults))
+    found = tuple(records[one] for one in order if one in records)
+    return Finished(found, len(there & records.keys()), tuple(faults))
 
 
 def _common_folder(folders: Iterable[Path]) -> Path:

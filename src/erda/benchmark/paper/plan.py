@@ -2,22 +2,24 @@
 
 A table is one preset (dataset, shots, encoder) and some rows; a row is one method with one choice of settings. Tables
 share runs: the ERDA of the main table is the ERDA of the ablation, found by the folder of its records,
-`OUT/SETTING/VARIANT/METHOD/SEED`.
+`OUT/SETTING/VARIANT/METHOD/SEED`. `planning.py` makes runs of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from erda.benchmark.sections import DEFAULT_VIEWS
-from erda.building import open_run_stream
-from erda.config import Run, RunSettings, load_settings
-from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
+from erda.errors import SettingsError, join_faults, unknown_name
+from erda.presets import read_preset
 
 PLAIN = "plain"
 AUGMENTED = "augmented"
+ON = "-on-"  # in names of folders and sections: a table on another dataset than its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,28 @@ class PaperTable:
         """The folder of its records: tables with the same one share runs."""
         cut = [f"{name}-{value}" for name, value in self.flags.items()] + [one.replace("=", "-") for one in self.sets]
         return "-".join([self.preset, *cut]).replace("_", "-")
+
+    @property
+    def dataset(self) -> str:
+        """The dataset of its preset."""
+        return _preset_value(self.preset, "dataset")
+
+    @property
+    def encoder(self) -> str:
+        """The encoder of its preset."""
+        return _preset_value(self.preset, "encoder")
+
+    def folder_on(self, dataset: str | None) -> str:
+        """The folder of its records where the user chose a dataset (None: the table's own)."""
+        if dataset is None or dataset == self.dataset:
+            return self.folder
+        name = re.sub(r"[^a-z0-9]+", "-", Path(dataset).name.lower()).strip("-")
+        return f"{self.folder}{ON}{name or 'own'}"
+
+
+@lru_cache
+def _preset_value(preset: str, name: str) -> str:
+    return next(str(given.value) for given in read_preset(preset) if given.name == name)
 
 
 ERDA = Row("ERDA", "erda", AUGMENTED, corpus=True)
@@ -113,7 +137,7 @@ NO_RUNS = tuple(view for view in DEFAULT_VIEWS if view != "runs")
 FEW = ("accuracy", "final", "published", "comparison", "curve", "forgetting", "cost")
 
 
-def _comparison(name: str, group: str, preset: str, title: str, text: str) -> PaperTable:
+def _comparison(*, name: str, group: str, preset: str, title: str, text: str) -> PaperTable:
     return PaperTable(
         name=name, group=group, preset=preset, title=title, text=text, rows=METHODS, reference="ERDA", views=FEW
     )
@@ -199,47 +223,107 @@ TABLES: tuple[PaperTable, ...] = (
         setting="contrastive_weight",
     ),
     _comparison(
-        "minilm",
-        "bert",
-        "fewrel-5-shot-minilm-paper",
-        "FewRel 5-shot with MiniLM as the paper uses BERT",
-        "[CLS] and a trained last layer, as in the paper's Table 4, in a transformer of a fifth of BERT's size.",
+        name="minilm",
+        group="bert",
+        preset="fewrel-5-shot-minilm-paper",
+        title="FewRel 5-shot with MiniLM as the paper uses BERT",
+        text="[CLS] and a trained last layer, as in the paper's Table 4, in a transformer of a fifth of BERT's size.",
     ),
     _comparison(
-        "base",
-        "bert",
-        "fewrel-5-shot-mpnet",
-        "FewRel 5-shot with a base-size transformer (MPNet)",
-        "Stands beside the paper's Table 4 (BERT-base). On a GPU: --device cuda.",
+        name="base",
+        group="bert",
+        preset="fewrel-5-shot-mpnet",
+        title="FewRel 5-shot with a base-size transformer (MPNet)",
+        text="Stands beside the paper's Table 4 (BERT-base). On a GPU: --device cuda.",
     ),
     _comparison(
-        "shots-2", "shots", "fewrel-2-shot", "FewRel 2-shot, BiLSTM", "The paper's figure of the 2-shot setting."
+        name="shots-2",
+        group="shots",
+        preset="fewrel-2-shot",
+        title="FewRel 2-shot, BiLSTM",
+        text="The paper's figure of the 2-shot setting.",
     ),
     _comparison(
-        "shots-10", "shots", "fewrel-10-shot", "FewRel 10-shot, BiLSTM", "The paper's figure of the 10-shot setting."
+        name="shots-10",
+        group="shots",
+        preset="fewrel-10-shot",
+        title="FewRel 10-shot, BiLSTM",
+        text="The paper's figure of the 10-shot setting.",
     ),
     _comparison(
-        "tacred-5",
-        "tacred",
-        "tacred-5-shot",
-        "TACRED 5-way 5-shot, BiLSTM",
-        "The paper's figure; TACRED is licensed by the LDC and must be placed by hand (docs/data.md).",
+        name="base-shots-2",
+        group="bert-shots",
+        preset="fewrel-2-shot-mpnet",
+        title="FewRel 2-shot with a base-size transformer (MPNet)",
+        text="The paper's figure of the 2-shot setting with BERT-base. On a GPU: --device cuda.",
     ),
     _comparison(
-        "tacred-10", "tacred", "tacred-10-shot", "TACRED 5-way 10-shot, BiLSTM", "The paper's figure, with 10 shots."
+        name="base-shots-10",
+        group="bert-shots",
+        preset="fewrel-10-shot-mpnet",
+        title="FewRel 10-shot with a base-size transformer (MPNet)",
+        text="The paper's figure of the 10-shot setting with BERT-base. On a GPU: --device cuda.",
     ),
     _comparison(
-        "redoc41-5",
-        "redoc41",
-        "redoc41-5-shot",
-        "redoc41 5-way 5-shot, BiLSTM",
-        "An open stand-in of TACRED's shape: 41 relations, the first task of six.",
+        name="tacred-5",
+        group="tacred",
+        preset="tacred-5-shot",
+        title="TACRED 5-way 5-shot, BiLSTM",
+        text="The paper's figure; TACRED is licensed by the LDC and must be placed by hand (docs/data.md).",
     ),
-    _comparison("redoc41-10", "redoc41", "redoc41-10-shot", "redoc41 5-way 10-shot, BiLSTM", "The same with 10 shots."),
+    _comparison(
+        name="tacred-10",
+        group="tacred",
+        preset="tacred-10-shot",
+        title="TACRED 5-way 10-shot, BiLSTM",
+        text="The paper's figure, with 10 shots.",
+    ),
+    _comparison(
+        name="redoc41-5",
+        group="redoc41",
+        preset="redoc41-5-shot",
+        title="redoc41 5-way 5-shot, BiLSTM",
+        text="An open stand-in of TACRED's shape: 41 relations, the first task of six.",
+    ),
+    _comparison(
+        name="redoc41-10",
+        group="redoc41",
+        preset="redoc41-10-shot",
+        title="redoc41 5-way 10-shot, BiLSTM",
+        text="The same with 10 shots.",
+    ),
+    _comparison(
+        name="base-tacred-5",
+        group="bert-tacred",
+        preset="tacred-5-shot-mpnet",
+        title="TACRED 5-way 5-shot with a base-size transformer (MPNet)",
+        text="The paper's figure with BERT-base; TACRED must be placed by hand (docs/data.md).",
+    ),
+    _comparison(
+        name="base-tacred-10",
+        group="bert-tacred",
+        preset="tacred-10-shot-mpnet",
+        title="TACRED 5-way 10-shot with a base-size transformer (MPNet)",
+        text="The paper's figure with BERT-base, with 10 shots.",
+    ),
+    _comparison(
+        name="base-redoc41-5",
+        group="bert-tacred",
+        preset="redoc41-5-shot-mpnet",
+        title="redoc41 5-way 5-shot with a base-size transformer (MPNet)",
+        text="The open stand-in of TACRED's shape, with the same transformer.",
+    ),
+    _comparison(
+        name="base-redoc41-10",
+        group="bert-tacred",
+        preset="redoc41-10-shot-mpnet",
+        title="redoc41 5-way 10-shot with a base-size transformer (MPNet)",
+        text="The same with 10 shots.",
+    ),
     PaperTable(
         name="continual",
         group="continual",
-        title="The continual setting: 100 examples for every task",
+        title="The continual setting: 100 examples for every relation of every task",
         text="The paper's last figure compares ERDA without augmentation with EMAR.",
         preset="fewrel-continual",
         rows=(SEQRUN, EMR, EMAR, IDLVQ, WITHOUT_AUGMENTATION),
@@ -254,7 +338,7 @@ TABLES: tuple[PaperTable, ...] = (
         preset="fewrel-5-shot",
         sets=("n_tasks=2",),
         seeds="100",
-        rows=(IDLVQ, WITHOUT_AUGMENTATION),
+        rows=(IDLVQ, WITHOUT_AUGMENTATION, ERDA),
         views=("tsne", "final"),
         embeds=True,
     ),
@@ -285,74 +369,6 @@ def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:
     return tuple(table for table in TABLES if not names or table.group in names or table.name in names)
 
 
-def row_settings(table: PaperTable, row: Row, changes: Changes) -> RunSettings:
-    """The settings of one row, checked."""
-    flags: dict[str, str | None] = {
-        **table.flags,
-        "methods": row.method,
-        "seeds": changes.seeds or table.seeds,
-        "dataset": changes.dataset,
-        "device": changes.device,
-        "corpus": changes.corpus if row.corpus else None,
-    }
-    return load_settings(preset=table.preset, sets=(*table.sets, *row.sets, *changes.sets), flags=flags)
-
-
-def row_folder(out: Path, table: PaperTable, row: Row) -> Path:
-    """Where `METHOD/SEED` of a row's records lie."""
-    return out / table.folder / row.variant
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The runs of some tables, each once, with the folder of each, and what was left out and why."""
-
-    runs: tuple[tuple[Run, Path], ...]
-    embedded: tuple[tuple[Run, Path], ...]  # those whose vectors are kept as well
-    left_out: tuple[str, ...]
-    cache: tuple[str, float]
-
-
-def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Changes) -> Planned:
-    """All runs of the tables, stream by stream, so that methods can be compared early.
-
-    A table whose data is not there, and a row whose settings cannot work, are left out and said.
-    """
-    runs: dict[Path, tuple[Run, Path]] = {}
-    embedded: list[tuple[Run, Path]] = []
-    left_out: list[str] = []
-    cache = ("", 0.0)
-    for table in tables:
-        own: list[tuple[Run, Path]] = []
-        without: list[str] = []
-        for row in table.rows:
-            if row.corpus and not changes.corpus:
-                without.append(row.label)
-                continue
-            try:
-                settings = row_settings(table, row, changes)
-            except SettingsError as fault:
-                left_out.append(f"{table.name}, {row.label}: {fault}")
-                continue
-            cache = max(cache, (settings.cache_dir, settings.cache_gb), key=lambda one: one[1])
-            own += [(run, row_folder(out, table, row)) for run in settings.runs()]
-        if without:
-            left_out.append(f"{table.name}: rows that learn with a corpus ({', '.join(without)}); give --corpus.")
-        absent = _fault_of_data(own[0][0]) if own else None
-        if absent is not None:
-            left_out.append(f"{table.name}: {absent}")
-            continue
-        own.sort(key=lambda one: one[0].seed)
-        for run, folder in own:
-            runs.setdefault(folder / run.method / str(run.seed), (run, folder))
-        embedded += own if table.embeds else []
-    return Planned(tuple(runs.values()), tuple(embedded), tuple(left_out), cache)
-
-
-def _fault_of_data(run: Run) -> ErdaError | None:
-    """Why the stream of a run cannot be had; said once for a table, not once for each of its runs."""
-    try:
-        open_run_stream(run)
-    except ErdaError as fault:
-        return fault
-    return None
+def row_folder(out: Path, table: PaperTable, row: Row, *, dataset: str | None = None) -> Path:
+    """Where `METHOD/SEED` of a row's records lie; `dataset` is the user's own choice."""
+    return out / table.folder_on(dataset) / row.variant

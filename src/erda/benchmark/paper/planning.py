@@ -1,0 +1,197 @@
+"""The runs of the paper's tables with what the user changes, checked before the first of them begins.
+
+What the user got wrong is one `SettingsError`. What this machine lacks (licensed data, weights, a corpus for the rows
+that learn with one) is left out and said; the rest can be run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from erda.benchmark.paper.plan import Changes, PaperTable, Row, row_folder
+from erda.benchmark.records import RECORD
+from erda.benchmark.runner import RunAt, run_directory
+from erda.building import build_run_encoder, open_run_stream
+from erda.config import RUN_KEYS, Run, RunSettings, load_settings, settings_of
+from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, said_once
+from erda.presets import tidy_name
+
+FLAGS = ("dataset", "seeds", "device", "corpus")  # of `erda paper`, which --set would get round
+FIXED = ("methods", "encoder", "order_family", "shots")  # what a table is
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The runs of some tables, each once, with the folder of each, and what was left out and why."""
+
+    runs: tuple[RunAt, ...]
+    embedded: tuple[RunAt, ...]  # those whose vectors are kept as well
+    left_out: tuple[str, ...]
+    cache: tuple[str, float]
+
+
+def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Changes, look: bool = True) -> Planned:
+    """All runs of the tables, stream by stream, so that methods can be compared early.
+
+    `look` for data and weights here, unless the runs happen elsewhere. Tables whose runs are all finished need neither.
+    """
+    tables = tuple(tables)
+    check_changes(tables, changes)
+    runs: dict[Path, RunAt] = {}
+    embedded: list[RunAt] = []
+    left_out: list[str] = []
+    wrong: list[str] = []
+    cache = ("", 0.0)
+    parts = _Parts(all_seeds=changes.seeds is not None)
+    for table in tables:
+        own: list[RunAt] = []
+        for row in table.rows:
+            if not row.corpus or changes.corpus:
+                settings = row_settings(table, row, changes)
+                cache = max(cache, (settings.cache_dir, settings.cache_gb), key=lambda one: one[1])
+                folder = row_folder(out, table, row, dataset=changes.dataset)
+                own += [(run, folder) for run in settings.runs()]
+        without = [row.label for row in table.rows if row.corpus and not changes.corpus]
+        if without:
+            left_out.append(f"{table.name}: rows that learn with a corpus ({', '.join(without)}); give --corpus.")
+        fault = parts.fault([run for run, folder in own if not is_finished((run, folder))]) if look else None
+        if fault is not None:
+            (left_out if _is_lacking(fault, changes) else wrong).append(f"{table.name}: {fault}")
+            continue
+        own.sort(key=lambda one: one[0].seed)
+        for run, folder in own:
+            runs.setdefault(run_directory(folder, run), (run, folder))
+        embedded += own if table.embeds else []
+    if wrong:
+        raise SettingsError(join_faults(said_once(wrong)))
+    return Planned(tuple(runs.values()), tuple(embedded), tuple(said_once(left_out)), cache)
+
+
+def row_settings(table: PaperTable, row: Row, changes: Changes) -> RunSettings:
+    """The settings of one row, checked. A setting that the user gives goes to the rows that have it."""
+    flags: dict[str, str | None] = {
+        **table.flags,
+        "methods": row.method,
+        "seeds": changes.seeds or table.seeds,
+        "dataset": changes.dataset,
+        "device": changes.device,
+        "corpus": changes.corpus if row.corpus else None,
+    }
+    given = [one for one in changes.sets if _fits(one, table, (row.method,))]
+    return load_settings(preset=table.preset, sets=(*table.sets, *row.sets, *given), flags=flags)
+
+
+def is_finished(run_at: RunAt) -> bool:
+    """Whether a run has a record already."""
+    run, folder = run_at
+    return (run_directory(folder, run) / RECORD).exists()
+
+
+# -- what the user gave ------------------------------------------------------------------------------------------------
+
+
+def check_changes(tables: Sequence[PaperTable], changes: Changes) -> None:
+    """Refuse what cannot work in any of the tables or what they say themselves; all faults at once, each once."""
+    methods = tuple(dict.fromkeys(row.method for table in tables for row in table.rows))
+    refused = {one: fault for one in changes.sets if (fault := _why_refused(one, tables, methods))}
+    faults = list(refused.values())
+    rest = [one for one in changes.sets if one not in refused]
+    by_encoder = {table.encoder: table for table in reversed(tables)}
+    strange = [one for one in rest if not any(_fits(one, table, methods) for table in by_encoder.values())]
+    flags = {**{name: getattr(changes, name) for name in FLAGS}, "methods": ",".join(methods)}
+    for table in by_encoder.values():
+        given = [one for one in rest if _fits(one, table, methods)]
+        try:
+            load_settings(preset=table.preset, sets=(*strange, *given), flags=flags)
+        except SettingsError as fault:
+            faults += str(fault).splitlines()
+        strange = []  # what no table has is said once
+    if faults:
+        raise SettingsError(join_faults(list(dict.fromkeys(faults))))
+
+
+def _why_refused(text: str, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
+    """Why a `--set` is refused: it has a flag of its own, makes a table or a row what it is, or is of no row."""
+    from erda.methods import METHODS
+
+    name = _name(text)
+    owner = name.rpartition(".")[0]
+    if name in FLAGS:
+        return f"--set {name}: give it with --{name}."
+    if name in FIXED:
+        return f"--set {name}: the tables say that themselves; make other runs with `erda run`."
+    if owner in METHODS and owner not in methods:
+        return f"--set {name}: the tables have no row of {owner}, only of {', '.join(methods)}."
+    own = [table.name for table in tables if any(one == name or one.endswith(f".{name}") for one in _own(table))]
+    where = f"the plan sets it itself in {', '.join(own)}"
+    return f"--set {name}: {where}; choose other tables, or make other runs with `erda run`." if own else ""
+
+
+def _own(table: PaperTable) -> set[str]:
+    """The names of all settings that a table or its rows give."""
+    return {*table.flags, *map(_name, table.sets), *(_name(one) for row in table.rows for one in row.sets)}
+
+
+def _fits(text: str, table: PaperTable, methods: Iterable[str]) -> bool:
+    """Whether a `--set` names something that the table's encoder or one of the methods has."""
+    from erda.encoders import encoder_settings
+    from erda.methods import METHODS
+
+    owner, _, setting = _name(text).rpartition(".")
+    if owner == "encoder":
+        return setting in encoder_settings(table.encoder)
+    if owner or setting in RUN_KEYS:
+        return True
+    return any(setting in settings_of(METHODS[method]) for method in methods)
+
+
+def _name(text: str) -> str:
+    return tidy_name(text.partition("=")[0])
+
+
+# -- what this machine has ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Looks for data and weights of runs, once each."""
+
+    all_seeds: bool  # open the stream of every seed: they are the user's own
+    known: dict[str, ErdaError | None] = field(default_factory=dict)
+
+    def fault(self, runs: Sequence[Run]) -> ErdaError | None:
+        """Why some runs, all of one table, cannot be had here; None where they can."""
+        first = {run.seed: run for run in reversed(runs)}
+        for run in sorted(first.values(), key=lambda one: one.seed)[: None if self.all_seeds else 1]:
+            stream = [run.dataset, run.shots, run.order_family, run.seed, run.settings["stream"]]
+            encoder = [run.encoder, run.settings["encoder"]]
+            fault = self._try(stream, run, open_run_stream) or self._try(encoder, run, _build_encoder)
+            if fault is not None:
+                return fault
+        return None
+
+    def _try(self, what: Sequence[object], run: Run, make: Callable[[Run], object]) -> ErdaError | None:
+        key = json.dumps(what, sort_keys=True)
+        if key not in self.known:
+            try:
+                make(run)
+                self.known[key] = None
+            except ErdaError as fault:
+                self.known[key] = fault
+        return self.known[key]
+
+
+def _build_encoder(run: Run) -> object:
+    return build_run_encoder(replace(run, device="cpu"))
+
+
+def _is_lacking(fault: ErdaError, changes: Changes) -> bool:
+    """Whether something is not here, rather than the user's choice being wrong."""
+    if isinstance(fault, DataError):
+        return changes.dataset is None
+    if isinstance(fault, ModelError):
+        return not any(_name(one).startswith("encoder.") for one in changes.sets)
+    return not (changes.sets or changes.seeds or changes.dataset)

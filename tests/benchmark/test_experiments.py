@@ -1,0 +1,116 @@
+"""Records -> lines of one table: what may stand together, and what is said of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_runs import N_TASKS, toy_record
+
+from erda.benchmark.experiments import make_experiment, make_lines
+from erda.benchmark.records import Record
+from erda.benchmark.result_tables import accuracy_table
+from erda.config import default_settings
+from erda.methods import METHODS
+
+DEFAULTS = default_settings(METHODS["erda"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A record of three tasks."""
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def smoke(record: Record, **changes: Any) -> Record:
+    """The same after two tasks only."""
+    cut = {name: values and values[:2] for name, values in record.accuracy.items()}
+    settings = {**record.settings, "stream": {"n_tasks": 2}}
+    return replace(record, order=record.order[:2], accuracy=cut, settings=settings, **changes)
+
+
+def erda(record: Record, *, corpus: str = "", seed: int = 1, **settings: object) -> Record:
+    own = {"method": settings, "encoder": {}, "stream": {}}
+    return replace(record, method="erda", corpus=corpus, seed=seed, settings=own)
+
+
+def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str]]:
+    """The seeds of the lines that are made of these records, and the notes."""
+    lines, notes = make_lines({label: [(record, None) for record in records] for label, records in rows.items()})
+    return {line.label: [record.seed for record in line.records] for line in lines}, notes
+
+
+def test_streams_of_another_length_do_not_stand_in_a_line(whole: Record) -> None:
+    records = [smoke(whole), replace(whole, seed=2), replace(whole, seed=3)]
+    lines, notes = make_lines({"Toy": [(record, None) for record in records]})
+    assert [record.seed for record in lines[0].records] == [2, 3]
+    assert notes == [
+        "Toy: 1 record of other settings not counted here (n_tasks 2, here 3; stream.n_tasks 2, here not set)."
+    ]
+    table = accuracy_table(make_experiment(lines, notes=notes), "all-seen")
+    assert len(table.columns) == 2 + N_TASKS
+    assert notes[0] in table.notes
+
+
+def test_all_lines_of_a_table_are_of_the_shape_that_most_records_have(whole: Record) -> None:
+    rows = {
+        "A": [replace(whole, seed=seed) for seed in (1, 2, 3)],
+        "B": [smoke(whole, seed=1), smoke(whole, seed=2), replace(whole, seed=3)],
+        "C": [smoke(whole)],
+    }
+    found, notes = seeds(rows)
+    assert found == {"A": [1, 2, 3], "B": [3]}
+    assert [note.partition(" of other")[0] for note in notes] == ["B: 2 records", "C: 1 record"]
+
+
+def test_of_as_many_the_longer_streams_count(whole: Record) -> None:
+    found, notes = seeds({"A": [smoke(whole, seed=1), replace(whole, seed=2)]})
+    assert found == {"A": [2]}
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dataset": "atlas"}, "dataset atlas, here toy"),
+        ({"evaluate_on": "validation"}, "evaluate_on validation, here test"),
+        ({"encoder": "minilm"}, "encoder minilm, here toy"),
+        ({"shots": 7}, "shots 7, here 2"),
+        ({"settings": {"method": {"noise": 0.5}, "encoder": {"mode": "x"}}}, "encoder.mode x, here not set"),
+        ({"settings": {"method": {"noise": 0.0}}}, "noise 0.0, here 0.5"),
+    ],
+)
+def test_what_differs_is_said_and_left_out(whole: Record, changes: dict[str, Any], said: str) -> None:
+    rows = {"A": [replace(whole, seed=2), replace(whole, seed=3), replace(whole, seed=1, **changes)]}
+    found, notes = seeds(rows)
+    assert found == {"A": [2, 3]}
+    assert notes == [f"A: 1 record of other settings not counted here ({said})."]
+
+
+def test_a_setting_that_did_not_exist_then_has_its_built_in_value(whole: Record) -> None:
+    older = {name: value for name, value in DEFAULTS.items() if name != "future_relations"}
+    assert older != DEFAULTS
+    rows = {"A": [erda(whole, seed=1, **older), erda(whole, seed=2, **DEFAULTS)]}
+    assert seeds(rows) == ({"A": [1, 2]}, [])
+    rows["A"].append(erda(whole, seed=3, **{**DEFAULTS, "future_relations": True}))
+    found, notes = seeds(rows)
+    assert found == {"A": [1, 2]}
+    assert "future_relations True, here False" in notes[0]
+
+
+def test_a_corpus_is_known_by_its_name(whole: Record) -> None:
+    rows = {"A": [erda(whole, corpus="/a/wiki", seed=1), erda(whole, corpus="b/wiki", seed=2)]}
+    assert seeds(rows) == ({"A": [1, 2]}, [])
+    rows["A"] += [erda(whole, corpus="b/news", seed=3), erda(whole, seed=4)]
+    found, notes = seeds(rows)
+    assert found == {"A": [1, 2]}
+    assert notes == [
+        "A: 2 records of other settings not counted here (corpus news, here wiki; corpus none, here wiki)."
+    ]
+
+
+def test_lines_of_other_methods_and_corpora_stand_together(whole: Record, tmp_path: Path) -> None:
+    rows = {"A": [erda(whole, corpus="wiki")], "B": [erda(whole)], "C": [whole], "D": []}
+    assert seeds(rows) == ({"A": [1], "B": [1], "C": [1]}, [])

@@ -1,0 +1,206 @@
+"""`erda paper`: running the tables, and their sections of a report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_paper import CHANGES, FOLDER, SMALL, TINY, small_table
+
+from erda.benchmark.contents import sections_of
+from erda.benchmark.paper import plan as plan_module
+from erda.benchmark.paper import planning
+from erda.benchmark.paper.embedding import keep_embeddings
+from erda.benchmark.paper.plan import TABLES, Changes, choose_tables
+from erda.benchmark.paper.planning import plan_runs
+from erda.benchmark.paper.running import run_paper
+from erda.benchmark.paper.sections import asked_tables, note_tables, planned_seeds
+from erda.benchmark.records import read_records
+from erda.cli.main import main
+from erda.config import Run
+from erda.errors import ModelError
+
+TSNE = small_table("tsne", plan_module.WITHOUT_AUGMENTATION, sets=("n_tasks=2",), seeds="100", embeds=True)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Main table (two rows) and t-SNE (one), on two small tasks."""
+    out = tmp_path_factory.mktemp("paper")
+    result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
+    assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
+    result = run_paper([TSNE], out=out, changes=Changes(dataset="atlas", sets=TINY), show=False)
+    assert (result.n_runs, result.n_found, result.faults, result.left_out) == (1, 0, (), ())
+    return out
+
+
+@pytest.fixture
+def copied(done: Path, tmp_path: Path) -> Path:
+    """The same, for tests that change it."""
+    return shutil.copytree(done, tmp_path / "paper")
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_finished_is_not_done_again(done: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in done.rglob("*.json") if path.name == "record.json"}
+    again = run_paper([small_table("main")], out=done, changes=CHANGES, show=False)
+    assert (again.n_runs, again.n_found) == (0, 2)
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_half_written_record_is_said_and_the_rest_goes_on(copied: Path) -> None:
+    record = copied / FOLDER / "plain/seqrun/100/record.json"
+    record.write_text(record.read_text()[:200])
+    result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
+    assert (result.n_runs, result.n_found) == (0, 1)
+    assert len(result.faults) == 1
+    assert "is not whole JSON" in result.faults[0]
+    assert "Delete it and run again" in result.faults[0]
+
+
+def test_other_settings_are_never_mixed_into_a_folder(copied: Path) -> None:
+    """The row is refused as a whole, also on streams that it has no record of; other rows go on."""
+    changes = Changes(seeds="110", dataset="atlas", sets=(*SMALL, "seqrun.batch_size=3"))
+    result = run_paper([small_table("main")], out=copied, changes=changes, show=False)
+    assert (result.n_runs, result.n_found) == (1, 0)
+    assert len(result.faults) == 1
+    assert result.faults[0].startswith(f"{FOLDER}/plain/seqrun: ")
+    assert "holds results of other settings" in result.faults[0]
+    assert "method.batch_size: " in result.faults[0]
+
+
+def test_a_short_trial_is_not_mixed_with_the_whole(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = [word for one in (*TINY, "n_tasks=3") for word in ("--set", one)]
+    words = ["paper", "orders", "--dataset", "atlas", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert "Runs done: 0; there already: 0; faults: 2." in printed.out
+    assert f"{FOLDER}/plain/erda, {FOLDER}/plain/idlvq-c: " in printed.err
+    assert "stream.n_tasks: 2 there, 3 now" in printed.err
+    assert not list(copied.rglob("110"))
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("no folder")
+    status = main(["paper", "main", "--dataset", "atlas", "--out", str(tmp_path / "file")])
+    assert status == 2
+    assert "Cannot write" in capsys.readouterr().err
+
+
+def test_the_command_lists_runs_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paper", "--list", "scaling", "bert-tacred"]) == 0
+    listed = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert listed[0] == ["bert-tacred", "base-tacred-5", "TACRED 5-way 5-shot with a base-size transformer (MPNet)"]
+    assert [line[1] for line in listed if line[0] == "scaling"] == ["scaling-8", "scaling-20", "scaling-40"]
+    sets = [word for one in (*SMALL, "batch_size=10") for word in ("--set", one)]
+    out = tmp_path / "out"
+    status = main(["paper", "orders", "--dataset", "atlas", "--seeds", "100", *sets, "--out", str(out)])
+    printed = capsys.readouterr()
+    assert status == 0
+    assert "Runs done: 2; there already: 0; faults: 0." in printed.out
+    assert (out / "report/index.html").exists()
+    said = printed.err.splitlines()
+    assert said[0] == "left out: orders: rows that learn with a corpus (ERDA); give --corpus."
+    assert said[1].startswith(f"1 of 2: {FOLDER}/plain/")
+    assert said[2].startswith(f"2 of 2: {FOLDER}/plain/")
+    assert said[3] == "left out, as said above: orders: rows that learn with a corpus (ERDA)"
+
+
+def test_finished_runs_need_no_data_and_no_weights(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(run: Run) -> None:
+        raise ModelError("no weights here")
+
+    monkeypatch.setattr(planning, "build_run_encoder", never)
+    result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
+    assert (result.n_runs, result.n_found, result.left_out) == (0, 2, ())
+
+
+# -- vectors and sections ----------------------------------------------------------------------------------------------
+
+
+def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
+    (path,) = done.rglob("embeddings.npz")
+    arrays = np.load(path)
+    record = json.loads((path.parent / "record.json").read_text())
+    assert set(arrays["base"]) == set(record["order"][0])  # tasks of two relations: all of them
+    assert set(arrays["new"]) == set(record["order"][1])
+    assert set(arrays["relations_before"]) == set(arrays["base"])
+    assert set(arrays["relations_after"]) == {*arrays["base"], *arrays["new"]}
+    assert arrays["vectors_before"].shape == (6, 8)
+    assert arrays["vectors_after"].shape == (12, 8)
+    assert not np.allclose(arrays["vectors_before"], arrays["vectors_after"][:6]), "the second task moved them"
+
+
+def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
+    changes = Changes(dataset="atlas", sets=TINY)
+    ((run, folder),) = plan_runs([TSNE], out=done, changes=changes).embedded
+    before = keep_embeddings(run, folder).stat().st_mtime_ns
+    assert keep_embeddings(run, folder).stat().st_mtime_ns == before
+
+
+def on_fewrel(out: Path) -> None:
+    """Say of the records that they are of the plan's own dataset."""
+    for folder in list(out.glob("*-on-atlas")):
+        moved = folder.rename(out / folder.name.removesuffix("-on-atlas"))
+        for path in moved.rglob("record.json"):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "dataset": "fewrel"}))
+
+
+def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> None:
+    on_fewrel(copied)
+    shutil.copytree(copied / "fewrel-5-shot/plain", copied / "mine")
+    note_tables(copied, choose_tables(["orders", "main"]))
+    sections = sections_of(read_records(copied))
+    assert [section.name for section in sections[:3]] == ["main", "orders", "tsne"]
+    first = sections[0]
+    assert first.title == "Main table: FewRel 10-way 5-shot, BiLSTM"
+    assert [line.label for line in first.experiment.lines] == ["SeqRun", "ERDA w.o. DA"]
+    assert first.reference == "ERDA w.o. DA", "ERDA itself was not run"
+    assert "Not run yet: Joint training, EMR, EMAR, IDLVQ-C, ERDA." in first.experiment.notes
+    assert len(sections) == 4
+    assert sections[-1].title.startswith("fewrel 5-shot, encoder bilstm")
+
+
+def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
+    first = sections_of(read_records(copied))[0]
+    assert first.name == "main-on-atlas"
+    assert first.title.startswith("main: atlas 5-shot, encoder bilstm")
+    assert first.text == 'As "Main table: FewRel 10-way 5-shot, BiLSTM", but on another dataset.'
+    on_fewrel(copied)
+    run_paper([small_table("main", plan_module.SEQRUN)], out=copied, changes=CHANGES, show=False)
+    names = [section.name for section in sections_of(read_records(copied))]
+    assert names == ["main", "main-on-atlas", "tsne"]
+
+
+def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_path: Path) -> None:
+    """As folders of earlier versions may have them: a trial of three tasks on one stream beside two on two streams."""
+    more = Changes(seeds="110", dataset="atlas", sets=SMALL)
+    run_paper([small_table("main")], out=copied, changes=more, show=False)
+    trial = Changes(seeds="120", dataset="atlas", sets=(*TINY, "n_tasks=3"))
+    run_paper([small_table("main", plan_module.SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
+    shutil.copytree(tmp_path / "trial" / FOLDER / "plain/seqrun/120", copied / FOLDER / "plain/seqrun/120")
+    sections = sections_of(read_records(copied))
+    seqrun, erda = sections[0].experiment.lines
+    assert [record.seed for record in seqrun.records] == [record.seed for record in erda.records] == [100, 110]
+    assert sections[0].experiment.notes[0].startswith("SeqRun: 1 record of other settings not counted here (n_tasks 3")
+    assert [record.seed for record in sections[-1].experiment.records] == [120]
+
+
+def test_a_list_of_tables_that_says_nothing_shows_all_that_have_records(copied: Path) -> None:
+    for text in ("{", '{"tables": []}', '{"tables": 3}', "{}"):
+        (copied / "paper.json").write_text(text)
+        assert len(asked_tables(copied)) == len(TABLES)
+    assert "main-on-atlas" in [section.name for section in sections_of(read_records(copied))]
+    (copied / "paper.json").unlink()
+    assert asked_tables(copied) == ()
+
+
+def test_seeds_that_the_plan_names(done: Path) -> None:
+    assert planned_seeds("tsne") == planned_seeds("tsne-on-atlas") == planned_seeds("scaling-40") == (100,)
+    assert planned_seeds("main") is None
+    assert planned_seeds("fewrel-5-shot-encoder-bilstm-erda") is None

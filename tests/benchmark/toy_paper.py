@@ -1,0 +1,23 @@
+"""Tables of the paper small enough for tests."""
+
+from __future__ import annotations
+
+from erda.benchmark.paper.plan import SEQRUN, WITHOUT_AUGMENTATION, Changes, PaperTable, Row
+
+TINY = ("way=2", "first_shots=5", "test_per_relation=3", "encoder.hidden_size=4")
+SMALL = (*TINY, "n_tasks=2")
+CHANGES = Changes(seeds="100", dataset="atlas", sets=SMALL)
+FOLDER = "fewrel-5-shot-on-atlas"
+
+
+def small_table(name: str = "main", *rows: Row, **changes: object) -> PaperTable:
+    values = {
+        "name": name,
+        "group": name,
+        "title": f"Table {name}",
+        "text": "",
+        "preset": "fewrel-5-shot",
+        "rows": rows or (SEQRUN, WITHOUT_AUGMENTATION),
+        **changes,
+    }
+    return PaperTable(**values)  # type: ignore[arg-type]
