@@ -235,3 +235,15 @@ def test_no_records_or_no_place_to_write(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="Cannot write"):
         write_reproducibility(runs, tmp_path / "file" / "R.md")
+
+
+def test_the_command_writes_numbers_and_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from erda.cli.main import main
+
+    toy_record(tmp_path / "runs")
+    out = tmp_path / "REPRODUCIBILITY.md"
+    assert main(["report", str(tmp_path / "runs"), "--no-figures", "--reproducibility", str(out)]) == 0
+    assert f"Numbers and commands: {out}" in capsys.readouterr().out
+    text = out.read_text()
+    assert "erda run --dataset toy" in text
+    assert "What is missing" not in text or "table" not in text.split("What is missing")[1], "no plan, no planned tables"

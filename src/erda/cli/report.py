@@ -15,13 +15,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX), figures "
         "(PNG, SVG) and a page that shows it all (index.html, opens without a network) into DIR/report. "
         "Nothing is trained.",
-        epilog="examples:\n  erda report runs/x\n  erda report runs/x --no-figures > tables.txt",
+        epilog="examples:\n  erda report runs/x\n  erda report runs/x --no-figures > tables.txt\n"
+        "  erda report runs/paper --reproducibility REPRODUCIBILITY.md",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "directory", type=Path, metavar="DIR", help="the --out folder of `erda run`, or one above several"
     )
     parser.add_argument("--no-figures", action="store_true", help="only tables, and a page of them")
+    parser.add_argument(
+        "--reproducibility",
+        type=Path,
+        metavar="FILE",
+        help="also write every number with the paper's, its interval, its tests and the command that makes it again",
+    )
     parser.set_defaults(handler=run)
 
 
@@ -35,6 +42,13 @@ def run(options: argparse.Namespace) -> int:
     print(f"Files: {len(report.files)} in {options.directory / FOLDER}")
     if report.page:
         print(f"Page:  {report.page}")
+    if options.reproducibility:
+        from erda.benchmark.paper.sections import asked_tables, table_titles
+        from erda.benchmark.reproducibility import write_reproducibility
+
+        expected = table_titles() if asked_tables(options.directory) else None
+        written = write_reproducibility(options.directory, options.reproducibility, expected=expected)
+        print(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
         print(f"erda: {fault}", file=sys.stderr)
     return 0
