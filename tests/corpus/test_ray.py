@@ -96,6 +96,18 @@ def test_the_command_uses_the_cluster(
     assert (folder / "index.faiss").exists()
 
 
+@pytest.mark.slow
+def test_the_command_mines_on_the_cluster(
+    cluster: tuple[str, dict[str, str]], store: CorpusStore, tmp_path: Path
+) -> None:
+    address, environment = cluster
+    command = [str(BIN / "erda"), "corpus", "pairs", str(store.folder), "--limit", "30", "--out"]
+    run_command([*command, str(tmp_path / "here.jsonl")], environment)
+    run_command([*command, str(tmp_path / "far.jsonl"), "--engine", "ray", "--address", address], environment)
+    assert len((tmp_path / "far.jsonl").read_text().splitlines()) > 30
+    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
 def test_faults_of_ours_are_found_inside_those_of_ray() -> None:
     text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
     found = ray_engine._in_our_words(RuntimeError(text))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import build_model
+from toy_corpus import erda_corpus
 from toy_pairs import toy_sentences
 
 from erda.cli import corpus_train
@@ -286,3 +287,11 @@ def run_command(*arguments: object) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+def test_a_device_that_is_not_there_is_said_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for command in (["train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model"], ["evaluate"]):
+        with pytest.raises(SettingsError, match="'cuda' was asked for, but PyTorch sees no CUDA device here"):
+            erda_corpus(*command, "--device", "cuda")
+    assert not (tmp_path / "model").exists()
