@@ -1,8 +1,8 @@
 """The part of a corpus that some examples would find: small enough to carry along, and good for the same answers.
 
 A narrowed corpus holds, for each example, every sentence of its entity pair and its `top` nearest sentences. So an
-augmentation of these examples finds in it what it finds in the whole corpus, as long as K and what a search takes beyond
-it (`augment.SPARE`, for sentences that are turned down) are no more than `top`.
+augmentation of these examples finds in it what it finds in the whole corpus, as long as K and what a search takes
+beyond it (`augment.SPARE`, for sentences that are turned down) are no more than `top`.
 """
 
 from __future__ import annotations
