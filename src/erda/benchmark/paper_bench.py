@@ -13,7 +13,7 @@ from erda.benchmark.experiments import PERCENT, Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.paper.plan import ERDA, WITHOUT_AUGMENTATION, Changes, choose_tables
 from erda.benchmark.paper.running import run_paper
-from erda.benchmark.records import read_records
+from erda.benchmark.records import Record, read_records
 from erda.benchmark.sections import Section
 from erda.benchmark.statistics import compare
 from erda.errors import RecordError, SettingsError, join_faults
@@ -82,13 +82,18 @@ def _scaling_figures(section: Section) -> list[Figure]:
         if line.method != "erda":
             figures.append(Figure(name, ratio, "x", "", True))
             continue
-        way = len(record.order[1])
-        new = way * record.shots  # learned in 1 + 2 epochs; the memory, one example a relation, in 2
-        expected = statistics.mean(3 * new + 2 * way * (k + 1) for k in late) / statistics.mean(
-            3 * new + 2 * way * (k + 1) for k in early
-        )
+        expected = _sentences(record, late) / _sentences(record, early)
         figures.append(Figure(name, ratio, "x", f"<= {1.2 * expected:.2f}", ratio <= 1.2 * expected))
     return figures
+
+
+def _sentences(record: Record, tasks: range) -> float:
+    """Sentences that ERDA learns from in these tasks, on average: the new ones in 1 + 2 epochs, and in 2 the memory.
+
+    The memory is one exemplar a relation; each goes with its two hard negatives.
+    """
+    way = len(record.order[1])
+    return statistics.mean(3 * way * record.shots + 2 * 3 * way * (k + 1) for k in tasks)
 
 
 def _final(line: Line, protocol: str = CANDIDATES) -> float:
