@@ -101,4 +101,4 @@ def test_processes_embed_as_one_does_and_go_on_after_a_stop(tmp_path: Path) -> N
     (vectors_folder(store.folder, model.fingerprint) / "journal.jsonl").write_text("")
     engine = process_embedder(store, str(folder), n_processes=2)
     together = embed_corpus(store, model, shard_rows=10, engine=engine).vectors(range(50))
-    np.testing.assert_array_equal(alone, together)
+    np.testing.assert_allclose(alone, together, atol=2e-3)  # half precision; threads sum in another order
