@@ -257,3 +257,14 @@ def test_names_are_shown_as_they_are(label: str, tmp_path: Path) -> None:
     save_drawing(drawing, tmp_path)
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(page_panels(drawing, "x")[0]).iter()]
     assert any(label in text for text in texts)
+
+
+def test_a_long_title_is_wrapped_and_stays_inside_the_picture() -> None:
+    panel = module.Panel(lambda axes: axes.plot([1, 2], [1, 2]))
+    figure = paint([panel], title="Accuracy after each task: " + "a name of many words, " * 6)
+    figure.canvas.draw()
+    (text,) = [one for one in figure.texts if "Accuracy" in one.get_text()]
+    assert "\n" in text.get_text()
+    box = text.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from erda.benchmark.records import write_whole
@@ -120,7 +121,9 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> Figure:
         figure.legend(list(named.values()), names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         height += 0.2 * -(-len(names) // columns)
     if title:
-        figure.suptitle(as_text(title), fontsize=11)
+        lines = wrap(title, max(20, int(sum(widths) * 11)))  # about so many characters of its size stand in a row
+        figure.suptitle(as_text("\n".join(lines)), fontsize=11)
+        height += 0.2 * (len(lines) - 1)
     figure.set_size_inches(sum(widths), height)
     return figure
 
