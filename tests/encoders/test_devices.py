@@ -15,8 +15,12 @@ def test_kinds() -> None:
         device_kind("xpu")
 
 
-def test_the_cpu_is_always_there() -> None:
+def test_the_cpu_is_taken_without_looking_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: asked.append("available") or False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: asked.append("count") or 0)
     check_device("cpu")
+    assert asked == []
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

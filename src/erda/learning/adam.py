@@ -32,12 +32,13 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter that has a gradient; those of a device together."""
-        groups: dict[torch.device, list[int]] = {}
+        groups: dict[torch.device, list[tuple[int, Tensor]]] = {}
         for i, one in enumerate(self.parameters):
             if one.grad is not None:
-                groups.setdefault(one.device, []).append(i)
-        for rows in groups.values():
-            gradients: list[Tensor] = [self.parameters[i].grad for i in rows]  # type: ignore[misc]  # checked above
+                groups.setdefault(one.device, []).append((i, one.grad))
+        for found in groups.values():
+            rows = [i for i, _ in found]
+            gradients = [gradient for _, gradient in found]
             steps = [self._steps[i] for i in rows]
             torch._foreach_add_(steps, 1)
             torch._fused_adam_(
