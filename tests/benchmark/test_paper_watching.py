@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ def run_at(setting: str, method: str, out: Path = Path("out"), *, device: str = 
 def ended(work: tuple[Run, Path], seconds: float | None) -> Outcome:
     if seconds is None:
         return Outcome(work, None, ModelError("no weights"))
-    record = SimpleNamespace(seconds={"learn": [seconds / 2], "predict": [seconds / 4, seconds / 4]})
-    return Outcome(work, record)  # type: ignore[arg-type]
+    record: Any = SimpleNamespace(seconds={"learn": [seconds / 2], "predict": [seconds / 4, seconds / 4]})
+    return Outcome(work, record)
 
 
 def test_the_time_left_is_that_of_like_runs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from erda.benchmark.paper.plan import SEQRUN, WITHOUT_AUGMENTATION, Changes, PaperTable, Row
 
 TINY = ("way=2", "first_shots=5", "test_per_relation=3", "encoder.hidden_size=4")
@@ -10,8 +12,8 @@ CHANGES = Changes(seeds="100", dataset="atlas", sets=SMALL)
 FOLDER = "fewrel-5-shot-on-atlas"
 
 
-def small_table(name: str = "main", *rows: Row, **changes: object) -> PaperTable:
-    values = {
+def small_table(name: str = "main", *rows: Row, **changes: Any) -> PaperTable:
+    values: dict[str, Any] = {
         "name": name,
         "group": name,
         "title": f"Table {name}",
@@ -20,4 +22,4 @@ def small_table(name: str = "main", *rows: Row, **changes: object) -> PaperTable
         "rows": rows or (SEQRUN, WITHOUT_AUGMENTATION),
         **changes,
     }
-    return PaperTable(**values)  # type: ignore[arg-type]
+    return PaperTable(**values)

@@ -1,13 +1,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from toy_corpus import erda_corpus, row, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter, AugmentSettings, precision
+from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings, precision
 from erda.corpus.index import build_index
 from erda.data.formats import example_from_json, example_to_json
 from erda.data.own import read_examples
@@ -244,9 +245,9 @@ def test_the_command_takes_every_setting_and_exemplars(
     asked: list[tuple[AugmentSettings, list[str]]] = []
     find = Augmenter.find
 
-    def watch(self: Augmenter, examples: Sequence[Example], **given: object) -> object:
-        asked.append((given["settings"], [one.id for one in given["exemplars"]]))  # type: ignore[arg-type, attr-defined]
-        return find(self, examples, **given)  # type: ignore[arg-type]
+    def watch(self: Augmenter, examples: Sequence[Example], **given: Any) -> Augmentation:
+        asked.append((given["settings"], [one.id for one in given["exemplars"]]))
+        return find(self, examples, **given)
 
     monkeypatch.setattr(Augmenter, "find", watch)
     file, older = tmp_path / "shots.jsonl", tmp_path / "older.jsonl"
