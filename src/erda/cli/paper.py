@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from erda.cli.run import add_engine, engine_of
+from erda.cli.run import add_engine, add_sets, engine_of
 
 EXAMPLES = """examples:
   erda paper --list
@@ -37,14 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--seeds", metavar="LIST", help="fewer or other seeds, e.g. 100,110 (default: six orders)")
     parser.add_argument("--dataset", metavar="NAME", help="another dataset for all tables, e.g. atlas")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cpu)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="sets",
-        metavar="NAME=VALUE",
-        help="a setting of every run that has it, unless a chosen table sets it itself",
-    )
+    add_sets(parser, "a setting of every run that has it, unless a chosen table sets it itself")
     add_engine(parser)
     parser.add_argument("--no-report", action="store_true", help="only the records")
     parser.set_defaults(handler=run)

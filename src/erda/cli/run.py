@@ -61,14 +61,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, dest=name, metavar=metavar, help=text)
     parser.add_argument("--preset", metavar="NAME", help="settings that come with erda: `erda list presets`")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="sets",
-        metavar="NAME=VALUE",
-        help="a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder",
-    )
+    add_sets(parser, "a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder")
+
+
+def add_sets(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--set`, which may be given several times."""
+    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE", help=text)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
