@@ -36,6 +36,10 @@ class RecordError(ErdaError):
     """A record that cannot be read, or records that must not be compared."""
 
 
+class WriteError(ErdaError):
+    """Something that could not be written (a full disk, no permission); what was there before is untouched."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Say that `name` is no known `kind`, with the nearest known name and all of them.
 

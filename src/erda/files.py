@@ -1,0 +1,214 @@
+"""Files that can be trusted: written whole or not at all, decoded into typed values, locked, checked by sha256.
+
+Every file that `erda` keeps is read by `read_json` or `read_arrays` and written by `whole_file` or what stands on it.
+A damaged or foreign file is one line with its path, the field, what is wrong with it and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, is_dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from erda.errors import DataError, ErdaError, WriteError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+T = TypeVar("T")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+UNREADABLE = (  # what NumPy raises over a damaged file
+    *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, SyntaxError),
+    *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
+)
+LOCK_SECONDS = 0.2  # to wait for whoever is just leaving
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; afterwards it takes its place, on the disk and in one step.
+
+    Whatever goes wrong, `path` is what it was before and the temporary file is gone.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def cannot_write(path: Path, error: OSError) -> str:
+    """What did not work, and that nothing is lost."""
+    reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
+    return f"Cannot write {path}: {reason}. What was there before is intact; mend this and give the same command again."
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old one or the new one, never half of it."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value (plain, a dataclass or a model) as JSON; numbers that are no numbers are refused."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    elif hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compress: bool = True) -> None:
+    """Write arrays as `.npz`."""
+    import numpy as np
+
+    file = io.BytesIO()
+    (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # names are free
+    write_bytes(path, file.getvalue())
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def decode_json(
+    content: bytes | str, kind: type[T], *, place: str, error: type[ErdaError] = DataError, remedy: str = ""
+) -> T:
+    """JSON as a value of `kind` (a dataclass, a model, a plain type); else one line: place, field, fault, remedy."""
+    from pydantic import ValidationError
+
+    from erda.fields import faults_of
+
+    try:
+        found: T = _adapter(cast(Any, kind)).validate_json(content, strict=True)
+    except ValidationError as fault:
+        said = faults_of(fault)
+        more = f" (and {len(said) - 1} more faults)" if len(said) > 1 else ""
+        raise error(f"{place}: {said[0]}{more}{remedy and f' {remedy}'}") from None
+    except (ErdaError, ValueError) as fault:  # what a value's own checks say
+        raise error(f"{place}: {fault}{remedy and f' {remedy}'}") from None
+    return found
+
+
+def read_json(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
+    """A JSON file as a value of `kind`. `remedy` is what to do about a damaged one: "Run the same command again."."""
+    return decode_json(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
+
+
+def read_bytes(path: Path, *, error: type[ErdaError] = DataError) -> bytes:
+    """The content of a file, or why it cannot be had: not there is not damaged."""
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        raise error(f"{path}: cannot be read ({fault.strerror or fault}).") from None
+
+
+def read_arrays(path: Path, *, error: type[ErdaError] = DataError, remedy: str = "") -> dict[str, np.ndarray]:
+    """Arrays of an `.npz` file; pickled objects are refused."""
+    import numpy as np
+
+    content = io.BytesIO(read_bytes(path, error=error))
+    try:
+        with np.load(content, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except UNREADABLE as fault:
+        raise error(f"{path}: is damaged ({_first_line(fault)}).{remedy and f' {remedy}'}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Path:
+    """The path `name`, read from a file, in `folder`; one that leads out of it is refused."""
+    path = folder / name
+    if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
+        raise error(f"{folder}: names a file outside of itself ({name!r}); it was changed by hand or is not erda's.")
+    return path
+
+
+# -- sha256 ------------------------------------------------------------------------------------------------------------
+
+
+def sha256_of(path: Path, *, error: type[ErdaError] = DataError) -> str:
+    """The sha256 of a file, computed once per process as long as its size and time of change stay."""
+    try:
+        stat = path.stat()
+        return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
+    except OSError as fault:
+        raise error(f"{path}: cannot be read ({fault.strerror or fault}).") from None
+
+
+@lru_cache(maxsize=1024)
+def _sha256(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- locks and folders -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(folder: Path, *, busy: str, error: type[ErdaError] = DataError) -> Iterator[None]:
+    """Make the folder and keep other processes out of it; where one is there already, a fault that says `busy`.
+
+    The lock ends with the process, however that ends; its file goes with it.
+    """
+    import filelock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / ".lock")
+        lock.acquire(timeout=LOCK_SECONDS)
+    except filelock.Timeout:
+        raise error(f"{folder}: {busy}.") from None
+    except OSError as fault:
+        raise WriteError(cannot_write(folder, fault)) from fault
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / ".lock").unlink(missing_ok=True)  # whoever opened it before sees that it has no name any more
+        lock.release()
+
+
+def cache_folder() -> Path:
+    """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("ERDA_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("erda")
+
+
+def data_folder() -> Path:
+    """Where datasets are: $ERDA_DATA, else `data` in the user's cache folder."""
+    named = os.environ.get("ERDA_DATA")
+    return Path(named).expanduser() if named else cache_folder() / "data"

@@ -1,0 +1,78 @@
+"""Settings are found whatever the annotation style, and every fault is said in our words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from erda.fields import (
+    Count,
+    Positive,
+    Settings,
+    Share,
+    faults_of,
+    flat_kinds,
+    flat_values,
+    nested_values,
+    settings_model,
+)
+
+
+class Inner(Settings):
+    n_neighbours: Count = 1
+    agreement: Literal["none", "mean"] = "none"
+
+
+@dataclass
+class Owner:
+    encoder: object
+    part: tuple[int, ...] = ()
+    seed: int = 0
+    rate: Positive = 0.5
+    dropout: Share = 0.0
+    level: Annotated[int, Field(ge=-1, lt=3)] = 0
+    on: bool = True
+    inner: Inner = field(default_factory=Inner)
+
+
+def build(name: str, *, size: Count = 8, kind: Literal["a", "b"] = "a", cache: object = None) -> None:
+    """A function with settings."""
+
+
+def test_settings_of_a_dataclass_and_of_a_function() -> None:
+    assert list(settings_model(Owner, without=("seed",)).model_fields) == ["rate", "dropout", "level", "on", "inner"]
+    assert list(settings_model(build).model_fields) == ["size", "kind"]
+    assert settings_model(build)().model_dump() == {"size": 8, "kind": "a"}
+
+
+def test_nested_settings_are_flat_outside() -> None:
+    model = settings_model(Owner)
+    assert list(flat_kinds(model)) == ["seed", "rate", "dropout", "level", "on", "n_neighbours", "agreement"]
+    flat = flat_values(model(rate=2, inner=Inner(n_neighbours=3)))
+    assert flat == {
+        **{"seed": 0, "rate": 2.0, "dropout": 0.0, "level": 0, "on": True},
+        **{"n_neighbours": 3, "agreement": "none"},
+    }
+    assert flat_values(model(**nested_values(model, flat))) == flat
+
+
+def test_every_fault_is_said() -> None:
+    model = settings_model(Owner)
+    given = {"rate": 0, "dropout": 1.0, "level": 1.5, "on": "perhaps", "n_neighbours": 0, "agreement": "maen", "x": 1}
+    with pytest.raises(ValidationError) as error:
+        model(**nested_values(model, given))
+    assert faults_of(error.value) == [
+        "rate: must be more than 0, got 0.",
+        "dropout: must be less than 1, got 1.0.",
+        "level: expected a whole number, got 1.5.",
+        "on: expected true or false, got 'perhaps'.",
+        "inner.n_neighbours: must be at least 1, got 0.",
+        "inner.agreement: Unknown word 'maen'. Did you mean 'mean'? Known: mean, none.",
+        "x: is not known here.",
+    ]
+    with pytest.raises(ValidationError) as error:
+        model(rate=float("nan"))
+    assert faults_of(error.value) == ["rate: expected a finite number, got nan."]

@@ -1,0 +1,156 @@
+"""Files are written whole or not at all and read into typed values."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from erda.errors import DataError, ModelError, RecordError, WriteError
+from erda.files import (
+    cache_folder,
+    data_folder,
+    inside,
+    locked,
+    read_arrays,
+    read_json,
+    sha256_of,
+    whole_file,
+    write_arrays,
+    write_json,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Whole:
+    format: int
+    parts: tuple[Part, ...]
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    value = Whole(1, (Part("á", (1, 2)), Part("b", ())))
+    write_json(tmp_path / "deep" / "a.json", value)
+    assert read_json(tmp_path / "deep" / "a.json", Whole) == value
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"format": 1}', "a.json: parts: is missing. Build it again."),
+        ("[]", "a.json: expected an object, got"),
+        ('{"format": "1", "parts": []}', "format: expected a whole number, got '1'."),
+        ('{"format": 1, "parts": [{"name": "a", "rows": [1, null]}]}', "parts[0].rows[1]: expected a whole number"),
+        ('{"format": 1, "par', "is not whole JSON"),
+        ("[" * 5000, "is not whole JSON"),
+        ('{"format": ' + "9" * 5000 + ', "parts": []}', "number out of range"),
+        ('{"format": 1, "parts": [{"name": "\\ud800", "rows": []}]}', "is not whole JSON"),
+        ("\xff", "is not whole JSON"),
+        ("", "is not whole JSON"),
+    ],
+)
+def test_a_damaged_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RecordError) as fault:
+        read_json(path, Whole, error=RecordError, remedy="Build it again.")
+    assert said in str(fault.value)
+    assert "\n" not in str(fault.value)
+    assert str(fault.value).endswith("Build it again.")
+
+
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be read \(No such file or directory\)\.$"):
+        read_json(tmp_path / "none.json", Whole, remedy="Build it again.")
+    with pytest.raises(DataError, match=r"cannot be read \(Is a directory\)"):
+        read_json(tmp_path, Whole)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+
+    def fail() -> None:
+        with whole_file(path) as temporary:
+            temporary.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(WriteError, match=r"the disk is full\. What was there before is intact"):
+        fail()
+    assert read_json(path, dict[str, int]) == {"a": 1}
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_arrays_come_back_and_damage_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    write_arrays(path, {"x": np.arange(100)})
+    np.testing.assert_array_equal(read_arrays(path)["x"], np.arange(100))
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), size=3):
+            damaged[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(bytes(damaged)[: int(rng.integers(1, len(content) + 1))])
+        with suppress(ModelError):  # no other kind of fault
+            read_arrays(path, error=ModelError)
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc/passwd", "a/../../b", "", ".", "a\0b"])
+def test_a_path_read_from_a_file_never_leaves_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="outside of itself"):
+        inside(tmp_path, name)
+    assert inside(tmp_path, "a/b.npy") == tmp_path / "a/b.npy"
+
+
+def test_a_checksum_follows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    first = sha256_of(path)
+    path.write_bytes(b"other")
+    assert sha256_of(path) != first
+    with pytest.raises(ModelError, match="cannot be read"):
+        sha256_of(tmp_path / "none", error=ModelError)
+
+
+def _hold(folder: Path, pipe: object) -> None:
+    with locked(folder, busy="busy"):
+        pipe.send("held")  # type: ignore[attr-defined]
+        pipe.recv()  # type: ignore[attr-defined]
+
+
+def test_a_lock_keeps_other_processes_out_and_ends_with_them(tmp_path: Path) -> None:
+    here, there = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=_hold, args=(tmp_path, there))
+    process.start()
+    assert here.recv() == "held"
+    with pytest.raises(DataError, match="busy"), locked(tmp_path, busy="busy"):
+        pass
+    process.kill()
+    process.join()
+    with locked(tmp_path, busy="busy"):
+        pass
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ERDA_CACHE", raising=False)
+    monkeypatch.delenv("ERDA_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "erda"
+    assert data_folder() == tmp_path / "erda" / "data"
+    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "mine"))
+    monkeypatch.setenv("ERDA_DATA", str(tmp_path / "data"))
+    assert (cache_folder(), data_folder()) == (tmp_path / "mine", tmp_path / "data")
