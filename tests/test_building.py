@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from erda.building import build_run_method, open_run_stream
-from erda.config import load_settings
 from erda.methods.erda import Erda
+from erda.settings.build import build_run_method, open_run_stream
+from erda.settings.runs import load_settings
 
 SMALL = ["n_tasks=3", "encoder.hidden_size=4"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from erda.config import load_settings
 from erda.errors import SettingsError
 from erda.methods import METHODS
-from erda.presets import FOLDER, preset_description, preset_names
+from erda.settings.presets import FOLDER, preset_description, preset_names
+from erda.settings.runs import load_settings
 
 
 def faults(**given: object) -> list[str]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from erda.benchmark.ray_engine import run_on_ray
+from erda.benchmark.run.ray_engine import run_on_ray
 from erda.errors import DataError, ErdaError
 
 

@@ -11,7 +11,9 @@ import pytest
 from scipy import stats
 from toy_runs import toy_record
 
-from erda.benchmark.comparison import (
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, read_records
+from erda.benchmark.report.comparison import (
     compare_all,
     comparison_table,
     describe,
@@ -20,13 +22,11 @@ from erda.benchmark.comparison import (
     p_value,
     published_table,
 )
-from erda.benchmark.experiments import Experiment, group_records
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import Record, read_records
-from erda.benchmark.tables import Summary, to_csv, to_latex, to_markdown, to_terminal
-from erda.config import default_settings
+from erda.benchmark.report.experiments import Experiment, group_records
+from erda.benchmark.report.tables import Summary, to_csv, to_latex, to_markdown, to_terminal
 from erda.errors import RecordError
 from erda.methods import METHODS
+from erda.settings.runs import default_settings
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 

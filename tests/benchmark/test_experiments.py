@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from toy_runs import N_TASKS, toy_record
 
-from erda.benchmark.experiments import make_experiment, make_lines
 from erda.benchmark.records import Record
-from erda.benchmark.result_tables import accuracy_table
-from erda.config import default_settings
+from erda.benchmark.report.experiments import make_experiment, make_lines
+from erda.benchmark.report.result_tables import accuracy_table
 from erda.methods import METHODS
+from erda.settings.runs import default_settings
 
 DEFAULTS = default_settings(METHODS["erda"])
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from toy_runs import double, toy_record, toy_run
 
-from erda.benchmark import progress, ray_engine
-from erda.benchmark.engines import Outcome
-from erda.benchmark.progress import LOCK, locked
-from erda.benchmark.ray_engine import run_on_ray
 from erda.benchmark.records import RECORD, WriteError
-from erda.benchmark.runner import MOST_SENT, Finished, run_many
-from erda.config import Run
+from erda.benchmark.run import progress, ray_engine
+from erda.benchmark.run.engines import Outcome
+from erda.benchmark.run.loop import MOST_SENT, Finished, run_many
+from erda.benchmark.run.progress import LOCK, locked
+from erda.benchmark.run.ray_engine import run_on_ray
 from erda.errors import RecordError
+from erda.settings.runs import Run
 
 Files = dict[str, bytes]
 

@@ -11,8 +11,9 @@ import pytest
 from matplotlib.axes import Axes
 from toy_runs import toy_record
 
-from erda.benchmark.experiments import Experiment, group_records
-from erda.benchmark.figures import (
+from erda.benchmark.records import read_outcomes, read_records, write_arrays
+from erda.benchmark.report.experiments import Experiment, group_records
+from erda.benchmark.report.figures import (
     Drawing,
     Panel,
     confusion_table,
@@ -26,9 +27,8 @@ from erda.benchmark.figures import (
     page_panels,
     save_drawing,
 )
-from erda.benchmark.figures import drawing as module
-from erda.benchmark.figures.drawing import paint
-from erda.benchmark.records import read_outcomes, read_records, write_arrays
+from erda.benchmark.report.figures import drawing as module
+from erda.benchmark.report.figures.drawing import paint
 from erda.errors import RecordError
 
 

@@ -12,9 +12,9 @@ import pytest
 from toy_pages import HOSTILE, LONG, full_report
 from toy_runs import toy_record
 
-from erda.benchmark.report import write_report
-from erda.benchmark.sections import VIEWS
-from erda.benchmark.views import VIEW_ITEMS
+from erda.benchmark.report.report import write_report
+from erda.benchmark.report.sections import VIEWS
+from erda.benchmark.report.views import VIEW_ITEMS
 
 ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -147,6 +147,6 @@ def test_what_the_page_is_made_of_is_part_of_the_package() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["erda"]
     package = ROOT / "src/erda"
     packed = {path for pattern in settings for path in package.glob(pattern)}
-    needed = {path for path in (package / "benchmark/page").iterdir() if path.suffix in (".j2", ".css", ".js")}
+    needed = {path for path in (package / "benchmark/report/page").iterdir() if path.suffix in (".j2", ".css", ".js")}
     assert len(needed) == 3
     assert needed <= packed

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from toy_paper import CHANGES, FOLDER, SMALL, TINY, small_table
 
-from erda.benchmark.contents import sections_of
 from erda.benchmark.paper import plan as plan_module
 from erda.benchmark.paper import planning
 from erda.benchmark.paper.embedding import keep_embeddings
@@ -19,9 +18,10 @@ from erda.benchmark.paper.planning import plan_runs
 from erda.benchmark.paper.running import run_paper
 from erda.benchmark.paper.sections import asked_tables, note_tables, planned_seeds
 from erda.benchmark.records import read_records
+from erda.benchmark.report.contents import sections_of
 from erda.cli.main import main
-from erda.config import Run
 from erda.errors import ModelError
+from erda.settings.runs import Run
 
 TSNE = small_table("tsne", plan_module.WITHOUT_AUGMENTATION, sets=("n_tasks=2",), seeds="100", embeds=True)
 

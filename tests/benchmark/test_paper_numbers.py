@@ -10,11 +10,19 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.published import COMPONENTS, LATER, PAPER, Published, find_later, find_published, is_base_size
 from erda.benchmark.records import Record
+from erda.benchmark.report.published import (
+    COMPONENTS,
+    LATER,
+    PAPER,
+    Published,
+    find_later,
+    find_published,
+    is_base_size,
+)
 from erda.benchmark.statistics import paired_t
-from erda.config import default_settings
 from erda.methods import METHODS
+from erda.settings.runs import default_settings
 
 SEEDS = [100, 110, 120, 130, 140, 150]
 

@@ -13,11 +13,11 @@ from erda.benchmark.paper import plan as plan_module
 from erda.benchmark.paper import planning
 from erda.benchmark.paper.plan import TABLES, Changes, PaperTable, Row, choose_tables
 from erda.benchmark.paper.planning import plan_runs, row_settings
-from erda.benchmark.sections import VIEWS
+from erda.benchmark.report.sections import VIEWS
 from erda.cli.main import main
-from erda.config import Run, load_settings
 from erda.errors import ModelError, SettingsError
-from erda.presets import preset_names
+from erda.settings.presets import preset_names
+from erda.settings.runs import Run, load_settings
 
 ERDA_LABELS = {"ERDA", "ERDA w.o. DA"}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from erda.benchmark.engines import Outcome
 from erda.benchmark.paper.watching import Estimate, Watch, kind_of
-from erda.config import Run
+from erda.benchmark.run.engines import Outcome
 from erda.errors import ModelError
+from erda.settings.runs import Run
 
 
 def run_at(setting: str, method: str, out: Path = Path("out"), *, device: str = "cpu") -> tuple[Run, Path]:

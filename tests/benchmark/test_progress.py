@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from toy_runs import toy_run
 
-from erda.benchmark.progress import refuse_mixing
+from erda.benchmark.run.progress import refuse_mixing
 from erda.corpus.build import build_corpus
 from erda.corpus.manifest import read_manifest
 from erda.errors import SettingsError

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from erda.benchmark.ray_engine import TASK, run_on_ray
 from erda.benchmark.records import RECORD
+from erda.benchmark.run.ray_engine import TASK, run_on_ray
 from ray_cluster import BIN, processes_with, run_command, two_nodes
 
 pytestmark = pytest.mark.timeout(900)  # a minute on two idle cores: every process of Ray's imports a lot

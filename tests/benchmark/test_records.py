@@ -19,7 +19,7 @@ from erda.benchmark.records import (
     write_json,
     write_whole,
 )
-from erda.benchmark.report import write_report
+from erda.benchmark.report.report import write_report
 from erda.errors import RecordError
 
 

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark import report as module
-from erda.benchmark.experiments import group_records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report import write_report
-from erda.benchmark.result_tables import accuracy_table, cost_table, final_table, runs_table
-from erda.benchmark.tables import Summary
+from erda.benchmark.report import report as module
+from erda.benchmark.report.experiments import group_records
+from erda.benchmark.report.report import write_report
+from erda.benchmark.report.result_tables import accuracy_table, cost_table, final_table, runs_table
+from erda.benchmark.report.tables import Summary
 from erda.errors import RecordError
 
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from scipy import stats
 from toy_runs import toy_record
 
-from erda.benchmark.experiments import Line, group_records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.paper.plan import choose_tables
 from erda.benchmark.records import Record, WriteError, write_record
-from erda.benchmark.reproducibility import rerun_command, write_reproducibility
+from erda.benchmark.report.experiments import Line, group_records
+from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
 from erda.cli.run import FLAGS
-from erda.config import Run, default_settings, load_settings, settings_of
 from erda.errors import RecordError
 from erda.methods import METHODS
+from erda.settings.runs import Run, default_settings, load_settings, settings_of
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]

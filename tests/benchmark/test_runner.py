@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from toy_runs import N_TASKS, ToyMethod, toy_parts, toy_record, toy_run, toy_stream
 
-from erda.benchmark import machine, records
+from erda.benchmark import records
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.progress import check_same_experiment, locked
 from erda.benchmark.records import WriteError, read_outcomes, read_record
-from erda.benchmark.runner import Parts, run
+from erda.benchmark.run import machine
+from erda.benchmark.run.loop import Parts, run
+from erda.benchmark.run.progress import check_same_experiment, locked
 from erda.errors import ErdaError, RecordError, SettingsError, StreamError
 
 
@@ -127,7 +128,7 @@ def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
             raise KeyboardInterrupt
         write_json(path, value)
 
-    monkeypatch.setattr("erda.benchmark.progress.write_json", die_at_the_second)
+    monkeypatch.setattr("erda.benchmark.run.progress.write_json", die_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         run(asked, toy_parts(asked), out=tmp_path / "parts", bar=None)
     monkeypatch.undo()

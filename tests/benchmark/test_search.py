@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from erda.benchmark import runner
-from erda.benchmark import search as search_module
 from erda.benchmark.records import read_record
-from erda.benchmark.search import CUT, FAILED, JOURNAL, Found, Search, search
-from erda.benchmark.search_report import best_table, write_search
-from erda.benchmark.search_space import parse_space
-from erda.benchmark.tables import to_terminal
+from erda.benchmark.report.tables import to_terminal
+from erda.benchmark.run import loop as runner
+from erda.benchmark.search import search as search_module
+from erda.benchmark.search.report import best_table, write_search
+from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Found, Search, search
+from erda.benchmark.search.space import parse_space
 from erda.cli.main import main
-from erda.config import Run, load_settings
 from erda.errors import ModelError, RecordError, SettingsError
+from erda.settings.runs import Run, load_settings
 
 SMALL = ["n_tasks=2", "first_shots=3", "test_per_relation=4", "encoder.hidden_size=4", "batch_size=20"]
 SPACE = ("memory_iterations=1:2", "learning_rate=0.001,0.01,0.1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erda.benchmark.search_space import Choice, default_space, parse_space
+from erda.benchmark.search.space import Choice, default_space, parse_space
 from erda.errors import SettingsError
 
 

@@ -15,9 +15,9 @@ from scipy import stats
 from toy_runs import toy_record
 
 from erda.benchmark import statistics as module
-from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
+from erda.benchmark.report.experiments import Line
 from erda.benchmark.statistics import (
     Comparison,
     compare,

@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from erda.benchmark.tables import Summary, Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.tables import Summary, Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
 
 TABLE = Table(
     name="toy",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark import report
 from erda.benchmark.records import Records, write_arrays
-from erda.benchmark.report import Report, write_report
-from erda.benchmark.sections import VIEWS, Section
+from erda.benchmark.report import report
+from erda.benchmark.report.report import Report, write_report
+from erda.benchmark.report.sections import VIEWS, Section
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"
 LONG = "a_method_with_a_name_that_is_much_longer_than_anybody_would_want_to_read_on_a_telephone"

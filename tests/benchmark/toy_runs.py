@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from erda.benchmark.records import Record
-from erda.benchmark.runner import Parts, run
-from erda.config import Run
+from erda.benchmark.run.loop import Parts, run
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError
+from erda.settings.runs import Run
 from erda.types import Entity, Example, Predictions, Relation, Span, Task
 
 N_TASKS = 3

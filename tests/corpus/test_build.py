@@ -17,10 +17,10 @@ from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_
 
 from erda.corpus import merge, segments, staging
 from erda.corpus.build import BuildSettings, build_corpus
-from erda.corpus.keys import EntityPair
 from erda.corpus.sources import Limits, SourceSettings
 from erda.corpus.store import CorpusStore
 from erda.errors import DataError
+from erda.text.keys import EntityPair
 
 ANNA = row("Anna knows Bob .", "Anna", "Bob", source="first")
 

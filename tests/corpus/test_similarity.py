@@ -5,8 +5,8 @@ import pytest
 import torch
 from tiny_models import SENTENCES, build_model, sentence
 
-from erda.corpus.adapter import TrainedWeights, add_adapter, half_copy, origin, trained_weights
 from erda.corpus.similarity import SETTINGS_FILE, SimilarityModel, load_network, load_similarity, load_tokenizer
+from erda.encoders.adapter import TrainedWeights, add_adapter, half_copy, origin, trained_weights
 from erda.encoders.layers import load_model
 from erda.errors import ModelError, SettingsError
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_corpus import row, write_rows
 
-from erda.corpus.sentences import split_sentences, token_span, tokens_of
 from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
 from erda.corpus.sources.base import Row, ordered_pairs
 from erda.corpus.sources.plain import NameTagger, pipeline_tagger, read_names, spacy_tagger
 from erda.corpus.sources.wikitext import Wiki, page_sentences
 from erda.errors import DataError, SettingsError
+from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
 

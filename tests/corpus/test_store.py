@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
 
 from erda.corpus.build import build_corpus
-from erda.corpus.keys import EntityPair, lookup_keys, plain, sentence_key
 from erda.corpus.store import CorpusStore
 from erda.errors import DataError
+from erda.text.keys import EntityPair, lookup_keys, plain, sentence_key
 
 PARIS = row(
     "In Iliad , Paris of Troy took Helen .",

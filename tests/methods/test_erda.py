@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from erda.corpus.keys import sentence_key
 from erda.encoders.base import Encoder, embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
 from erda.methods import erda
 from erda.methods.erda import Erda
+from erda.text.keys import sentence_key
 from erda.types import Example
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
 

@@ -13,9 +13,9 @@ from time import perf_counter
 import numpy as np
 
 from erda.benchmark.records import Record, read_outcomes
-from erda.benchmark.runner import run_all, run_directory
-from erda.config import load_settings
+from erda.benchmark.run.loop import run_all, run_directory
 from erda.errors import ErdaError, join_faults
+from erda.settings.runs import load_settings
 
 
 @dataclass(frozen=True, slots=True)

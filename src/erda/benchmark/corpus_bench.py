@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from erda.corpus.build import BuildSettings, build_corpus
-from erda.corpus.keys import EntityPair
 from erda.corpus.sources.base import numbered_lines
 from erda.corpus.store import CorpusStore
 from erda.errors import DataError
+from erda.text.keys import EntityPair
 
 TASK_PAIRS = 50  # a 10-way 5-shot task
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from erda.benchmark.report import FOLDER, write_report
-from erda.benchmark.runner import run_all
-from erda.benchmark.tables import Table
-from erda.config import load_settings
+from erda.benchmark.report.report import FOLDER, write_report
+from erda.benchmark.report.tables import Table
+from erda.benchmark.run.loop import run_all
 from erda.errors import ErdaError, join_faults
+from erda.settings.runs import load_settings
 
 SHOWN = ("accuracy", "final")  # the tables that a newcomer wants to see
 N_SENTENCES = 3000

@@ -6,15 +6,15 @@ import statistics
 from pathlib import Path
 from time import perf_counter
 
-from erda.benchmark.comparison import published_of
-from erda.benchmark.contents import sections_of
 from erda.benchmark.core_bench import Figure
-from erda.benchmark.experiments import PERCENT, Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.paper.plan import ERDA, WITHOUT_AUGMENTATION, Changes, choose_tables
 from erda.benchmark.paper.running import run_paper
 from erda.benchmark.records import Record, read_records
-from erda.benchmark.sections import Section
+from erda.benchmark.report.comparison import published_of
+from erda.benchmark.report.contents import sections_of
+from erda.benchmark.report.experiments import PERCENT, Line
+from erda.benchmark.report.sections import Section
 from erda.benchmark.statistics import compare
 from erda.errors import RecordError, SettingsError, join_faults
 

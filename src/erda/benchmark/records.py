@@ -23,8 +23,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Step, forgetting
-from erda.config import Run
 from erda.errors import RecordError
+from erda.settings.runs import Run
 
 SCHEMA = 1
 RECORD = "record.json"

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from erda.benchmark.experiments import Line, at_task
 from erda.benchmark.records import Record
-from erda.benchmark.tables import Summary
+from erda.benchmark.report.experiments import Line, at_task
+from erda.benchmark.report.tables import Summary
 from erda.errors import RecordError
 
 EXACT_UP_TO = 20  # streams; 2^20 sign patterns are counted in a moment, more are drawn

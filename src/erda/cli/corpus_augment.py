@@ -87,7 +87,7 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
     from typing import get_type_hints
 
     from erda.corpus.augment import AugmentSettings
-    from erda.values import values_of
+    from erda.settings.values import values_of
 
     kinds = get_type_hints(AugmentSettings)
     given = values_of(args.sets, kinds, what="setting of the augmentation")

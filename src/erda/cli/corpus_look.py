@@ -85,8 +85,8 @@ def show_stats(options: argparse.Namespace) -> int:
 
 def show_pair(options: argparse.Namespace) -> int:
     """Print the sentences of a pair."""
-    from erda.corpus.keys import EntityPair
     from erda.corpus.store import CorpusStore
+    from erda.text.keys import EntityPair
 
     store = CorpusStore.open(options.directory)
     pair = EntityPair(options.head, options.tail)

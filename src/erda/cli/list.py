@@ -34,8 +34,8 @@ Entry = tuple[str, str, list[str]]  # name, a sentence, settings
 
 
 def _methods() -> Iterator[Entry]:
-    from erda.config import default_settings
     from erda.methods import METHODS
+    from erda.settings.runs import default_settings
 
     for name, method in METHODS.items():
         about = (method.__doc__ or "").strip().splitlines()[0]
@@ -57,7 +57,7 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _presets() -> Iterator[Entry]:
-    from erda.presets import preset_description, preset_names
+    from erda.settings.presets import preset_description, preset_names
 
     for name in preset_names():
         yield name, preset_description(name), []

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(out: Path) -> None:
-    from erda.benchmark.report import write_report
+    from erda.benchmark.report.report import write_report
 
     report = write_report(out)
     for fault in report.faults:

@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print and write the report."""
-    from erda.benchmark.report import FOLDER, write_report
+    from erda.benchmark.report.report import FOLDER, write_report
     from erda.cli.printing import print_tables
 
     report = write_report(options.directory, figures=not options.no_figures)
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Page:  {report.page}")
     if options.reproducibility:
         from erda.benchmark.paper.sections import asked_tables, table_titles
-        from erda.benchmark.reproducibility import write_reproducibility
+        from erda.benchmark.report.reproducibility import write_reproducibility
 
         expected = table_titles() if asked_tables(options.directory) else None
         written = write_reproducibility(options.directory, options.reproducibility, expected=expected)

@@ -90,12 +90,12 @@ def engine_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Run, and print what came out."""
-    from erda.benchmark.experiments import group_records
-    from erda.benchmark.result_tables import accuracy_table, final_table
-    from erda.benchmark.runner import run_all
+    from erda.benchmark.report.experiments import group_records
+    from erda.benchmark.report.result_tables import accuracy_table, final_table
+    from erda.benchmark.run.loop import run_all
     from erda.cli.printing import print_tables
-    from erda.config import load_settings
     from erda.errors import ErdaError, join_faults, said_once
+    from erda.settings.runs import load_settings
 
     engine = engine_of(options)
     settings = load_settings(

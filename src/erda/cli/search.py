@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from erda.cli.run import FLAGS, add_settings
 
 if TYPE_CHECKING:
-    from erda.benchmark.search import Search
+    from erda.benchmark.search.search import Search
 
 EPILOG = """\
 NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --space the paper's grid for ERDA:
@@ -69,8 +69,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Search, and print what is best."""
-    from erda.benchmark.search import search
-    from erda.benchmark.search_report import BEST, best_table, write_search
+    from erda.benchmark.search.report import BEST, best_table, write_search
+    from erda.benchmark.search.search import search
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults
 
@@ -92,10 +92,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(options: argparse.Namespace) -> Search:
     """The search that was asked for, checked: every fault at once."""
-    from erda.benchmark.search import Search
-    from erda.benchmark.search_space import default_space, parse_space
-    from erda.config import load_settings
+    from erda.benchmark.search.search import Search
+    from erda.benchmark.search.space import default_space, parse_space
     from erda.errors import SettingsError, join_faults
+    from erda.settings.runs import load_settings
 
     faults = [f"--{name}: must be at least 1." for name in ("jobs", "trials") if _below_one(getattr(options, name))]
     flags = {**{name: getattr(options, name) for name in FLAGS}, "evaluate_on": "validation"}
@@ -137,7 +137,7 @@ def _below_one(number: int | None) -> bool:
 def _refuse_test(options: argparse.Namespace) -> None:
     """Settings are never chosen on what they are measured with, wherever that was asked."""
     from erda.errors import SettingsError
-    from erda.presets import read_preset, read_settings_file, tidy_name
+    from erda.settings.presets import read_preset, read_settings_file, tidy_name
 
     given = [options.evaluate_on]
     given += [text.partition("=")[2] for text in options.sets if tidy_name(text.partition("=")[0]) == "evaluate_on"]

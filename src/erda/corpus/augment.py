@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.corpus.keys import EntityPair, sentence_key
 from erda.data.formats import example_to_json
 from erda.errors import DataError, SettingsError, unknown_name
+from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
 if TYPE_CHECKING:

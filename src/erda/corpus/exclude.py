@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.keys import sentence_key
 from erda.corpus.sources.base import numbered_lines, opened
 from erda.corpus.sources.documents import iter_json_array
 from erda.data.formats.cfrl import N_FIELDS
 from erda.errors import DataError
+from erda.text.keys import sentence_key
 
 
 def excluded_keys(paths: Iterable[Path]) -> set[int]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.keys import EntityPair
 from erda.data.formats import example_to_json
 from erda.errors import DataError, SettingsError
+from erda.text.keys import EntityPair
 from erda.types import Example
 
 if TYPE_CHECKING:

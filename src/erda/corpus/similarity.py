@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from erda.corpus.adapter import TrainedWeights, origin
+from erda.encoders.adapter import TrainedWeights, origin
 from erda.encoders.devices import check_device
 from erda.encoders.layers import LayeredModel, load_model
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
@@ -24,7 +24,7 @@ from erda.encoders.weights import ModelFolder, find_model, verify_sha256
 from erda.errors import ModelError, SettingsError, unknown_name
 from erda.types import Example
 
-SHIPPED = Path(__file__).with_name("shipped")  # a low-rank adapter over MiniLM; docs/similarity.md says how it was made
+SHIPPED = Path(__file__).parents[1] / "encoders" / "shipped"  # a low-rank adapter over MiniLM (docs/similarity.md)
 SETTINGS_FILE = "similarity.json"
 VERSION = 1
 MAX_PIECES = 128

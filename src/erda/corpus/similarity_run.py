@@ -20,9 +20,9 @@ from erda.errors import DataError
 from erda.types import Example
 
 if TYPE_CHECKING:
-    from erda.corpus.adapter import TrainedWeights
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.training import Machine, TrainingSettings
+    from erda.encoders.adapter import TrainedWeights
 
 REPORT_FILE = "training.json"
 

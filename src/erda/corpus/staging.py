@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from erda.corpus.engine import connect, file_list
-from erda.corpus.keys import EntityPair, entity_key, lookup_keys, sentence_key
 from erda.corpus.manifest import StoredFile, fault_of, store_file
 from erda.corpus.sources import Limits, Row, Source, Tally
+from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
 JOURNAL = "journal.jsonl"

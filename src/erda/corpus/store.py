@@ -19,12 +19,12 @@ import numpy as np
 
 from erda.corpus import mining
 from erda.corpus.engine import connect, disk_faults, file_list
-from erda.corpus.keys import EntityPair, lookup_keys, plain
 from erda.corpus.lookup import Lookup
 from erda.corpus.manifest import Manifest, Part, StoredFile, fault_of, read_manifest, write_json
-from erda.corpus.sentences import tokens_of
 from erda.corpus.stats import CorpusStats, corpus_stats
 from erda.errors import DataError
+from erda.text.keys import EntityPair, lookup_keys, plain
+from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Span
 
 _CHECKED = "checked.json"

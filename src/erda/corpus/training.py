@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
-from erda.corpus.adapter import TrainedWeights, add_adapter, trained_weights
 from erda.corpus.pairs import NONE, PairSet
 from erda.corpus.similarity import MAX_PIECES, SimilarityNetwork, collate, load_network, load_tokenizer
+from erda.encoders.adapter import TrainedWeights, add_adapter, trained_weights
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import DataError, SettingsError, unknown_name

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from erda.corpus.augment import AugmentSettings
-from erda.corpus.keys import sentence_key
 from erda.encoders.base import embed
 from erda.errors import StreamError
 from erda.learning.loop import descend
@@ -20,6 +19,7 @@ from erda.learning.negatives import hard_negatives
 from erda.learning.prototypes import relation_embeddings
 from erda.methods.base import Method, State
 from erda.methods.saving import memory_from_json, memory_to_json
+from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task
 
 if TYPE_CHECKING:

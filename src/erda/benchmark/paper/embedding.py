@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from erda.benchmark.figures.tsne import EMBEDDINGS
 from erda.benchmark.records import write_arrays
-from erda.benchmark.runner import run_directory
-from erda.building import build_run_method, open_run_stream
-from erda.config import Run
+from erda.benchmark.report.figures.tsne import EMBEDDINGS
+from erda.benchmark.run.loop import run_directory
 from erda.data.streams import TaskStream
 from erda.errors import StreamError
 from erda.methods.base import Method
+from erda.settings.build import build_run_method, open_run_stream
+from erda.settings.runs import Run
 
 N_BASE, N_NEW = 4, 2  # relations of the first task and of the second, as in the paper
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from erda.benchmark.sections import DEFAULT_VIEWS
+from erda.benchmark.report.sections import DEFAULT_VIEWS
 from erda.errors import SettingsError, join_faults, unknown_name
-from erda.presets import read_preset
+from erda.settings.presets import read_preset
 
 PLAIN = "plain"
 AUGMENTED = "augmented"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from erda.benchmark.paper.plan import Changes, PaperTable, Row, row_folder
 from erda.benchmark.records import RECORD
-from erda.benchmark.runner import RunAt, run_directory
-from erda.building import build_run_encoder, open_run_stream
-from erda.config import RUN_KEYS, Run, RunSettings, load_settings, settings_of
+from erda.benchmark.run.loop import RunAt, run_directory
 from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, said_once
-from erda.presets import tidy_name
+from erda.settings.build import build_run_encoder, open_run_stream
+from erda.settings.presets import tidy_name
+from erda.settings.runs import RUN_KEYS, Run, RunSettings, load_settings, settings_of
 
 FLAGS = ("dataset", "seeds", "device", "corpus")  # of `erda paper`, which --set would get round
 FIXED = ("methods", "encoder", "order_family", "shots")  # what a table is

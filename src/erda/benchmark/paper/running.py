@@ -12,8 +12,8 @@ from erda.benchmark.paper.plan import Changes, PaperTable
 from erda.benchmark.paper.planning import is_finished, plan_runs
 from erda.benchmark.paper.sections import note_tables
 from erda.benchmark.paper.watching import Watch, row_name
-from erda.benchmark.progress import check_same_experiment
-from erda.benchmark.runner import RunAt, run_many
+from erda.benchmark.run.loop import RunAt, run_many
+from erda.benchmark.run.progress import check_same_experiment
 from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
 

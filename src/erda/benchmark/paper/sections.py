@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from erda.benchmark.experiments import Found, Line, make_experiment, make_lines
 from erda.benchmark.paper.plan import ON, TABLES, PaperTable
 from erda.benchmark.records import Records, read_json, write_json
-from erda.benchmark.sections import Section
+from erda.benchmark.report.experiments import Found, Line, make_experiment, make_lines
+from erda.benchmark.report.sections import Section
 from erda.errors import RecordError
 
 FILE = "paper.json"

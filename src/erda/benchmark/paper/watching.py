@@ -11,10 +11,10 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from erda.benchmark.engines import Outcome
 from erda.benchmark.paper.planning import is_finished
 from erda.benchmark.records import Record
-from erda.benchmark.runner import RunAt, run_directory
+from erda.benchmark.run.engines import Outcome
+from erda.benchmark.run.loop import RunAt, run_directory
 
 MINUTE, HOUR = 60, 3600
 Kind = tuple[str, str, str]  # setting, variant and method: runs of a kind take about as long

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
-from erda.corpus.keys import entity_key
 from erda.errors import DataError, SettingsError
+from erda.text.keys import entity_key
 from erda.types import Entity
 
 SHOWN_PLACES = 3

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sentences import split_sentences, token_span, tokens_of
 from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, numbered_lines, ordered_pairs
 from erda.errors import DataError, SettingsError
+from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
 BATCH_LINES = 1000

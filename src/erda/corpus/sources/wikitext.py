@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from erda.corpus.sentences import split_sentences, token_span, tokens_of
 from erda.corpus.sources.base import Limits, Row, Tally, ordered_pairs
+from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
 MIN_TOKENS = 4

@@ -1,0 +1,1 @@
+"""Reports: records -> experiments -> tables, figures, a page."""

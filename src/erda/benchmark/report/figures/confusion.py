@@ -1,0 +1,181 @@
+"""Which relations, and which tasks, are taken for which after the last task; from `predictions.npz`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from erda.benchmark.records import PREDICTIONS, Outcomes, Record, read_outcomes
+from erda.benchmark.report.experiments import PERCENT, Experiment, Line
+from erda.benchmark.report.figures.drawing import COLOURS, GRID, INK, MUTED, Drawing, Panel, as_text, shorten
+from erda.benchmark.report.tables import Table
+from erda.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_PAIRS = 10
+MOST_NAMES = 24  # relations whose names fit along an axis
+MOST_NUMBERS = 12  # tasks whose cells hold their number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion:
+    """What one line answered after the last task.
+
+    `counts` [n_relations, n_relations]: questions of the first stream by gold relation and best-scored one, relations
+    in the order in which they were learned. `by_task` [n_tasks, n_tasks]: share of a task's questions answered with a
+    relation of each task, mean over all streams; rows add up to 1. `pairs`: the commonest mistakes over all streams.
+    """
+
+    label: str
+    seed: int  # of the first stream
+    n_streams: int
+    names: tuple[str, ...]
+    ends: tuple[int, ...]  # where each task ends among the relations
+    counts: np.ndarray
+    by_task: np.ndarray
+    pairs: tuple[tuple[str, str, int, int], ...]  # gold, taken for, so often, of so many questions
+
+
+def count_confusion(line: Line) -> Confusion:
+    """Read the predictions beside a line's records and count; a `RecordError` says what is missing."""
+    mistakes: dict[tuple[str, str], int] = {}
+    asked: dict[str, int] = {}
+    names: dict[str, str] = {}
+    shares, all_counts = [], []
+    for record, place in zip(line.records, line.places, strict=False):
+        if place is None or not (place / PREDICTIONS).exists():
+            raise RecordError(f"No confusion for '{line.label}': {place or record.title} has no {PREDICTIONS}.")
+        counts, task_of = _count(record, read_outcomes(place))
+        learned = [name for task in record.order for name in task]
+        names |= record.relation_names
+        for gold, row in zip(learned, counts, strict=True):
+            asked[gold] = asked.get(gold, 0) + int(row.sum())
+            for other, n in zip(learned, row, strict=True):
+                if n and other != gold:
+                    mistakes[gold, other] = mistakes.get((gold, other), 0) + int(n)
+        blocks = np.zeros((record.n_tasks, record.n_tasks))
+        np.add.at(blocks, (task_of[:, None], task_of[None, :]), counts)
+        shares.append(blocks / np.maximum(blocks.sum(axis=1, keepdims=True), 1))
+        all_counts.append(counts)
+    if not all_counts:
+        raise RecordError(f"No confusion for '{line.label}': it is not known where its records lie.")
+    first = line.records[0]
+    worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_PAIRS]
+    return Confusion(
+        label=line.label,
+        seed=first.seed,
+        n_streams=len(all_counts),
+        names=tuple(names.get(name, name) for task in first.order for name in task),
+        ends=tuple(int(end) for end in np.cumsum([len(task) for task in first.order])),
+        counts=all_counts[0],
+        by_task=np.mean(shares, axis=0),
+        pairs=tuple((names.get(gold, gold), names.get(other, other), n, asked[gold]) for (gold, other), n in worst),
+    )
+
+
+def _count(record: Record, outcomes: Outcomes) -> tuple[np.ndarray, np.ndarray]:
+    """Gold x best after the last task, in the order of learning, and the task of each relation."""
+    position = {name: i for i, name in enumerate(name for task in record.order for name in task)}
+    try:
+        place = np.array([position[name] for name in outcomes.relations])
+        gold, best = place[outcomes.gold], place[outcomes.best[-1]]
+    except (KeyError, IndexError) as error:
+        raise RecordError(
+            f"{record.title}: its {PREDICTIONS} does not fit its record. Delete both and run again."
+        ) from error
+    counts = np.zeros((len(position), len(position)), dtype=np.int64)
+    answered = outcomes.best[-1] >= 0
+    np.add.at(counts, (gold[answered], best[answered]), 1)
+    return counts, np.repeat(np.arange(record.n_tasks), [len(task) for task in record.order])
+
+
+def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
+    """The relations most often taken for another one."""
+    rows = tuple((gold, other, f"{PERCENT * n / asked:.1f}", n, asked) for gold, other, n, asked in confusion.pairs)
+    return Table(
+        name="confusion",
+        title=f"Most frequent mistakes of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
+        columns=("relation", "taken for", "share (%)", "times", "questions"),
+        rows=rows,
+        notes=(f"By the best score among all relations, over {confusion.n_streams} streams together.",),
+        text_columns=2,
+    )
+
+
+def draw_confusion(confusion: Confusion, experiment: Experiment) -> Drawing:
+    """Tasks x tasks over all streams, and relations x relations of the first stream."""
+    by_task = confusion.by_task
+    inside, latest = (
+        float(np.trace(by_task)) / len(by_task),
+        float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0,
+    )
+    return Drawing(
+        name="confusion",
+        title=f"Confusion of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
+        alt=f"Two maps of which tasks and which relations {confusion.label} takes for which. On average "
+        f"{PERCENT * inside:.0f} % of a task's questions are answered with a relation of the same task, and "
+        f"{PERCENT * latest:.0f} % of the earlier tasks' questions with one of the last task.",
+        caption=f"{confusion.label}, by the best score among all relations. Tasks: mean of {confusion.n_streams} "
+        f"streams. Relations: stream {confusion.seed}, in the order of learning; blue is right, orange a mistake, and "
+        "colours grow with the square root of the share so that rare mistakes can be seen.",
+        panels=(
+            Panel(partial(_draw_tasks, confusion), height=4.2),
+            Panel(partial(_draw_relations, confusion), height=4.2),
+        ),
+    )
+
+
+def _draw_tasks(confusion: Confusion, axes: Axes) -> None:
+    n_tasks = len(confusion.by_task)
+    _show(axes, confusion.by_task)
+    if n_tasks <= MOST_NUMBERS:
+        for row, column in np.ndindex(n_tasks, n_tasks):
+            share = confusion.by_task[row, column]
+            axes.text(column, row, f"{PERCENT * share:.0f}", ha="center", va="center", fontsize=8.5, color=INK)
+    ticks = range(0, n_tasks, -(-n_tasks // MOST_NUMBERS))
+    axes.set_xticks(ticks, [str(k + 1) for k in ticks])
+    axes.set_yticks(ticks, [str(k + 1) for k in ticks])
+    axes.set_xlabel("task of the answer")
+    axes.set_ylabel("task of the question")
+    axes.set_title("tasks (% of a task's questions)")
+
+
+def _draw_relations(confusion: Confusion, axes: Axes) -> None:
+    counts = confusion.counts
+    _show(axes, counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+    starts = (0, *confusion.ends[:-1])
+    for edge in confusion.ends[:-1]:
+        axes.axhline(edge - 0.5, color=GRID, linewidth=0.7)
+        axes.axvline(edge - 0.5, color=GRID, linewidth=0.7)
+    if len(counts) <= MOST_NAMES:
+        names = [as_text(shorten(name, 18)) for name in confusion.names]
+        size = 8.5 if len(counts) <= 12 else 6.5
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
+        axes.set_yticks(range(len(names)), names, fontsize=size)
+    else:
+        step = -(-len(starts) // MOST_NUMBERS)
+        middles = [(start + end - 1) / 2 for start, end in zip(starts, confusion.ends, strict=True)][::step]
+        numbers = [str(k + 1) for k in range(0, len(starts), step)]
+        axes.set_xticks(middles, numbers)
+        axes.set_yticks(middles, numbers)
+        axes.set_xlabel("relation of the answer, by task")
+        axes.set_ylabel("relation of the question, by task")
+    axes.set_title(f"{len(counts)} relations (stream {confusion.seed})")
+
+
+def _show(axes: Axes, shares: np.ndarray) -> None:
+    """Squares whose opacity is the square root of the share; the diagonal in one colour, mistakes in another."""
+    from matplotlib.colors import to_rgb
+
+    right, wrong = to_rgb(COLOURS[0]), to_rgb(COLOURS[1])
+    image = np.zeros((*shares.shape, 4))
+    image[..., :3] = np.where(np.eye(len(shares), dtype=bool)[..., None], right, wrong)
+    image[..., 3] = 0.85 * np.sqrt(shares)
+    axes.imshow(image, interpolation="nearest", aspect="equal")
+    axes.spines[:].set_color(MUTED)
+    axes.tick_params(length=0)

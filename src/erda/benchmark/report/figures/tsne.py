@@ -1,0 +1,116 @@
+"""Vectors of some relations on a plane, before and after a new task, as in the paper; from `embeddings.npz`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from erda.benchmark.records import read_arrays
+from erda.benchmark.report.experiments import Experiment, Line
+from erda.benchmark.report.figures.drawing import Drawing, Panel, as_text, line_style
+from erda.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EMBEDDINGS = "embeddings.npz"
+ARRAYS = ("vectors_before", "relations_before", "vectors_after", "relations_after", "base", "new")
+LEAST = 5  # points that make a picture
+PERPLEXITY = 30.0
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter:
+    """Points [n, 2] of one line at one time, with the relation of each."""
+
+    title: str
+    points: np.ndarray
+    relations: np.ndarray
+
+
+def draw_tsne(experiment: Experiment) -> Drawing:
+    """t-SNE of base relations before, and of base and new relations after a task, for each line that has vectors."""
+    found = [(line, place) for line in experiment.lines if (place := _place(line)) is not None]
+    if not found:
+        raise RecordError(f"No t-SNE: no run of these has an {EMBEDDINGS}, which `erda paper` writes.")
+    scatters: list[Scatter] = []
+    order: dict[str, str] = {}  # relation -> its name, base first
+    base: set[str] = set()
+    for line, place in found:
+        arrays = _read(place)
+        names = _names(line, place)
+        base |= set(arrays["base"].tolist())
+        for relation in (*arrays["base"].tolist(), *arrays["new"].tolist()):
+            order.setdefault(relation, names.get(relation, relation))
+        for time, said in (("before", "before the new task"), ("after", "after it")):
+            points = project(arrays[f"vectors_{time}"], place)
+            scatters.append(Scatter(f"{line.label}, {said}", points, arrays[f"relations_{time}"]))
+    new = [name for relation, name in order.items() if relation not in base]
+    return Drawing(
+        name="tsne",
+        title=f"t-SNE of test examples: {experiment.title}",
+        alt=f"Test examples of {len(order)} relations as points on a plane, before and after a new task, for "
+        f"{', '.join(line.label for line, _ in found)}. New relations: {', '.join(new)}.",
+        caption="Each point is a test example; circles are relations of the first task, other marks those of the new "
+        "one. Compact groups that keep apart are good. t-SNE keeps neighbours, not distances; each panel is its own.",
+        panels=tuple(Panel(partial(_draw_points, one, order, base), width=3.9, height=3.4) for one in scatters),
+    )
+
+
+def project(vectors: np.ndarray, place: Path) -> np.ndarray:
+    """Vectors [n, dim] on a plane [n, 2] by t-SNE, with a fixed seed and a perplexity that fits n."""
+    from sklearn.manifold import TSNE
+
+    n = len(vectors)
+    if vectors.ndim != 2 or n < LEAST or not np.isfinite(vectors).all():
+        raise RecordError(f"{place / EMBEDDINGS}: t-SNE needs at least {LEAST} rows of finite numbers; run again.")
+    perplexity = min(PERPLEXITY, (n - 1) / 3)
+    start = "pca" if vectors.shape[1] >= 2 else "random"
+    return TSNE(perplexity=perplexity, init=start, random_state=SEED).fit_transform(vectors.astype(np.float64))
+
+
+def _place(line: Line) -> Path | None:
+    return next((place for place in line.places if place is not None and (place / EMBEDDINGS).exists()), None)
+
+
+def _read(place: Path) -> dict[str, np.ndarray]:
+    arrays = read_arrays(place / EMBEDDINGS)
+    missing = [name for name in ARRAYS if name not in arrays]
+    if missing or any(
+        len(arrays[f"vectors_{time}"]) != len(arrays[f"relations_{time}"]) for time in ("before", "after")
+    ):
+        said = f"lacks {', '.join(missing)}" if missing else "does not hold one relation for each vector"
+        raise RecordError(f"{place / EMBEDDINGS}: {said}. Delete it and run again.")
+    return arrays
+
+
+def _names(line: Line, place: Path) -> dict[str, str]:
+    """Names of relations, from the record."""
+    return line.records[line.places.index(place)].relation_names
+
+
+def _draw_points(scatter: Scatter, order: dict[str, str], base: set[str], axes: Axes) -> None:
+    for number, (relation, name) in enumerate(order.items()):
+        own = scatter.points[scatter.relations == relation]
+        if not len(own):
+            continue
+        style = line_style(number)
+        axes.scatter(
+            own[:, 0],
+            own[:, 1],
+            s=14,
+            color=style["color"],
+            marker="o" if relation in base else style["marker"],
+            linewidths=0,
+            alpha=0.8,
+            label=as_text(name),
+        )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(as_text(scatter.title), fontsize=9.5)
+    axes.margins(0.06)

@@ -1,0 +1,172 @@
+"""Published numbers to stand beside ours: `published.toml`, and the row that answers for a record.
+
+The numbers are per cent, as printed. A row of the paper is found by dataset, shots, encoder, method and the components
+that its ablations switch off; other settings (temperature, batch size, ...) are ours and do not pick a row.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from erda.benchmark.records import Record
+from erda.benchmark.report.tables import Summary
+
+FILE = Path(__file__).with_name("published.toml")
+PAPER_ORDERS = "erda"  # the order family of the paper's six runs
+BERT = "bert"  # stands in the rows for every transformer of base size
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One row of a published table: accuracy in per cent, after each task or only after the last."""
+
+    row: str  # what the publication calls it
+    source: str  # the table it stands in
+    dataset: str
+    shots: int
+    encoder: str  # "bilstm" or "bert"
+    protocol: str
+    accuracy: tuple[float, ...]
+    deviation: tuple[float, ...] | None = None  # n in the denominator, see published.toml
+    n: int = 1  # runs
+    method: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what an ablation changes
+    by_seed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # accuracy run by run, where it is given
+    remark: str = ""  # in what else it differs from the record it stands beside
+
+    @property
+    def last(self) -> Summary:
+        """After the last task."""
+        return Summary(self.accuracy[-1], self.deviation[-1] if self.deviation else None, self.n)
+
+    def after(self, k: int) -> float | None:
+        """After task `k` (0 is the first, -1 the last); None where only the last is given."""
+        if k >= 0 and len(self.accuracy) == 1:
+            return None
+        return self.accuracy[k]
+
+
+def _read(value: Mapping[str, Any]) -> tuple[tuple[Published, ...], tuple[Published, ...]]:
+    """The rows of the paper and those of later work."""
+    orders = {
+        one["method"]: {int(seed): tuple(values) for seed, values in one["accuracy"].items()} for one in value["orders"]
+    }
+    paper = []
+    for table in value["tables"]:
+        is_main = table["encoder"] == "bilstm"
+        for row in table["rows"]:
+            settings = row.get("settings", {})
+            paper.append(
+                Published(
+                    row=row["row"],
+                    source=table["source"],
+                    dataset=table["dataset"],
+                    shots=table["shots"],
+                    encoder=table["encoder"],
+                    protocol=value["protocol"],
+                    accuracy=tuple(row["accuracy"]),
+                    deviation=tuple(row["deviation"]),
+                    n=value["n_runs"],
+                    method=row["method"],
+                    settings=settings,
+                    by_seed=orders.get(row["method"], {}) if is_main and not settings else {},
+                )
+            )
+    later = [
+        Published(
+            row=name,
+            source="later work",
+            dataset=table["dataset"],
+            shots=table["shots"],
+            encoder=BERT,
+            protocol=table["protocol"],
+            accuracy=tuple(accuracy),
+            remark=table.get("remark", ""),
+        )
+        for table in value["later"]
+        for name, accuracy in table["accuracy"].items()
+    ]
+    return tuple(paper), tuple(later)
+
+
+_VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
+PAPER, LATER = _read(_VALUE)
+COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> what it consists of in the paper
+
+
+# settings of the augmentation that are no component of the paper's ablation, with the paper's values
+PAPER_AUGMENTATION: dict[str, Any] = {
+    "n_neighbours": 1,
+    "neighbour_threshold": 0.0,
+    "search_matched": False,
+    "agreement": "none",
+    "n_rehearsed": 0,
+}
+
+
+def find_published(record: Record, protocol: str) -> Published | None:
+    """The paper's row for a record, with a remark on what else differs; None where the paper has none."""
+    components = _components(record)
+    for row in PAPER:
+        if (
+            _is_beside(record, row, protocol)
+            and row.method == record.method
+            and components == {**COMPONENTS.get(row.method, {}), **row.settings}
+        ):
+            by_seed = row.by_seed if record.order_family == PAPER_ORDERS else {}
+            return replace(row, by_seed=by_seed, remark=_remark(record))
+    return None
+
+
+def find_later(record: Record, protocol: str) -> tuple[Published, ...]:
+    """What later work reached in the setting of a record, whatever its method."""
+    return tuple(row for row in LATER if _is_beside(record, row, protocol))
+
+
+def is_base_size(record: Record) -> bool:
+    """Whether the encoder is a transformer of base size, by its name: `mpnet`, `bert-base-uncased`, ..."""
+    names = [record.encoder, str(record.encoder_spec.get("name", ""))]
+    return any("base" in re.split(r"[^a-z0-9]+", name.lower()) or name == "mpnet" for name in names)
+
+
+def _is_beside(record: Record, row: Published, protocol: str) -> bool:
+    """Whether a row was measured as the record was: dataset, its own way of cutting it, shots, encoder, test."""
+    encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
+    asked = (record.dataset, record.shots, protocol, record.evaluate_on)
+    return encoder and asked == (row.dataset, row.shots, row.protocol, "test") and not record.settings.get("stream")
+
+
+def _components(record: Record) -> dict[str, Any]:
+    """The components of a record's method; what is without effect counts as the paper has it."""
+    paper = COMPONENTS.get(record.method, {})
+    given = record.settings.get("method", {})
+    found = {name: given.get(name, value) for name, value in paper.items()}
+    if "augmentation" in found:
+        parts = ("entity_matching", "similarity_search")
+        found["augmentation"] = bool(record.corpus and found["augmentation"] and any(found[part] for part in parts))
+        if not found["augmentation"]:
+            found |= dict.fromkeys(parts, True)
+    return found
+
+
+def _remark(record: Record) -> str:
+    remarks = []
+    if record.encoder != "bilstm":
+        remarks.append(f"{Path(record.encoder).name} beside the paper's BERT-base")
+    given = record.settings.get("encoder", {})
+    if given:
+        remarks.append("encoder with " + ", ".join(f"{name}={value}" for name, value in given.items()))
+    given = record.settings.get("method", {}) if record.corpus else {}
+    beyond = [
+        f"{name}={given[name]}" for name, theirs in PAPER_AUGMENTATION.items() if given.get(name, theirs) != theirs
+    ]
+    if beyond and given.get("augmentation", True):
+        remarks.append("augmentation beyond the paper's: " + ", ".join(beyond))
+    if record.order_family != PAPER_ORDERS:
+        remarks.append(f"task orders {record.order_family}, the paper's are {PAPER_ORDERS}")
+    return "; ".join(remarks)

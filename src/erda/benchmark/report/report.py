@@ -1,0 +1,121 @@
+"""Records -> a report: tables, figures, and a page that opens from the disk. Nothing here trains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from erda.benchmark.records import read_records, write_whole
+from erda.benchmark.report.contents import sections_of
+from erda.benchmark.report.experiments import Experiment
+from erda.benchmark.report.figures import save_drawing
+from erda.benchmark.report.figures.drawing import FORMATS
+from erda.benchmark.report.page import PAGE, render_page
+from erda.benchmark.report.sections import Section
+from erda.benchmark.report.tables import WRITERS, Table, to_markdown
+from erda.benchmark.report.views import Shown, show_section
+
+FOLDER = "report"
+MARKDOWN = "report.md"  # of each section
+# every file that a report may hold; a file of any other name is never touched
+_TABLES = "accuracy-.+|final|published|later|comparison-.+|confusion|cost|runs|orders"
+_DRAWINGS = "curve|sweep|forgetting|confusion|tsne|cost"
+_WRITTEN = re.compile(
+    rf"({_TABLES})\.({'|'.join(WRITERS)})|({_DRAWINGS})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, what could not be read, and what could not be shown."""
+
+    sections: tuple[Section, ...]
+    tables: tuple[Table, ...]
+    files: tuple[Path, ...]
+    page: Path | None
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]  # views that the records do not allow
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """The experiment of each section."""
+        return tuple(section.experiment for section in self.sections)
+
+
+def write_report(directory: Path, *, figures: bool = True) -> Report:
+    """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
+
+    The files of a single section lie in the folder itself, those of several in a folder each. Tables, figures and pages
+    that an earlier report wrote and this one did not are removed.
+    """
+    found = read_records(directory)
+    sections = sections_of(found)
+    faults = list(found.faults)
+    if figures and find_spec("matplotlib") is None:
+        faults.append("Figures were not drawn: matplotlib is not installed here.")
+        figures = False
+    written: list[Path] = []
+    parts: list[Shown] = []
+    for section in sections:
+        shown = show_section(section, figures=figures)
+        written += _write_section(shown, directory / FOLDER / section_folder(section, sections))
+        parts.append(shown)
+    page = None
+    if find_spec("jinja2") is None:
+        faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
+    else:
+        page = directory / FOLDER / PAGE
+        folders = [section_folder(section, sections) for section in sections]
+        html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
+        write_whole(page, html.encode())
+        written.append(page)
+    _remove_earlier(directory / FOLDER, set(written))
+    notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
+    tables = tuple(table for part in parts for table in part.tables)
+    return Report(sections, tables, tuple(written), page, tuple(faults), notes)
+
+
+def section_folder(section: Section, sections: Sequence[Section]) -> str:
+    """The folder of a section's files inside the report, "" for the report's own."""
+    return "" if len(sections) == 1 else section.name
+
+
+def _remove_earlier(folder: Path, written: set[Path]) -> None:
+    """Remove what reports write, by name, where this one did not: in the report and in folders of sections."""
+    sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
+    for place in (folder, *sections):
+        for path in list(place.iterdir()):
+            if path not in written and _WRITTEN.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink()
+    for place in sections:
+        with suppress(OSError):  # something else is in there
+            place.rmdir()
+
+
+def _write_section(shown: Shown, folder: Path) -> list[Path]:
+    written: list[Path] = []
+    for table in shown.tables:
+        for suffix, write in WRITERS.items():
+            written.append(folder / f"{table.name}.{suffix}")
+            write_whole(written[-1], write(table).encode())
+    for drawing in shown.drawings:
+        written += save_drawing(drawing, folder)
+    written.append(folder / MARKDOWN)
+    write_whole(written[-1], _markdown_page(shown).encode())
+    return written
+
+
+def _markdown_page(shown: Shown) -> str:
+    section = shown.section
+    blocks = [f"# {section.title}", *([section.text] if section.text else [])]
+    blocks += [f"Not shown: {note}" for note in shown.notes]
+    for item in shown.items:
+        title = item.title.removesuffix(f": {section.experiment.title}")
+        blocks.append(
+            to_markdown(item) if isinstance(item, Table) else f"![{title}]({item.name}.png)\n\n{item.caption}"
+        )
+    return "\n\n".join(blocks)

@@ -1,0 +1,1 @@
+"""Runs: the loop over a stream, its checkpoints, where runs happen."""

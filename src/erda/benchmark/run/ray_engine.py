@@ -1,0 +1,112 @@
+"""Runs on a Ray cluster, one Ray task each: the engine beside those of `engines.py`.
+
+`erda` must be installed on every node. Nodes need not share storage with the driver, but data that is named by a path
+(a dataset of one's own, a corpus, a model folder) must lie under that path on every node.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from erda import __version__
+from erda.benchmark.run.engines import Outcome, Result, Work, mistake
+from erda.cluster import connected
+from erda.errors import ErdaError, SettingsError
+
+TASK = "erda-run"  # what Ray's own tools call a piece of work
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """What a worker takes over from the process that sends work, so that names of files mean the same."""
+
+    version: str = __version__
+    folder: str = field(default_factory=os.getcwd)
+    variables: dict[str, str] = field(
+        default_factory=lambda: {name: value for name, value in os.environ.items() if name.startswith("ERDA_")}
+    )
+
+
+def run_on_ray(
+    function: Callable[[Work, int], Result],
+    works: Iterable[Work],
+    *,
+    address: str | None,
+    n_cpus_each: int = 1,
+    n_gpus_each: int = 0,
+    n_at_once: int | None = None,
+) -> Iterator[Outcome[Work, Result]]:
+    """As many at once as the cluster has room for, or `n_at_once`; `function` must be importable on the nodes.
+
+    A piece is taken from `works` when there is room to send it, not before.
+    `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or a node that dies takes only
+    its piece of work with it. Slots are all 0: there is no terminal to share.
+    """
+    waiting = iter(works)
+    first = next(waiting, None)
+    if first is None:
+        return
+    waiting = chain([first], waiting)
+    with connected(address) as ray:
+        _check_room(ray, n_cpus_each, n_gpus_each)
+        task = ray.remote(_serve).options(
+            name=TASK, num_cpus=n_cpus_each, num_gpus=n_gpus_each, max_retries=0, scheduling_strategy="SPREAD"
+        )
+        driver = _Driver()
+        running: dict[Any, Work] = {}
+        try:
+            while True:
+                for work in islice(waiting, None if n_at_once is None else n_at_once - len(running)):
+                    running[task.remote(function, work, driver)] = work
+                if not running:
+                    break
+                (done, *_), _ = ray.wait(list(running), num_returns=1)
+                yield _receive(ray, done, running.pop(done))
+        finally:
+            for unfinished in running:
+                with suppress(Exception):  # the cluster may be gone
+                    ray.cancel(unfinished, force=True)
+
+
+def _check_room(ray: Any, n_cpus: int, n_gpus: int) -> None:
+    """Refuse what no node can ever take: Ray would wait for such a node for ever."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(node.get("CPU", 0) >= n_cpus and node.get("GPU", 0) >= n_gpus for node in nodes):
+        raise SettingsError(
+            f"no node of the Ray cluster has {n_cpus} CPU and {n_gpus} GPU for a run ({len(nodes)} nodes)."
+        )
+
+
+def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
+    try:
+        result, fault = ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        print(error, file=sys.stderr)
+        return Outcome(work, None, mistake(error.cause))
+    except ray.exceptions.RayError as error:
+        reason = (str(error).splitlines() or [""])[0]
+        message = f"its worker was killed; is there too little memory? ({type(error).__name__}: {reason})"
+        return Outcome(work, None, ErdaError(message))
+    return Outcome(work, result, fault)
+
+
+def _serve(function: Callable[[Any, int], Any], work: Any, driver: _Driver) -> tuple[Any, ErdaError | None]:
+    """One piece of work, on a node."""
+    node = socket.gethostname()
+    if driver.version != __version__:
+        return None, ErdaError(f"node {node} has erda {__version__}, not {driver.version} as here.")
+    os.environ.update(driver.variables)
+    if Path(driver.folder).is_dir():
+        os.chdir(driver.folder)
+    try:
+        return function(work, 0), None
+    except ErdaError as fault:
+        return None, type(fault)(f"{fault} (on node {node})")

@@ -1,0 +1,359 @@
+"""Searching for settings on validation data, with Optuna.
+
+A trial is one choice of values, run on every stream of the search; its worth is the mean accuracy after the last task.
+All that is known lies in `OUT/study.journal` (Optuna's storage) and in the records under `OUT/trials/NUMBER`, so a
+search that was stopped or killed goes on where it was. Trials draw their random numbers by their number: with one
+process a search in pieces tries the same values as one in a single piece.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from erda.benchmark.metrics import CANDIDATES
+from erda.benchmark.records import WriteError
+from erda.benchmark.run.engines import run_here, run_in_processes
+from erda.benchmark.run.loop import prepare_process, run_many
+from erda.benchmark.run.progress import locked
+from erda.benchmark.run.questions import Questions
+from erda.benchmark.search.space import Choice
+from erda.errors import RecordError, SettingsError
+from erda.settings.build import open_run_stream
+from erda.settings.runs import RunSettings, Setting
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial, Trial
+
+JOURNAL = "study.journal"
+TRIALS = "trials"
+ASK_LOCK = ".ask.lock"
+STUDY = "erda search"
+SAMPLERS = ("grid", "tpe", "random")
+N_TRIALS = 40  # where there is no grid to be gone through
+WHOLE, CUT, FAILED, UNFINISHED = "whole", "cut short", "failed", "not finished"
+STATES = {"COMPLETE": WHOLE, "PRUNED": CUT, "FAIL": FAILED, "RUNNING": UNFINISHED}  # Optuna's names -> ours
+N_STARTUP = 5  # trials before any is cut short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is searched: one method of `settings`, measured on validation data, over `space`.
+
+    A trial whose mean is below the median of the others after the same streams is cut short where `prune` is on.
+    """
+
+    settings: RunSettings
+    space: tuple[Choice, ...]
+    sampler: str
+    protocol: str
+    prune: bool = True
+
+    @property
+    def method(self) -> str:
+        """The method whose settings are searched."""
+        return self.settings.methods[0]
+
+    @property
+    def n_grid(self) -> int:
+        """How many choices of values there are; 0 where a range has no steps."""
+        return math.prod(len(choice.values) for choice in self.space)
+
+    def with_values(self, values: dict[str, Setting]) -> RunSettings:
+        """The settings of a trial."""
+        own: dict[str, dict[str, Setting]] = {self.method: {}, "encoder": {}}
+        for name, value in values.items():
+            owner, _, setting = name.rpartition(".")
+            own[owner][setting] = value
+        return replace(
+            self.settings,
+            method_settings={self.method: {**self.settings.method_settings[self.method], **own[self.method]}},
+            encoder_settings={**self.settings.encoder_settings, **own["encoder"]},
+        )
+
+    def current(self) -> dict[str, Setting]:
+        """The values that the settings have now, as far as they are given."""
+        found = {f"{self.method}.{name}": value for name, value in self.settings.method_settings[self.method].items()}
+        found |= {f"encoder.{name}": value for name, value in self.settings.encoder_settings.items()}
+        return {choice.name: found[choice.name] for choice in self.space if choice.name in found}
+
+    def to_json(self) -> dict[str, Any]:
+        """What a search must share with the one that it goes on with; where it happens does not count."""
+        settings = asdict(self.settings)
+        for name in ("cache_gb", "cache_dir", "device"):
+            settings.pop(name)
+        value = {**settings, "space": [str(choice) for choice in self.space], "sampler": self.sampler}
+        return json.loads(json.dumps({**value, "protocol": self.protocol, "prune": self.prune}))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one trial: its values and, in the order of the seeds, the accuracies that were measured."""
+
+    number: int
+    values: dict[str, Setting]
+    accuracies: tuple[float, ...]
+    state: str  # one of STATES
+    fault: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was measured on every stream."""
+        return self.state == WHOLE
+
+    @property
+    def worth(self) -> float:
+        """Mean accuracy after the last task, a fraction."""
+        return math.fsum(self.accuracies) / len(self.accuracies)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All trials of a search by number, which setting mattered how much, and what failed."""
+
+    trials: tuple[Tried, ...]
+    importance: dict[str, float]  # setting -> share of the variance that it explains; empty where that is unknown
+    faults: tuple[str, ...]
+
+    def ranked(self) -> list[Tried]:
+        """Whole trials, the best first; of those with the same values only the first."""
+        seen: dict[str, Tried] = {}
+        for one in sorted((one for one in self.trials if one.is_whole), key=lambda one: (-one.worth, one.number)):
+            seen.setdefault(json.dumps(one.values, sort_keys=True), one)
+        return list(seen.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one process is to do: finish these trials, then begin new ones until there are enough."""
+
+    asked: Search
+    out: Path
+    n_trials: int
+    unfinished: tuple[int, ...]
+    show_bars: bool
+
+
+def search(
+    asked: Search, *, out: Path, n_trials: int | None = None, n_processes: int = 1, show_bars: bool = True
+) -> Found:
+    """Search until there are `n_trials` in all (default: the whole grid, or 40), going on with what is in `out`."""
+    n_trials = n_trials or (asked.n_grid if asked.sampler == "grid" else N_TRIALS)
+    if asked.sampler == "grid":
+        n_trials = min(n_trials, asked.n_grid)
+    _check_questions(asked)
+    with locked(out):
+        _mend_journal(out / JOURNAL)
+        study = _open_study(out, asked)
+        unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=_states("RUNNING"))]
+        shared = out / ".frozen" if n_processes > 1 and not asked.settings.cache_dir else None
+        if shared:  # processes meet in a folder
+            asked = replace(asked, settings=replace(asked.settings, cache_dir=str(shared)))
+        shares = [
+            _Share(asked, out, n_trials, tuple(unfinished[k::n_processes]), show_bars) for k in range(n_processes)
+        ]
+        try:
+            if n_processes > 1:
+                prepare = partial(prepare_process, n_processes, get_context("spawn").RLock())
+                outcomes = run_in_processes(_work, shares, n_processes=n_processes, prepare=prepare)
+            else:
+                outcomes = run_here(_work, shares)
+            faults = [str(outcome.fault) for outcome in outcomes if outcome.fault is not None]
+        finally:
+            (out / ASK_LOCK).unlink(missing_ok=True)
+            if shared:
+                shutil.rmtree(shared, ignore_errors=True)
+        return _found(_open_study(out, asked), faults)
+
+
+def _check_questions(asked: Search) -> None:
+    """Refuse early what no trial could measure."""
+    stream = open_run_stream(asked.settings.runs()[0])
+    questions = Questions(stream, asked.settings.evaluate_on)
+    if asked.protocol == CANDIDATES and any(one.listed is None for one in questions.answers):
+        raise SettingsError("--protocol candidates: the dataset lists none; use --protocol all-seen.")
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+
+def _open_study(out: Path, asked: Search) -> Study:
+    """The study in `out`, begun where there is none; refused where it is another search."""
+    optuna = _optuna()
+    path = out / JOURNAL
+    try:
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=N_STARTUP, n_warmup_steps=0)
+        study: Study = optuna.create_study(
+            storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True, pruner=pruner
+        )
+        then = study.user_attrs.get("asked")
+    except OSError as error:
+        raise WriteError(f"Cannot write {path}: {error.strerror or error}. Choose another --out.") from error
+    except (ValueError, KeyError, AssertionError) as error:
+        raise RecordError(f"{path}: is damaged ({error!r}). Delete it to begin anew; records are kept.") from error
+    now = asked.to_json()
+    if then is None:
+        study.set_user_attr("asked", now)
+        values = asked.current()
+        if asked.sampler != "grid" and all(c.name in values and c.has(values[c.name]) for c in asked.space):
+            study.enqueue_trial(values)  # what is known comes first, so that the best is never worse
+    elif then != now:
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        what = "\n".join(f"  {name}: {then.get(name)} there, {now.get(name)} now" for name in names)
+        raise SettingsError(f"{out} holds another search:\n{what}\nChoose another --out, or delete that folder.")
+    return study
+
+
+def _mend_journal(path: Path) -> None:
+    """Remove what a kill left: Optuna's lock, and half a line, which Optuna would append to and then read neither."""
+    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            with path.open("r+b") as file:
+                file.truncate(whole)
+
+
+def _optuna() -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _states(*names: str) -> tuple[Any, ...]:
+    return tuple(_optuna().trial.TrialState[name] for name in names)
+
+
+def _sampler(asked: Search, number: int) -> Any:
+    """The sampler of a trial; the grid is shuffled once for all."""
+    samplers = _optuna().samplers
+    if asked.sampler == "grid":
+        return samplers.GridSampler({choice.name: list(choice.values) for choice in asked.space}, seed=0)
+    if asked.sampler == "random":
+        return samplers.RandomSampler(seed=number)
+    return samplers.TPESampler(seed=number, constant_liar=True)  # values that are being tried now are not tried twice
+
+
+# -- one process of a search -------------------------------------------------------------------------------------------
+
+
+def _work(share: _Share, slot: int) -> None:
+    study = _open_study(share.out, share.asked)
+    title = f"search {share.asked.method}"
+    hidden = True if not share.show_bars or slot else None
+    with tqdm(desc=title, total=share.n_trials, unit="trial", disable=hidden) as bar:
+        for trial in _trials(study, share):
+            _try(study, trial, share)
+            bar.n = len(study.get_trials(deepcopy=False, states=_states("COMPLETE", "PRUNED", "FAIL")))
+            bar.set_postfix(_best_so_far(study))
+
+
+def _trials(study: Study, share: _Share) -> Iterator[Trial]:
+    """Trials that were not finished, then new ones, as long as there are not enough."""
+    optuna = _optuna()
+    for frozen in study.get_trials(states=_states("RUNNING")):
+        if frozen.number in share.unfinished:
+            study.sampler = _sampler(share.asked, frozen.number)
+            yield _with_values(optuna.trial.Trial(study, frozen._trial_id), study, share.asked)
+    while True:
+        with _one_asks(share.out):
+            known = study.get_trials(deepcopy=False, states=_states(*STATES))
+            if len(known) >= share.n_trials:
+                return
+            study.sampler = _sampler(share.asked, len(known))
+            trial = _with_values(study.ask(), study, share.asked)
+        yield trial
+
+
+def _with_values(trial: Trial, study: Study, asked: Search) -> Trial:
+    """A trial whose values are drawn and written down; those of an unfinished one stay as they are."""
+    trial.set_user_attr("values", {choice.name: choice.suggest(trial) for choice in asked.space})
+    study.sampler = _optuna().samplers.RandomSampler()  # a grid's would end a loop of Optuna's own, and there is none
+    return trial
+
+
+@contextmanager
+def _one_asks(out: Path) -> Iterator[None]:
+    """Processes ask one after another, so that there are never more trials than asked for."""
+    from filelock import FileLock
+
+    with FileLock(out / ASK_LOCK):
+        yield
+
+
+def _try(study: Study, trial: Trial, share: _Share) -> None:
+    """Run a trial stream by stream and tell the study; the same values are not run twice."""
+    states = _optuna().trial.TrialState
+    values: dict[str, Setting] = trial.user_attrs["values"]
+    for other in study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
+        if other.user_attrs["values"] == values:
+            trial.set_user_attr("accuracies", other.user_attrs["accuracies"])
+            study.tell(trial, other.value)
+            return
+    settings = share.asked.with_values(values)
+    folder = share.out / TRIALS / str(trial.number)
+    accuracies: list[float] = []
+    for run in settings.runs():
+        finished = run_many([(run, folder)], cache=(settings.cache_dir, settings.cache_gb), show_bars=False)
+        if finished.faults:
+            trial.set_user_attr("fault", finished.faults[0])
+            study.tell(trial, state=states.FAIL)
+            return
+        accuracy = finished.records[0].accuracy[share.asked.protocol] or []
+        accuracies.append(accuracy[-1])
+        trial.set_user_attr("accuracies", accuracies)
+        step = len(accuracies)
+        if step not in study.get_trials(deepcopy=False)[trial.number].intermediate_values:  # told before it was killed?
+            trial.report(math.fsum(accuracies) / step, step)
+        if share.asked.prune and step < len(settings.seeds) and trial.should_prune():
+            study.tell(trial, state=states.PRUNED)
+            return
+    study.tell(trial, math.fsum(accuracies) / len(accuracies))
+
+
+def _best_so_far(study: Study) -> dict[str, str]:
+    values = [trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))]
+    return {"best": f"{100 * max(values):.1f}%"} if values else {}
+
+
+# -- what came out -----------------------------------------------------------------------------------------------------
+
+
+def _found(study: Study, faults: list[str]) -> Found:
+    trials = study.get_trials(deepcopy=False, states=_states(*STATES))
+    tried = tuple(_tried(trial) for trial in trials)
+    failed = [f"trial {one.number}: {one.fault}" for one in tried if one.fault]
+    return Found(tried, _importance(study), (*failed, *faults))
+
+
+def _tried(trial: FrozenTrial) -> Tried:
+    about = trial.user_attrs
+    accuracies = tuple(about.get("accuracies", ()))
+    state = STATES[trial.state.name]
+    return Tried(trial.number, about.get("values", {}), accuracies, state, about.get("fault", ""))
+
+
+def _importance(study: Study) -> dict[str, float]:
+    """How much of the variance between whole trials each setting explains (fANOVA); needs trials that differ."""
+    importance = _optuna().importance
+    worths = {trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))}
+    if len(worths) < 2:
+        return {}
+    found: dict[str, float] = importance.get_param_importances(
+        study, evaluator=importance.FanovaImportanceEvaluator(seed=0)
+    )
+    return found

@@ -1,0 +1,166 @@
+"""Which values a search may try: `NAME=v1,v2,...` or `NAME=low:high[:step|:log]` -> checked choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from erda.errors import SettingsError, join_faults, unknown_name
+from erda.settings.presets import tidy_name
+from erda.settings.runs import RUN_KEYS, Setting, settings_of
+from erda.settings.values import KIND_NAMES
+
+# What the paper searched for ERDA. The first two steer augmentation, and mean nothing without a corpus.
+PAPER_AUGMENTATION = ("match_threshold=0.3:0.8:0.05", "n_neighbours=1:3")
+PAPER_LOSSES = (
+    "multi_margin=0.1:0.3:0.1",
+    "pairwise_margin=0.1:0.3:0.1",
+    "contrastive_margin=0.01:0.03:0.01",
+    "memory_iterations=1:3",
+)
+LOG = "log"
+MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One setting and what it may be: some values, the steps of a range, or all of a range."""
+
+    name: str  # METHOD.NAME or encoder.NAME
+    kind: type
+    values: tuple[Setting, ...] = ()
+    step: float = 0.0  # where the values are steps of a range
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+
+    def suggest(self, trial: Any) -> Setting:
+        """A value from Optuna's trial, exactly as it would be written by hand."""
+        if self.values and not self.step:
+            found: Setting = trial.suggest_categorical(self.name, self.values)
+            return found
+        ask = trial.suggest_int if self.kind is int else trial.suggest_float
+        if not self.values:
+            number: float = ask(self.name, self.kind(self.low), self.kind(self.high), log=self.log)
+            return min(max(self.kind(f"{number:.4g}"), self.low), self.high) if self.kind is float else number
+        low, high = self.kind(self.values[0]), self.kind(self.values[-1])
+        near = ask(self.name, low, high, step=self.kind(self.step))
+        return min(self.values, key=lambda value: abs(float(value) - near))
+
+    def has(self, value: Setting) -> bool:
+        """Whether the search may try this value."""
+        if self.values:
+            return value in self.values
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        if self.values:
+            return f"{self.name}={','.join(map(as_text, self.values))}"
+        return f"{self.name}={as_text(self.kind(self.low))}:{as_text(self.kind(self.high))}{':log' if self.log else ''}"
+
+
+def as_text(value: Setting) -> str:
+    """A value as `--set` and TOML take it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def default_space(method: str, *, with_corpus: bool) -> tuple[str, ...]:
+    """The paper's grid for ERDA; other methods have none."""
+    if method != "erda":
+        raise SettingsError(f"--space: give one or more; there is no space of its own for method '{method}'.")
+    return (*PAPER_AUGMENTATION, *PAPER_LOSSES) if with_corpus else PAPER_LOSSES
+
+
+def parse_space(
+    texts: Sequence[str],
+    *,
+    method: str,
+    encoder: str,
+    grid: bool = False,
+    check: Callable[[str, str], object] = lambda name, value: None,
+) -> tuple[Choice, ...]:
+    """Choices from their texts, or every fault at once.
+
+    `check(name, value)` raises a `SettingsError` for a value that the setting cannot take. A `grid` needs steps.
+    """
+    from erda.encoders import encoder_settings
+    from erda.methods import METHODS
+
+    kinds = {f"{method}.{name}": kind for name, kind in settings_of(METHODS[method]).items()}
+    kinds |= {f"encoder.{name}": kind for name, kind in encoder_settings(encoder).items()}
+    faults: list[str] = []
+    found: dict[str, Choice] = {}
+    for text in texts:
+        try:
+            choice = _parse(text, kinds, method, grid=grid)
+            if choice.name in found:
+                raise SettingsError("given twice.")
+            found[choice.name] = choice
+            for value in choice.values or (choice.kind(choice.low), choice.kind(choice.high)):
+                check(choice.name, as_text(value))
+        except SettingsError as error:
+            reason = str(error).removeprefix(f"--set {text.partition('=')[0].strip()}: ")
+            faults.append(f"--space {text}: {reason}")
+    if faults:
+        raise SettingsError(join_faults(faults))
+    return tuple(found.values())
+
+
+def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Choice:
+    name, sign, given = (part.strip() for part in text.partition("="))
+    if not sign or not name or not given:
+        raise SettingsError("expected NAME=v1,v2,... or NAME=low:high[:step|:log].")
+    name = tidy_name(name)
+    if name in RUN_KEYS:
+        raise SettingsError("decides what is measured, so its values cannot be compared; search settings of a method.")
+    full = name if "." in name else f"{method}.{name}"
+    if full not in kinds:
+        known = {one.removeprefix(f"{method}.") for one in kinds}
+        raise SettingsError(unknown_name("setting", name, known))
+    kind = kinds[full]
+    if ":" in given and kind in (int, float):
+        return _range(full, kind, [part.strip() for part in given.split(":")], grid=grid)
+    values = tuple(_value(part.strip(), kind) for part in given.split(","))
+    if len(set(values)) < len(values):
+        raise SettingsError("a value is given twice.")
+    if len(values) < 2:
+        raise SettingsError("one value leaves nothing to search; give it with --set.")
+    return Choice(full, kind, values)
+
+
+def _value(text: str, kind: type) -> Setting:
+    try:
+        value: Setting = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise SettingsError(f"expected {KIND_NAMES[kind]}, got {text!r}.") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingsError(f"expected a finite number, got {text!r}.")
+    return value
+
+
+def _range(name: str, kind: type, parts: list[str], *, grid: bool) -> Choice:
+    if len(parts) not in (2, 3):
+        raise SettingsError("expected low:high, low:high:step or low:high:log.")
+    low, high = (_value(part, kind) for part in parts[:2])
+    if not float(low) < float(high):
+        raise SettingsError(f"low ({low}) must be below high ({high}).")
+    rule = parts[2] if len(parts) == 3 else "1" if kind is int else ""
+    if rule == LOG and float(low) <= 0:
+        raise SettingsError("a logarithmic range must begin above 0.")
+    if rule in ("", LOG):
+        if grid:
+            raise SettingsError("a grid needs values or a step (low:high:step), or use --sampler tpe.")
+        return Choice(name, kind, low=float(low), high=float(high), log=rule == LOG)
+    if float(_value(rule, kind)) <= 0:
+        raise SettingsError(f"the step must be above 0, got {rule}.")
+    try:
+        start, end, step = (Decimal(part) for part in (*parts[:2], rule))
+        count = int((end - start) / step) + 1
+    except (InvalidOperation, OverflowError):
+        raise SettingsError("these numbers are too large or too small.") from None
+    if not 2 <= count <= MOST_VALUES:
+        raise SettingsError(f"makes {count} values; expected 2 to {MOST_VALUES:,}.")
+    return Choice(name, kind, tuple(kind(start + k * step) for k in range(count)), float(step))

@@ -1,0 +1,1 @@
+"""Settings files and flags -> validated settings -> built objects."""

@@ -1,0 +1,79 @@
+"""Validated settings -> built objects: the stream, the encoder and the method of a run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from erda.settings.runs import Run
+
+if TYPE_CHECKING:
+    from erda.corpus.augment import Augmenter
+    from erda.data.streams import TaskStream
+    from erda.encoders.base import Encoder
+    from erda.encoders.frozen import FrozenCache
+    from erda.methods.base import Method
+
+
+def open_run_stream(run: Run) -> TaskStream:
+    """The stream of a run. Runs of several methods on one stream share it: it is frozen."""
+    cut = tuple(sorted(run.settings.get("stream", {}).items()))
+    return _open_stream(run.dataset, run.shots, run.order_family, run.seed, cut)
+
+
+@lru_cache(maxsize=1)
+def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
+    from erda.data.catalogue import open_stream
+
+    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
+
+
+@lru_cache(maxsize=1)
+def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
+    """The cache that all encoders of this process share; None where nothing is to be kept."""
+    from erda.encoders.frozen import GIBIBYTE, FrozenCache
+
+    folder = Path(directory).expanduser() if directory else None
+    return FrozenCache(folder, max_bytes=int(gigabytes * GIBIBYTE)) if gigabytes else None
+
+
+def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
+    """The encoder of a run, as it is before the first task."""
+    from erda.encoders import build_encoder
+
+    settings: dict[str, Any] = run.settings.get("encoder", {})
+    return build_encoder(run.encoder, seed=run.seed, device=run.device, cache=cache, **settings)
+
+
+def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
+    """The method of a run, which has learned nothing yet."""
+    from erda.methods import METHODS
+
+    settings: dict[str, Any] = run.settings.get("method", {})
+    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings, **_parts(run))
+
+
+def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
+    """The method of a run as it was saved."""
+    from erda.methods import METHODS
+
+    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
+
+
+def _parts(run: Run) -> dict[str, Any]:
+    """The parts of a method beside its encoder: an augmenter, where the run has a corpus.
+
+    All relations of the stream are handed to a method only where its setting `future_relations` asks for them.
+    """
+    parts: dict[str, Any] = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+    if run.settings.get("method", {}).get("future_relations"):
+        parts["future"] = tuple(open_run_stream(run).relations)
+    return parts
+
+
+@lru_cache(maxsize=1)
+def _open_augmenter(corpus: str, device: str) -> Augmenter:
+    from erda.corpus.augment import open_augmenter
+
+    return open_augmenter(Path(corpus).expanduser(), device=device)

@@ -1,0 +1,1 @@
+"""Words, sentences and their keys; reading of files; entity marks."""
