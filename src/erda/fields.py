@@ -16,11 +16,11 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from erda.errors import unknown_name
+from erda.errors import SettingsError, join_faults, unknown_name
 
 Number = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -31,6 +31,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]  # of a whole: dropout, a part of th
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Similarity = Annotated[float, Field(ge=-1, le=1)]
 
+S = TypeVar("S", bound="Settings")
 PLAIN = (bool, int, float, str)
 _KINDS = {
     "bool": "true or false",
@@ -117,6 +118,25 @@ def nested_values(model: type[Settings], flat: Mapping[str, Any]) -> dict[str, A
         elif name in left:
             values[name] = left.pop(name)
     return {**values, **left}
+
+
+def checked_settings(model: type[S], flat: Mapping[str, Any]) -> S:
+    """Settings by their own names as a model; every fault at once. 1 is a float, but no text and no truth value is."""
+    try:
+        return model.model_validate(nested_values(model, flat), strict=True)
+    except ValidationError as error:
+        known = flat_kinds(model)
+        faults = [
+            f"{name}: {_said(one)}" if name in known else unknown_name("setting", str(name), known)
+            for one in error.errors()
+            for name in one["loc"][-1:]
+        ]
+        raise SettingsError(join_faults(faults)) from None
+
+
+def changed_settings(settings: S, changes: Mapping[str, Any]) -> S:
+    """The same settings but for these, by their own names."""
+    return checked_settings(type(settings), {**flat_values(settings), **changes}) if changes else settings
 
 
 def faults_of(error: ValidationError) -> list[str]:

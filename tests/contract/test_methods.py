@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,10 @@ import torch
 
 from erda.encoders import build_encoder
 from erda.encoders.base import Encoder, EncoderSpec
-from erda.errors import DataError, ModelError, StreamError
+from erda.errors import DataError, ModelError, SettingsError, StreamError
+from erda.fields import flat_values
 from erda.methods import METHODS, find_method
-from erda.methods.base import Method, setting_types
+from erda.methods.base import Method, method_settings
 from erda.types import Example, Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task, write_vectors
 
@@ -45,14 +45,23 @@ def test_the_table_names_the_method_as_it_names_itself(name: str) -> None:
 
 
 def test_every_setting_is_a_plain_value_with_a_default_and_comes_back(name: str) -> None:
-    kinds = setting_types(METHODS[name])
-    parts = {field.name for field in fields(METHODS[name])} - set(kinds)
-    assert "encoder" in parts
-    method = build(name)
-    settings = method.settings()
+    settings = build(name).settings()
     assert json.loads(json.dumps(settings)) == settings
-    assert {key: type(value) for key, value in settings.items()} == kinds
-    assert METHODS[name](toy_encoder(), **settings).settings() == settings
+    assert settings == {"seed": 3, **flat_values(method_settings(METHODS[name])())}
+    assert not {"encoder", "augmenter"} & {*settings}
+    assert METHODS[name].from_settings(toy_encoder(), settings).settings() == settings
+
+
+def test_every_setting_out_of_its_range_is_named_at_once(name: str) -> None:
+    for key, value in build(name).settings().items():
+        if type(value) in (int, float):
+            with pytest.raises(SettingsError) as caught:
+                METHODS[name].from_settings(toy_encoder(), {key: -9, "flavour": 3})
+            fault, unknown = str(caught.value).splitlines()
+            assert fault.startswith(f"{key}: must be ")
+            assert unknown.startswith("Unknown setting 'flavour'.")
+    with pytest.raises(SettingsError, match="seed: must be at least 0, got -9"):
+        METHODS[name](toy_encoder(), seed=-9)
 
 
 def test_nothing_is_predicted_before_something_is_learned(name: str) -> None:
@@ -237,7 +246,7 @@ def test_a_task_costs_no_more_than_its_examples_and_the_memory(name: str) -> Non
 
 
 def test_a_memory_of_no_exemplars_is_a_memory(name: str, tmp_path: Path) -> None:
-    if "memory_size" not in setting_types(METHODS[name]):
+    if "memory_size" not in method_settings(METHODS[name]).model_fields:
         pytest.skip(f"{name} has no memory whose size could be set")
     method = METHODS[name](toy_encoder(3), seed=3, memory_size=0)
     for index in range(3):

@@ -140,14 +140,14 @@ def test_limits_and_thresholds(augmenter: Augmenter) -> None:
     rests = example("Oslo rests on the coast of Norway .", "Oslo", "Norway", "country")
     assert augmenter.find([rests], neighbour_threshold=0.5).counts == {ENTITY_MATCH: 0, NEIGHBOUR: 1}
     assert augmenter.find([rests], neighbour_threshold=0.95).extras == ()
-    with pytest.raises(SettingsError, match=r"match_threshold is 2; a similarity lies between"):
+    with pytest.raises(SettingsError, match="match_threshold: must be at most 1, got 2"):
         augmenter.find([COAST], match_threshold=2)
-    with pytest.raises(SettingsError, match="n_neighbours is 0"):
+    with pytest.raises(SettingsError, match="n_neighbours: must be at least 1, got 0"):
         augmenter.find([COAST], n_neighbours=0)
     with pytest.raises(SettingsError, match="Did you mean 'n_neighbours'"):
         augmenter.find([COAST], n_neighbors=2)
-    with pytest.raises(SettingsError, match="Unknown agreement 'means'"):
-        AugmentSettings(agreement="means")
+    with pytest.raises(SettingsError, match=r"agreement: Unknown word 'means'\. Did you mean 'mean'\?"):
+        augmenter.find([COAST], agreement="means")
 
 
 @pytest.mark.parametrize("agreement", ["mean", "nearest"])

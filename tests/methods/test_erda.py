@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from erda.corpus.augment import AugmentSettings
 from erda.encoders.base import Encoder, embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
@@ -207,12 +208,13 @@ class Finder:
 
 def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(watch: Watch) -> None:
     finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, match_threshold=0.5, n_neighbours=3, entity_matching=False)
+    chosen = AugmentSettings(match_threshold=0.5, n_neighbours=3, entity_matching=False)
+    method = Erda(toy_encoder(), augmenter=finder, augment=chosen)
     for index in range(3):
         method.learn(toy_task(index))
     assert len(finder.asked) == 2, "the first task has enough examples of its own"
     asked = finder.asked[1]
-    assert (asked["match_threshold"], asked["n_neighbours"], asked["entity_matching"]) == (0.5, 3, False)
+    assert asked["settings"] == chosen
     assert [one.relation for one in asked["exemplars"]] == ["r0", "r1", "r2", "r3"]
     extra = [toy_example(4, 500), toy_example(5, 500)]
     for items, _ in watch.calls[6:]:
@@ -230,11 +232,12 @@ def test_without_augmentation_nothing_is_searched() -> None:
 
 def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_only(watch: Watch) -> None:
     finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=3, n_neighbours=2, similarity_search=True)
+    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=3, augment=AugmentSettings(n_neighbours=2))
     for index in range(2):
         method.learn(toy_task(index))
     new, old = finder.asked
-    assert new["n_neighbours"] == 2
+    assert new["settings"].n_neighbours == 2
+    assert "n_neighbours" not in new
     assert [one.relation for one in old["examples"]] == ["r0", "r1"], "the exemplars of earlier relations"
     assert (old["n_neighbours"], old["max_matches"], old["search_matched"]) == (3, 3, True)
     assert {one.relation for one in old["exemplars"]} == {"r2", "r3"}, "the new task, for agreement"

@@ -84,15 +84,14 @@ def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
 
 def augment_settings(args: argparse.Namespace) -> AugmentSettings:
     """The settings that were given, by `--set` or by a flag."""
-    from typing import get_type_hints
-
     from erda.corpus.augment import AugmentSettings
+    from erda.fields import checked_settings
     from erda.settings.values import values_of
 
-    kinds = get_type_hints(AugmentSettings)
+    kinds = {name: type(value) for name, value in AugmentSettings().model_dump().items()}
     given = values_of(args.sets, kinds, what="setting of the augmentation")
     flags = {name: getattr(args, name) for name in kinds if getattr(args, name, None) is not None}
-    return AugmentSettings(**{**given, **flags})
+    return checked_settings(AugmentSettings, {**given, **flags})
 
 
 def augment(args: argparse.Namespace) -> int:

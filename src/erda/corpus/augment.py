@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from erda.data.formats import example_to_json
-from erda.errors import DataError, SettingsError, unknown_name
+from erda.errors import DataError
+from erda.fields import Count, Settings, Similarity, changed_settings
 from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
@@ -29,15 +31,14 @@ if TYPE_CHECKING:
 
 ENTITY_MATCH = "entity-match"
 NEIGHBOUR = "neighbour"
-AGREEMENTS = ("none", "mean", "nearest")
+MOST_NEIGHBOURS = 10_000  # of an example
 _PER_PAIR = 256  # of a pair with more sentences than this, the most similar ones are looked at
 SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
 _KEPT_VECTORS = 20_000
 _BATCH_SIZE = 16  # a task is few sentences: batches of 64 would be a quarter padding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AugmentSettings:
+class AugmentSettings(Settings):
     """What may become an extra example; the defaults are the paper's.
 
     `entity_matching` off is the paper's "w.o. EM", `similarity_search` off its "w.o. SS".
@@ -48,24 +49,17 @@ class AugmentSettings:
 
     entity_matching: bool = True
     similarity_search: bool = True
-    match_threshold: float = 0.65  # alpha: only matches above it
-    max_matches: int = 16  # of each example
-    n_neighbours: int = 1  # K
-    neighbour_threshold: float = 0.0  # only neighbours at or above it
+    match_threshold: Similarity = 0.65  # alpha: only matches above it
+    max_matches: Count = 16  # of each example
+    n_neighbours: Annotated[int, Field(ge=1, le=MOST_NEIGHBOURS)] = 1  # K
+    neighbour_threshold: Similarity = 0.0  # only neighbours at or above it
     search_rejected: bool = False  # search also where there are matches but none is above alpha
     search_matched: bool = False  # search for every example, matched or not
-    agreement: str = "none"
-    agreement_margin: float = 0.0
+    agreement: Literal["none", "mean", "nearest"] = "none"
+    agreement_margin: Annotated[float, Field(ge=-2, lt=2)] = 0.0
 
-    def __post_init__(self) -> None:
-        if self.agreement not in AGREEMENTS:
-            raise SettingsError(unknown_name("agreement", self.agreement, AGREEMENTS))
-        for name in ("match_threshold", "neighbour_threshold"):
-            if not -1 <= getattr(self, name) <= 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; a similarity lies between -1 and 1.")
-        for name in ("max_matches", "n_neighbours"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; expected 1 or more.")
+
+PAPERS = AugmentSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ class Augmentation:
     n_matched: int  # examples with at least one sentence of their entity pair
     n_searched: int  # examples whose neighbours were looked for
     dropped: dict[str, int] = field(default_factory=dict)
-    settings: AugmentSettings = field(default_factory=AugmentSettings)
+    settings: AugmentSettings = PAPERS
 
     @property
     def examples(self) -> tuple[Example, ...]:
@@ -122,7 +116,7 @@ class Augmentation:
     def to_json(self) -> dict[str, Any]:
         """For a record: settings, counts, and every extra example with its provenance."""
         return {
-            "settings": asdict(self.settings),
+            "settings": self.settings.model_dump(),
             "n_examples": self.n_examples,
             "n_matched": self.n_matched,
             "n_searched": self.n_searched,
@@ -154,7 +148,7 @@ class Augmenter:
         known: Iterable[Example] = (),
         known_keys: Iterable[int] = (),
         exemplars: Sequence[Example] = (),
-        settings: AugmentSettings | None = None,
+        settings: AugmentSettings = PAPERS,
         **changes: Any,
     ) -> Augmentation:
         """Extra examples for the examples of one task, which carry their relations.
@@ -163,7 +157,7 @@ class Augmenter:
         `exemplars` stand for relations learned earlier, for `agreement` and margins. `changes` are settings by name:
         `find(examples, n_neighbours=3)`.
         """
-        settings = _changed(settings or AugmentSettings(), changes)
+        settings = changed_settings(settings, changes)
         if any(example.relation is None for example in examples):
             raise DataError("an example without a relation cannot be augmented: there is no relation to hand on.")
         if not examples:
@@ -357,11 +351,3 @@ def _select(
         example = replace(one.sentence.example, relation=origin.relation)
         extras.append((one.place, Extra(example, one.rule, one.score, margin, origin, one.sentence.row)))
     return [extra for _, extra in sorted(extras, key=lambda found: (found[0], -found[1].score))]
-
-
-def _changed(settings: AugmentSettings, changes: dict[str, Any]) -> AugmentSettings:
-    names = asdict(settings)
-    unknown = [name for name in changes if name not in names]
-    if unknown:
-        raise SettingsError(unknown_name("setting of the augmentation", unknown[0], names))
-    return replace(settings, **changes)

@@ -1,8 +1,9 @@
 """What every method promises: `learn(task)`, `predict(examples)`, `save(directory)`, `load(directory)`.
 
-A method is a dataclass. Its parts (the encoder, an augmenter) are handed in; its fields of type bool, int, float
-and str are its settings, each with the paper's value, so that the command line, saved methods and records know them
-without being told. A subclass writes four short functions: `_learn`, `_scores`, `_state` and `_restore`.
+A method is a dataclass. Its parts (the encoder, an augmenter) are handed in; its fields of a plain type (see
+`erda.fields`) are its settings, each with its range and the paper's value, so that the command line, saved methods and
+records know them without being told.
+A subclass writes four short functions: `_learn`, `_scores`, `_state` and `_restore`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from erda.encoders.base import Encoder
 from erda.errors import ModelError, StreamError
+from erda.fields import Seed, Settings, checked_settings, flat_values, settings_model
 from erda.types import Example, Predictions, Relation, Task
 
-SETTING_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+LearningRate = Annotated[float, Field(ge=0, lt=10)]  # 0: the encoder's own
+NotTiny = Annotated[float, Field(ge=1e-6)]
+M = TypeVar("M", bound="Method")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,15 @@ class Method(ABC):
 
     encoder: Encoder
     _: KW_ONLY
-    seed: int = 0
+    seed: Seed = 0
 
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
+        model = settings_model(type(self))
+        settings = checked_settings(model, {name: getattr(self, name) for name in model.model_fields})
+        for name in model.model_fields:
+            setattr(self, name, getattr(settings, name))
         self.relations: list[Relation] = []
         self.index: dict[str, int] = {}  # relation id -> its row, in the order of learning
         self.n_tasks = 0
@@ -90,9 +99,16 @@ class Method(ABC):
             raise ModelError(f"{directory} holds method '{method.name}', not '{cls.name}'.")
         return method
 
+    @classmethod
+    def from_settings(cls: type[M], encoder: Encoder, settings: Mapping[str, Any], **parts: Any) -> M:
+        """A method of settings as `settings()` gives them: flat, those of nested models under their own names."""
+        checked = checked_settings(settings_model(cls), settings)
+        return cls(encoder, **parts, **{name: getattr(checked, name) for name in type(checked).model_fields})
+
     def settings(self) -> dict[str, bool | int | float | str]:
-        """The value of every setting: all fields but the parts."""
-        return {name: getattr(self, name) for name in setting_types(type(self))}
+        """The value of every setting: all fields but the parts, those of nested models under their own names."""
+        model = settings_model(type(self))
+        return flat_values(model.model_construct(**{name: getattr(self, name) for name in model.model_fields}))
 
     def _rows(self, examples: Sequence[Example]) -> Tensor:
         """Rows of the examples' relations, on the encoder's device: [n_examples]."""
@@ -137,9 +153,9 @@ class Method(ABC):
         self._restore(state)
 
 
-def setting_types(method: type[Method]) -> dict[str, type]:
-    """Names and types of a method's settings, in the order of its fields."""
-    return {f.name: SETTING_TYPES[str(f.type)] for f in fields(method) if str(f.type) in SETTING_TYPES}
+def method_settings(method: type[Method]) -> type[Settings]:
+    """The settings that a user may give a method, with their ranges; the seed is the run's."""
+    return settings_model(method, without=("seed",))
 
 
 @contextmanager

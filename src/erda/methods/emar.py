@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.base import embed
+from erda.fields import Count, Number
 from erda.learning.loop import descend
 from erda.learning.losses import cosine_similarity, cross_entropy
 from erda.learning.memory import Memory
-from erda.methods.base import Method, State
+from erda.methods.base import LearningRate, Method, NotTiny, State
 from erda.methods.saving import memory_from_json, memory_to_json
 from erda.types import Example, Task
 
@@ -24,15 +25,15 @@ class Emar(Method):
     """Learned relation vectors, replayed with the memory; exemplars then practise finding their prototypes."""
 
     _: KW_ONLY
-    new_epochs: int = 1  # on the new task alone
-    iterations: int = 2  # of activation followed by reconsolidation
-    activation_epochs: int = 1  # on the new task and the memory
-    reconsolidation_epochs: int = 1  # on the memory, against prototypes
-    batch_size: int = 5
-    learning_rate: float = 0.0  # 0: the encoder's own
-    temperature: float = 0.2  # of the softmax over cosine similarities, as for ERDA
-    memory_size: int = 1  # exemplars a relation; 0: no reconsolidation, and prototypes are the learned vectors
-    max_gradient_norm: float = 1.0
+    new_epochs: Number = 1  # on the new task alone
+    iterations: Number = 2  # of activation followed by reconsolidation
+    activation_epochs: Number = 1  # on the new task and the memory
+    reconsolidation_epochs: Number = 1  # on the memory, against prototypes
+    batch_size: Count = 5
+    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    temperature: NotTiny = 0.2  # of the softmax over cosine similarities, as for ERDA
+    memory_size: Number = 1  # exemplars a relation; 0: no reconsolidation, and prototypes are the learned vectors
+    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "emar"
 

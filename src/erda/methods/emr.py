@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 
 from erda.encoders.base import embed
+from erda.fields import Number
 from erda.learning.memory import Memory
 from erda.methods.sequential import SeqRun
 from erda.types import Example, Task
@@ -19,7 +20,7 @@ class Emr(SeqRun):
     """The growing softmax classifier of SeqRun, trained on the new task together with the memory."""
 
     _: KW_ONLY
-    memory_size: int = 1  # exemplars a relation
+    memory_size: Number = 1  # exemplars a relation
 
     name: ClassVar[str] = "emr"
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from erda.corpus.augment import AugmentSettings
+from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmentation, Augmenter, AugmentSettings
 from erda.encoders.base import embed
 from erda.errors import StreamError
+from erda.fields import Count, Number, Weight
 from erda.learning.loop import descend
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import Memory
 from erda.learning.negatives import hard_negatives
 from erda.learning.prototypes import relation_embeddings
-from erda.methods.base import Method, State
+from erda.methods.base import LearningRate, Method, NotTiny, State
 from erda.methods.saving import memory_from_json, memory_to_json
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task
-
-if TYPE_CHECKING:
-    from erda.corpus.augment import Augmentation, Augmenter
 
 
 @dataclass(eq=False)
@@ -37,34 +36,27 @@ class Erda(Method):
     _: KW_ONLY
     augmenter: Augmenter | None = None
     future: tuple[Relation, ...] = ()
-    new_iterations: int = 1  # iter_1: epochs on the new task
-    memory_iterations: int = 2  # iter_2: epochs on the new task and the memory
-    batch_size: int = 5
-    learning_rate: float = 0.0  # 0: the encoder's own
-    temperature: float = 0.2  # of the softmax in L_ce; 1: the released code's
-    cross_entropy_weight: float = 1.0  # lambda_ce
-    multi_margin_weight: float = 1.0  # lambda_mm
-    pairwise_margin_weight: float = 1.0  # lambda_pm
-    contrastive_weight: float = 0.1  # lambda_con
-    multi_margin: float = 0.2  # m_1
-    pairwise_margin: float = 0.2  # m_2
-    contrastive_margin: float = 0.01  # m_3
+    new_iterations: Number = 1  # iter_1: epochs on the new task
+    memory_iterations: Number = 2  # iter_2: epochs on the new task and the memory
+    batch_size: Count = 5
+    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    temperature: NotTiny = 0.2  # of the softmax in L_ce; 1: the released code's
+    cross_entropy_weight: Weight = 1.0  # lambda_ce
+    multi_margin_weight: Weight = 1.0  # lambda_mm
+    pairwise_margin_weight: Weight = 1.0  # lambda_pm
+    contrastive_weight: Weight = 0.1  # lambda_con
+    multi_margin: Weight = 0.2  # m_1
+    pairwise_margin: Weight = 0.2  # m_2
+    contrastive_margin: Weight = 0.01  # m_3
     average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
     unit_embeddings: bool = True  # name and exemplars weigh the same in a relation's embedding, whatever their length
     future_relations: bool = False  # the released code's: names that have not come yet stand in the losses as well
-    memory_size: int = 1  # exemplars a relation; 0: without memory
-    max_gradient_norm: float = 1.0
+    memory_size: Number = 1  # exemplars a relation; 0: without memory
+    max_gradient_norm: NotTiny = 1.0
     augmentation: bool = True  # off: "w.o. DA"
-    entity_matching: bool = True  # off: "w.o. EM"
-    similarity_search: bool = True  # off: "w.o. SS"
-    match_threshold: float = 0.65  # alpha: similarity that an entity match must exceed
-    max_matches: int = 16  # entity matches of an example
-    n_neighbours: int = 1  # K: neighbours of an example without a match
-    neighbour_threshold: float = 0.0  # similarity that a neighbour must reach
-    search_matched: bool = False  # neighbours also for examples with a match
-    agreement: str = "none"  # "mean", "nearest": keep what is nearest to its relation among all known ones
-    agreement_margin: float = 0.0
-    n_rehearsed: int = 0  # beyond the paper: neighbours of each earlier exemplar, found anew for every task
+    augment: AugmentSettings = PAPERS
+    # beyond the paper: neighbours of each earlier exemplar, found anew for every task
+    n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
 
     name: ClassVar[str] = "erda"
 
@@ -125,9 +117,7 @@ class Erda(Method):
         **changes: Any,
     ) -> Augmentation:
         """Extra examples by the method's settings; `exemplars` stand for the other relations (`agreement`)."""
-        names = [one.name for one in fields(AugmentSettings) if hasattr(self, one.name)]
-        settings = {name: getattr(self, name) for name in names}
-        return augmenter.find(examples, exemplars=exemplars, known_keys=known, **{**settings, **changes})
+        return augmenter.find(examples, exemplars=exemplars, known_keys=known, settings=self.augment, **changes)
 
     def _descend(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
         self.encoder.train()

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.base import embed
+from erda.fields import Count, Number, Weight
 from erda.learning.loop import descend
 from erda.learning.losses import cross_entropy, pairwise_margin, squared_distance
 from erda.learning.memory import Memory
-from erda.methods.base import Method, State
+from erda.methods.base import LearningRate, Method, NotTiny, State
 from erda.methods.saving import memory_from_json, memory_to_json
 from erda.types import Example, Task
 
@@ -23,16 +24,16 @@ class IdlvqC(Method):
     """The nearest reference vector; a new task may not move the exemplars, and references follow where it does."""
 
     _: KW_ONLY
-    base_epochs: int = 8  # on the first task: references need longer than the encoder (validation data)
-    new_epochs: int = 3  # on each later task and the memory
-    batch_size: int = 5
-    learning_rate: float = 0.0  # 0: the encoder's own
-    intra_weight: float = 0.1  # of the compactness of a relation
-    forgetting_weight: float = 5.0  # of keeping exemplars where they were
-    margin: float = 1.0  # between squared distances
-    memory_size: int = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
+    base_epochs: Number = 8  # on the first task: references need longer than the encoder (validation data)
+    new_epochs: Number = 3  # on each later task and the memory
+    batch_size: Count = 5
+    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    intra_weight: Weight = 0.1  # of the compactness of a relation
+    forgetting_weight: Weight = 5.0  # of keeping exemplars where they were
+    margin: Weight = 1.0  # between squared distances
+    memory_size: Number = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
     centred: bool = False  # references of the first task become means again after it; not in the publication
-    max_gradient_norm: float = 1.0
+    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "idlvq-c"
 

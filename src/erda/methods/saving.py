@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from erda import __version__
 from erda.data.formats.jsonl import example_from_json, example_to_json
 from erda.encoders.base import Encoder
-from erda.errors import ErdaError, ModelError
+from erda.errors import ErdaError, ModelError, SettingsError
 from erda.learning.memory import Memory
 from erda.methods.base import Method, State
 from erda.types import Example, Relation
@@ -126,7 +126,10 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
                 f"{directory} was learned over other weights of encoder '{spec['name']}' "
                 f"({spec['fingerprint'][:8]}, not {encoder.spec.fingerprint[:8]})."
             )
-        method = kind(encoder, **parts, **about["settings"])
+        try:
+            method = kind.from_settings(encoder, about["settings"], **parts)
+        except SettingsError as error:
+            raise ModelError(f"{directory / 'method.json'} is not what erda {__version__} writes: {error}") from None
         method.relations = [Relation(**relation) for relation in about["relations"]]
         method.index = {relation.id: row for row, relation in enumerate(method.relations)}
         method.n_tasks = about["n_tasks"]

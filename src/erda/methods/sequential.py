@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from erda.encoders.base import embed
+from erda.fields import Count, Number
 from erda.learning.classifier import GrowingClassifier
 from erda.learning.loop import descend
-from erda.methods.base import Method, State
+from erda.methods.base import LearningRate, Method, NotTiny, State
 from erda.methods.saving import examples_from_json, examples_to_json
 from erda.types import Example, Task
 
@@ -23,10 +24,10 @@ class SeqRun(Method):
     """Fine-tune on each new task and keep nothing: the lower bound."""
 
     _: KW_ONLY
-    epochs: int = 3  # as many passes over new data as ERDA makes
-    batch_size: int = 5
-    learning_rate: float = 0.0  # 0: the encoder's own
-    max_gradient_norm: float = 1.0
+    epochs: Number = 3  # as many passes over new data as ERDA makes
+    batch_size: Count = 5
+    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "seqrun"
 

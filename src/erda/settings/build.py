@@ -51,7 +51,9 @@ def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     from erda.methods import METHODS
 
     settings: dict[str, Any] = run.settings.get("method", {})
-    return METHODS[run.method](build_run_encoder(run, cache=cache), seed=run.seed, **settings, **_parts(run))
+    return METHODS[run.method].from_settings(
+        build_run_encoder(run, cache=cache), {"seed": run.seed, **settings}, **_parts(run)
+    )
 
 
 def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
+from erda.fields import flat_kinds, flat_values
 from erda.settings.presets import Given, read_preset, read_settings_file
 from erda.settings.values import STREAM_KEYS, put_value, read_sets
 
@@ -278,15 +279,17 @@ def _unknown_setting(
 
 def settings_of(method: type[Method]) -> dict[str, type]:
     """Names and types of the settings that a user may give a method; the seed is the run's."""
-    from erda.methods.base import setting_types
+    from erda.methods.base import method_settings
 
-    return {name: kind for name, kind in setting_types(method).items() if name != "seed"}
+    defaults = default_settings(method)
+    return {name: type(defaults[name]) for name in flat_kinds(method_settings(method))}
 
 
 def default_settings(method: type[Method]) -> dict[str, Setting]:
     """Every setting of a method with its built-in value."""
-    defaults = {one.name: one.default for one in fields(method)}
-    return {name: defaults[name] for name in settings_of(method)}  # type: ignore[misc]  # settings have defaults
+    from erda.methods.base import method_settings
+
+    return flat_values(method_settings(method)())
 
 
 def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:

@@ -36,9 +36,7 @@ RANGES: dict[str, tuple[float, float]] = {
 def allowed_words(name: str) -> Sequence[str]:
     """The words of which a setting is one; none where it is a number or any text."""
     if name == "agreement":
-        from erda.corpus.augment import AGREEMENTS
-
-        return AGREEMENTS
+        return "none", "mean", "nearest"
     if name == "mode":
         from erda.encoders.tokens import MODES
 
