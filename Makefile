@@ -38,9 +38,7 @@ format: $(STAMP)  ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set ERDA_DATA)
-	$(BIN)/erda bench help
-	$(BIN)/erda bench core
-	$(BIN)/erda bench cache
+	$(BIN)/python benchmarks/core.py
 
 docs: $(STAMP)  ## write docs/cli.md from the parsers
 	$(BIN)/python -m erda.cli.document docs/cli.md

@@ -202,8 +202,6 @@ def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsy
         (["run", "--out", "x", "--method", ","], "methods: none given."),
         (["run", "--out", "x", "--set", "agreement=foo"], "--set agreement: Unknown agreement 'foo'."),
         (["run", "--out", "x", "--jobs", "0", "--address", "auto"], "--address: only with --engine ray."),
-        (["bench", "embed", "x.jsonl", "--batch-size", "0"], "--batch-size: must be at least 1, got 0."),
-        (["bench", "embed", "x.jsonl", "--device", "nonsense"], "device: 'nonsense' is none that erda runs on."),
         (["report", "nowhere"], "there is no such folder"),
     ],
 )

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from erda import __version__
-from erda.cli import bench, corpus, data, demo, list, paper, report, run, search
+from erda.cli import corpus, data, demo, list, paper, report, run, search
 from erda.errors import ErdaError
 
-COMMANDS = (demo, run, paper, search, report, list, data, corpus, bench)
+COMMANDS = (demo, run, paper, search, report, list, data, corpus)
 FAULT = 2
 STOPPED = 130
 

@@ -3,16 +3,21 @@
 Made-up vectors lie in clusters within clusters, with noise that is strong in few directions and weak in many, as
 vectors of sentences do; queries are further vectors of the same kind. Real vectors are those of an indexed corpus; each
 query is a row, and the row itself does not count as found. Exact and approximate search take the same batches in turn.
+
+python benchmarks/index.py
+python benchmarks/index.py --rows 200000 --dim 768 --factory HNSW32
+python benchmarks/index.py --corpus corpora/wiki
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +29,7 @@ from erda.corpus.faiss_kinds import Care, choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, index_shards
 from erda.corpus.manifest import StoredFile
 from erda.corpus.shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
-from erda.errors import DataError
+from erda.errors import DataError, ErdaError
 
 N_ROUNDS = 3
 _TOPICS, _CENTRES_PER_MILLION = 400, 20_000
@@ -173,3 +178,34 @@ def _size_mb(index: Any) -> float:
     writer = faiss.VectorIOWriter()
     faiss.write_index(index, writer)
     return writer.data.size() / 1e6
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", metavar="N", type=int, default=1_000_000, help="made-up vectors (default: 1,000,000)")
+    parser.add_argument("--dim", metavar="N", type=int, default=384, help="numbers a vector (default: 384)")
+    parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index (default: chosen by size)")
+    parser.add_argument("--corpus", metavar="DIR", type=Path, help="real vectors: those of an indexed corpus")
+    parser.add_argument("--model", metavar="NAME", help="of these vectors (default: the model that ships)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the made-up vectors and the queries")
+    options = parser.parse_args(arguments)
+    try:
+        vectors = None
+        if options.corpus:
+            from erda.corpus.shards import vectors_folder
+            from erda.corpus.similarity import load_similarity
+
+            vectors = vectors_folder(options.corpus, load_similarity(options.model).fingerprint)
+        figures = bench_index(
+            n_rows=options.rows, dim=options.dim, factory=options.factory, seed=options.seed, vectors=vectors
+        )
+    except ErdaError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    print("\n".join(figures.lines()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 
-from erda.benchmark.corpus_bench import bench_corpus
-from erda.cli.bench_corpus import register_bench
+from corpus import bench_corpus, main
 from erda.errors import DataError
 
 
@@ -43,13 +41,10 @@ def test_costs_of_a_corpus(tmp_path, source):
 
 @pytest.mark.slow
 def test_growth_from_the_command_line(source, capsys):
-    parser = argparse.ArgumentParser()
-    register_bench(parser.add_subparsers())
-    options = parser.parse_args(["corpus", "--sources", str(source), "--sizes", "30", "100", "--repeats", "1"])
-    assert options.handler(options) == 0
+    arguments = ["--sources", str(source), "--repeats", "1", "--sizes"]
+    assert main([*arguments, "30", "100"]) == 0
     out = capsys.readouterr().out
     assert "30 rows" in out
     assert "100 rows" in out
-    options.sizes = [500]
-    with pytest.raises(DataError, match="the sources hold 120 rows; 500 were asked for"):
-        options.handler(options)
+    assert main([*arguments, "500"]) == 2
+    assert "the sources hold 120 rows; 500 were asked for" in capsys.readouterr().err

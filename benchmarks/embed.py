@@ -1,10 +1,17 @@
-"""Figures of embedding and augmentation: sentences a second beside sentence-transformers, and seconds a task."""
+"""Figures of embedding and augmentation: sentences a second beside sentence-transformers, and seconds a task.
+
+python benchmarks/embed.py sentences.jsonl.gz --sentences 2000 --batch-size 32
+python benchmarks/embed.py shots.jsonl --augment corpora/wiki
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +19,7 @@ import numpy as np
 
 from erda.corpus.augment import Augmenter
 from erda.corpus.similarity import SimilarityModel
-from erda.errors import DataError
+from erda.errors import DataError, ErdaError
 from erda.types import Example
 
 N_ROUNDS = 5
@@ -109,3 +116,51 @@ def _marked_text(example: Example) -> str:
         words[span.start] = f"{mark} {words[span.start]}"
         words[span.end - 1] += f" {mark}"
     return " ".join(words)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", type=Path, help="sentences with two entities, our own JSONL")
+    parser.add_argument("--sentences", metavar="N", type=int, default=1024, help="how many (default: 1,024)")
+    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
+    parser.add_argument("--encoder", metavar="NAME", default="minilm", help="weights for both (default: minilm)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    parser.add_argument("--augment", metavar="DIR", type=Path, help="instead: augment FILE, a task, with this corpus")
+    parser.add_argument("--model", metavar="NAME", help="its similarity model (default: the one that ships)")
+    parser.add_argument("--examples", metavar="N", type=int, default=50, help="of the task: the last (default: 50)")
+    options = parser.parse_args(arguments)
+    if min(options.batch_size, options.sentences, options.examples) < 1:
+        parser.error("--batch-size, --sentences and --examples must be at least 1")
+    try:
+        figures = _augment(options) if options.augment else _embed(options)
+    except ErdaError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    print("\n".join(figures.lines()))
+    return 0
+
+
+def _embed(options: argparse.Namespace) -> EmbedFigures:
+    from erda.data.formats import read_jsonl
+    from erda.encoders.devices import check_device
+    from erda.encoders.weights import find_model
+
+    check_device(options.device)
+    reading = read_jsonl(options.file)
+    examples = list(chain(reading.examples, reading.unrelated))[: options.sentences]
+    folder = find_model(options.encoder)
+    model = SimilarityModel(folder, device=options.device)
+    return bench_embed(examples, model, folder.path, batch_size=options.batch_size)
+
+
+def _augment(options: argparse.Namespace) -> AugmentFigures:
+    from erda.corpus.augment import open_augmenter
+    from erda.data.own import read_examples
+
+    examples = read_examples(options.file).examples[-options.examples :]
+    return bench_augment(open_augmenter(options.augment, options.model), examples)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,16 +1,23 @@
 """What a corpus costs: time and memory of building it, of finding the sentences of a task's pairs, of mining.
 
 Every measurement runs in a fresh process, so that its peak of memory is its own (the kernel's VmHWM).
+
+python benchmarks/corpus.py corpora/mine
+python benchmarks/corpus.py corpora/new --sources wiki-large-*.jsonl.gz --queries fewrel/cfrl/5-shot/train_0.txt
+python benchmarks/corpus.py --sources wiki-large-*.jsonl.gz --sizes 10000 100000 1000000
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import multiprocessing
 import random
 import shutil
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +29,7 @@ from typing import Any
 from erda.corpus.build import BuildSettings, build_corpus
 from erda.corpus.sources.base import numbered_lines
 from erda.corpus.store import CorpusStore
-from erda.errors import DataError
+from erda.errors import DataError, ErdaError
 from erda.text.keys import EntityPair
 
 TASK_PAIRS = 50  # a 10-way 5-shot task
@@ -197,3 +204,56 @@ def _query_cost(store: CorpusStore, tasks: list[list[EntityPair]]) -> QueryCost:
         rows_found=statistics.mean(sum(map(len, groups)) for groups in found),
         peak_mb=_peak_mb(),
     )
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", help="a corpus, or where to build one")
+    parser.add_argument("--sources", metavar="FILE", type=Path, nargs="+", default=[], help="build DIR of these first")
+    parser.add_argument(
+        "--sizes", metavar="N", type=int, nargs="+", help="instead: corpora of the first N rows of the JSONL sources"
+    )
+    parser.add_argument("--queries", metavar="FILE", type=Path, help="entity pairs to look for: JSONL or a CFRL split")
+    parser.add_argument("--repeats", metavar="N", type=int, default=20, help="queries of 50 pairs (default: 20)")
+    options = parser.parse_args(arguments)
+    if not options.directory and not options.sizes:
+        parser.error("name the folder of a corpus, or give --sources and --sizes")
+    settings = {"queries": options.queries, "repeats": options.repeats}
+    try:
+        if options.sizes:
+            with tempfile.TemporaryDirectory() as scratch:
+                costs = growth(options.sources, options.sizes, Path(scratch), **settings)
+        else:
+            costs = [bench_corpus(options.directory, sources=options.sources, **settings)]
+    except ErdaError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    for cost in costs:
+        print("\n".join(lines_of(cost)))
+    return 0
+
+
+def lines_of(cost: CorpusCost) -> list[str]:
+    """The costs for people."""
+    lines = [f"{cost.n_rows:,} rows, {cost.size_mb:.0f} MB on disk"]
+    steps = {"build": cost.build, "positive pairs": cost.positives, "hard negatives": cost.negatives}
+    for name, step in steps.items():
+        if step:
+            lines.append(
+                f"  {name:<16} {step.seconds:8.1f} s  cpu {step.cpu_seconds:7.1f} s  peak {step.peak_mb:6.0f} MB"
+            )
+    for name, query in {"50 pairs of its own": cost.hits, "50 pairs of a task": cost.task}.items():
+        if query:
+            lines.append(
+                f"  {name}: median {query.median_ms:.1f} ms, 95 % {query.p95_ms:.1f} ms, cpu {query.cpu_ms:.1f} ms, "
+                f"{query.pairs_found:.1f} pairs with {query.rows_found:.1f} sentences, peak {query.peak_mb:.0f} MB"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.benchmark.index_bench import bench_index, cluster_centres, clustered_vectors
 from erda.corpus.shards import ShardPlan, write_shard
 from erda.errors import DataError
+from index import bench_index, cluster_centres, clustered_vectors
 
 
 def test_made_up_vectors_are_unit_vectors_in_clusters() -> None:

@@ -1,0 +1,127 @@
+"""The figures of the core: accuracy and time of the published stream, the cache of frozen layers, start-up.
+
+python benchmarks/core.py                    start-up, stream, cache
+python benchmarks/core.py markers --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from erda.benchmark.records import Record, read_outcomes
+from erda.benchmark.run.loop import run_all, run_directory
+from erda.errors import ErdaError, join_faults
+from erda.settings.runs import load_settings
+from targets import Figure, measure
+
+
+def start_up(options: argparse.Namespace) -> Iterator[Figure]:
+    """Seconds until `erda --help` has answered: the median of five."""
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        subprocess.run([sys.executable, "-m", "erda", "--help"], check=True, capture_output=True)
+        times.append(perf_counter() - start)
+    yield Figure("erda --help", statistics.median(times), "s", "< 0.5")
+
+
+def stream(options: argparse.Namespace) -> Iterator[Figure]:
+    """ERDA and SeqRun with the BiLSTM on FewRel 5-shot: accuracy after task 8, seconds a stream, peak memory."""
+    erda, seqrun = (
+        _run(options.out / "core", method=method, encoder="bilstm", seeds=options.seeds)
+        for method in ("erda", "seqrun")
+    )
+    for protocol, target in (("candidates", ">= 49"), ("all-seen", ">= 20")):
+        reached, forgot = _last(erda, protocol), _last(seqrun, protocol)
+        yield Figure(f"ERDA, BiLSTM, {protocol} after task 8", reached, "%", target)
+        yield Figure("  SeqRun, which forgets", forgot, "%")
+        yield Figure("  ERDA over SeqRun", reached - forgot, "points", ">= 10")
+    seconds = statistics.median(map(_seconds, erda))
+    yield Figure("ERDA, BiLSTM, one stream with all evaluations (median)", seconds, "s", "<= 8")
+    yield Figure("peak memory of the process", max(one.peak_memory_mb for one in erda) / 1000, "GB", "<= 2")
+
+
+def cache(options: argparse.Namespace) -> Iterator[Figure]:
+    """One stream, MiniLM in mode `paper`: with an empty cache, again with what that left, and without any."""
+    folder = options.out / f"cache-{options.tasks}"
+
+    def one_stream(name: str, gigabytes: float) -> Record:
+        sets = ["encoder.mode=paper", f"n_tasks={options.tasks}", f"cache_gb={gigabytes}"]
+        return _run(folder / name, method="erda", encoder="minilm", seeds="100", sets=sets)[0]
+
+    empty, filled, without = one_stream("empty", 4.0), one_stream("filled", 4.0), one_stream("without", 0.0)
+    best = [read_outcomes(run_directory(folder / name, filled)).best for name in ("filled", "without")]
+    yield Figure(f"MiniLM paper, {options.tasks} tasks, without the cache", _seconds(without), "s")
+    yield Figure("  with it, empty at the start", _seconds(empty), "s")
+    yield Figure("  with it, filled by an earlier run", _seconds(filled), "s")
+    yield Figure("  times faster with it", _seconds(without) / _seconds(filled), "x", ">= 6")
+    yield Figure("  predictions that are the same", float(np.mean(best[0] == best[1]) * 100), "%", "== 100")
+
+
+def markers(options: argparse.Namespace) -> Iterator[Figure]:
+    """ERDA with MiniLM, entity marks, all layers trained."""
+    preset = "fewrel-5-shot-minilm"
+    records = _run(options.out / "markers", method="erda", preset=preset, seeds=options.seeds, device=options.device)
+    name = f"ERDA, MiniLM markers, all-seen after task 8, n={len(records)}"
+    yield Figure(name, _last(records, "all-seen"), "%", ">= 45")
+    yield Figure("  candidates", _last(records, "candidates"), "%")
+
+
+def _run(
+    out: Path,
+    *,
+    method: str,
+    encoder: str | None = None,
+    seeds: str | None = None,
+    preset: str = "fewrel-5-shot",
+    device: str | None = None,
+    sets: Sequence[str] = (),
+) -> tuple[Record, ...]:
+    flags = {"methods": method, "encoder": encoder, "seeds": seeds, "device": device}
+    finished = run_all(load_settings(preset=preset, sets=sets, flags=flags), out=out)
+    if finished.faults:
+        raise ErdaError(join_faults(finished.faults))
+    return finished.records
+
+
+def _seconds(record: Record) -> float:
+    return sum(map(sum, record.seconds.values()))
+
+
+def _last(records: Sequence[Record], protocol: str) -> float:
+    return 100 * statistics.mean(values[-1] for one in records if (values := one.accuracy[protocol]))
+
+
+MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
+    "start-up": start_up,
+    "stream": stream,
+    "cache": cache,
+    "markers": markers,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was named, and print each figure beside its target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(MEASURES)} (default: all but the last)")
+    parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="records (default: runs/bench)")
+    parser.add_argument("--seeds", metavar="N,N", help="orders to run (default: all six)")
+    parser.add_argument("--tasks", type=int, default=8, metavar="N", help="of the stream of `cache` (default: 8)")
+    parser.add_argument("--device", metavar="NAME", help="of `markers`: cpu, cuda or cuda:N (default: cpu)")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.what if name not in MEASURES]:
+        parser.error(f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASURES)}")
+    chosen = options.what or [name for name in MEASURES if name != "markers"]
+    return measure(lambda: (figure for name in chosen for figure in MEASURES[name](options)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""The scripts of `benchmarks/` import each other by their plain names, as they do when they are run."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "benchmark")]
