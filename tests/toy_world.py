@@ -11,6 +11,7 @@ import torch
 from erda.encoders.base import Encoder
 from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.glove import WordVectors
+from erda.encoders.settings import BiLstmSettings
 from erda.types import Entity, Example, Relation, Span, Task
 
 NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
@@ -39,7 +40,7 @@ def write_vectors(path: Path) -> Path:
 
 def toy_encoder(seed: int = 0) -> Encoder:
     """The BiLSTM of the package, with a handful of hidden units."""
-    encoder = BiLstmEncoder(word_vectors(), hidden_size=8, seed=seed)
+    encoder = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=8), seed=seed)
     encoder.learning_rate = 0.01  # so few parameters like large steps
     return encoder
 

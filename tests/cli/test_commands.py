@@ -86,7 +86,7 @@ def test_encoders_are_listed_with_their_settings(capsys: pytest.CaptureFixture[s
     assert main(["list", "encoders"]) == 0
     out = capsys.readouterr().out
     assert "bilstm" in out
-    assert "encoder.hidden_size (int)" in out
+    assert "encoder.hidden_size = 100" in out
 
 
 def test_run_leaves_records_and_report_reads_them(

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_sequence
 from erda.encoders import build_encoder
 from erda.encoders.base import embed
 from erda.encoders.bilstm import BiLstmEncoder
+from erda.encoders.settings import BiLstmSettings
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
 from toy_world import DIM, toy_example, word_vectors, write_vectors
@@ -99,7 +100,7 @@ def test_a_batch_is_laid_out_longest_first_and_can_be_undone() -> None:
 
 
 def encoder(*, compiled: bool, hidden_size: int = 8, dropout: float = 0.0, seed: int = 0) -> BiLstmEncoder:
-    built = BiLstmEncoder(word_vectors(), hidden_size=hidden_size, dropout=dropout, seed=seed)
+    built = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=hidden_size, dropout=dropout), seed=seed)
     built._compiled = compiled
     return built
 
@@ -200,5 +201,16 @@ def test_built_by_name_with_settings(tmp_path) -> None:
     built = build_encoder("bilstm", hidden_size=12, vectors=str(path))
     assert (built.dim, built.spec.name) == (24, "bilstm")
     assert built.spec.settings == {"hidden_size": 12, "dropout": 0.0, "vectors": str(path)}
-    with pytest.raises(SettingsError, match="Did you mean 'hidden_size'"):
-        build_encoder("bilstm", hiden_size=3)
+    assert not built.training
+
+
+def test_every_fault_in_settings_is_said_at_once() -> None:
+    with pytest.raises(SettingsError) as fault:
+        build_encoder("bilstm", hiden_size=3, hidden_size=300_000, dropout=1.0, vectors=3)
+    lines = str(fault.value).splitlines()
+    assert lines[0].startswith("Unknown setting of encoder 'bilstm' 'hiden_size'. Did you mean 'hidden_size'?")
+    assert lines[1:] == [
+        "hidden_size: must be at most 4096, got 300000.",
+        "dropout: must be less than 1, got 1.0.",
+        "vectors: expected text, got 3.",
+    ]

@@ -199,8 +199,6 @@ def test_a_batch_is_padded_to_its_longest() -> None:
 
 
 def test_faults_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="Did you mean 'markers'"):
-        MarkedTokenizer.load(MINILM, mode="marker")
     with pytest.raises(SettingsError, match="room for 8 pieces"):
         MarkedTokenizer.load(MINILM, mode="paper", max_pieces=5)
     folder = build_model(tmp_path / "m")

@@ -1,17 +1,19 @@
 """Both modes of the transformer: shapes, what is trained, and the same vectors with and without the cache."""
 
 import copy
-import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import SENTENCES, build_model, sentence
 from torch import Tensor
 
+from erda.encoders import build_encoder
 from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
-from erda.encoders.transformer import MIN_ROWS, TransformerEncoder, build_transformer
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import MIN_ROWS, TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
@@ -25,6 +27,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
     return {kind: build_model(place / kind, kind) for kind in ("bert", "mpnet", "electra")}
 
 
+def encoder_of(
+    folder: ModelFolder, *, seed: int = 0, cache: FrozenCache | None = None, **settings: Any
+) -> TransformerEncoder:
+    return TransformerEncoder(folder, TransformerSettings(**settings), seed=seed, cache=cache)
+
+
 @pytest.fixture
 def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
     return folders["bert"]
@@ -35,7 +43,7 @@ def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
     ("mode", "projection", "dim"), [("paper", 0, 16), ("paper", 5, 5), ("markers", 0, 32), ("markers", 7, 7)]
 )
 def test_shapes(folders: dict[str, ModelFolder], kind: str, mode: str, projection: int, dim: int) -> None:
-    encoder = TransformerEncoder(folders[kind], mode=mode, projection=projection).eval()
+    encoder = encoder_of(folders[kind], mode=mode, projection=projection).eval()
     assert encoder.dim == dim
     assert encoder.encode(SENTENCES).shape == (len(SENTENCES), dim)
     assert encoder.encode_texts(TEXTS).shape == (3, dim)
@@ -44,7 +52,7 @@ def test_shapes(folders: dict[str, ModelFolder], kind: str, mode: str, projectio
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 def test_paper_mode_is_cls_through_a_linear_layer(folders: dict[str, ModelFolder], kind: str) -> None:
-    encoder = TransformerEncoder(folders[kind], mode="paper").eval()
+    encoder = encoder_of(folders[kind], mode="paper").eval()
     (pieces,) = encoder.tokenizer.encode(SENTENCES[:1])
     with torch.no_grad():
         states = encoder.layers.model(torch.from_numpy(pieces.ids).long()[None]).last_hidden_state
@@ -54,7 +62,7 @@ def test_paper_mode_is_cls_through_a_linear_layer(folders: dict[str, ModelFolder
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
 def test_markers_mode_is_the_two_start_marks(folders: dict[str, ModelFolder], kind: str) -> None:
-    encoder = TransformerEncoder(folders[kind], mode="markers").eval()
+    encoder = encoder_of(folders[kind], mode="markers").eval()
     (pieces,) = encoder.tokenizer.encode(SENTENCES[2:3])  # the tail comes first
     with torch.no_grad():
         ids = torch.from_numpy(pieces.ids).long()[None]
@@ -68,7 +76,7 @@ def test_markers_mode_is_the_two_start_marks(folders: dict[str, ModelFolder], ki
 def test_padding_does_not_matter(folders: dict[str, ModelFolder]) -> None:
     for kind, folder in folders.items():
         for mode in ("paper", "markers"):
-            encoder = TransformerEncoder(folder, mode=mode).eval()
+            encoder = encoder_of(folder, mode=mode).eval()
             with torch.no_grad():
                 alone = torch.cat([encoder.encode([example]) for example in SENTENCES])
                 assert torch.allclose(encoder.encode(SENTENCES), alone, atol=1e-5), (kind, mode)
@@ -84,7 +92,7 @@ def test_padding_does_not_matter(folders: dict[str, ModelFolder]) -> None:
 def test_gradients_reach_exactly_what_is_trained(
     folders: dict[str, ModelFolder], kind: str, mode: str, n_trained: int
 ) -> None:
-    encoder = TransformerEncoder(folders[kind], mode=mode, trained_layers=n_trained)
+    encoder = encoder_of(folders[kind], mode=mode, trained_layers=n_trained)
     before = {name: weight.detach().clone() for name, weight in encoder.named_parameters()}
     optimizer = torch.optim.Adam(encoder.trained_parameters(), lr=0.1)
     encoder.encode(SENTENCES).pow(3).sum().backward()
@@ -99,7 +107,7 @@ def test_gradients_reach_exactly_what_is_trained(
 
 
 def test_when_all_is_trained_words_that_do_not_occur_stay(bert: ModelFolder) -> None:
-    encoder = TransformerEncoder(bert, mode="markers")
+    encoder = encoder_of(bert, mode="markers")
     words = encoder.layers.model.get_input_embeddings().weight
     before = words.detach().clone()
     optimizer = torch.optim.Adam(encoder.trained_parameters(), lr=0.1)
@@ -111,7 +119,7 @@ def test_when_all_is_trained_words_that_do_not_occur_stay(bert: ModelFolder) -> 
 
 
 def test_frozen_layers_have_no_dropout_and_trained_ones_do(bert: ModelFolder) -> None:
-    encoder = TransformerEncoder(bert, mode="paper", dropout=0.5).train()
+    encoder = encoder_of(bert, mode="paper", dropout=0.5).train()
     modes = {name: module.training for name, module in encoder.named_modules() if isinstance(module, torch.nn.Dropout)}
     assert all(training == (".layer.2." in name) for name, training in modes.items())
     assert not torch.equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
@@ -121,7 +129,7 @@ def test_frozen_layers_have_no_dropout_and_trained_ones_do(bert: ModelFolder) ->
 
 def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: ModelFolder) -> None:
     before = torch.random.get_rng_state()
-    one, same, other = (TransformerEncoder(bert, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (encoder_of(bert, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
     first, again, another = (encoder.trained_state()["linear.weight"] for encoder in (one, same, other))
     assert torch.equal(first, again)
@@ -131,11 +139,11 @@ def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: 
 
 
 def test_a_trained_state_goes_into_a_fresh_encoder(bert: ModelFolder) -> None:
-    encoder = TransformerEncoder(bert, seed=1).eval()
+    encoder = encoder_of(bert, seed=1).eval()
     with torch.no_grad():
         for weight in encoder.trained_parameters():
             weight.add_(0.1)
-    fresh = TransformerEncoder(bert, seed=2).eval()
+    fresh = encoder_of(bert, seed=2).eval()
     fresh.load_trained_state(encoder.trained_state())
     assert torch.equal(fresh.encode(SENTENCES), encoder.encode(SENTENCES))
 
@@ -175,7 +183,7 @@ def test_training_and_vectors_are_the_same_with_and_without(
 ) -> None:
     results: list[tuple[list[float], Tensor]] = []
     for cache in (None, FrozenCache(), FrozenCache(tmp_path), FrozenCache(tmp_path), FrozenCache(max_bytes=1500)):
-        encoder = TransformerEncoder(folders[kind], mode=mode, trained_layers=n_trained, cache=cache)
+        encoder = encoder_of(folders[kind], mode=mode, trained_layers=n_trained, cache=cache)
         results.append(
             (train(encoder), torch.cat([embed(encoder, SENTENCES), embed(encoder, SENTENCES, batch_size=2)]))
         )
@@ -200,20 +208,20 @@ def test_frozen_layers_run_once_per_sentence(
     bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = FrozenCache(tmp_path)
-    one = TransformerEncoder(bert, seed=1, cache=cache)
+    one = encoder_of(bert, seed=1, cache=cache)
     counted = count_frozen_sentences(one, monkeypatch)
     embed(one, SENTENCES[:4], batch_size=3)
     embed(one, SENTENCES[1:5])
     assert sum(counted) == 5
     for other_cache in (cache, FrozenCache(tmp_path)):  # another seed in this process, and as if in another process
-        two = TransformerEncoder(bert, seed=2, cache=other_cache)
+        two = encoder_of(bert, seed=2, cache=other_cache)
         counted = count_frozen_sentences(two, monkeypatch)
         embed(two, SENTENCES[:5])
         assert counted == []
 
 
 def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = TransformerEncoder(bert, cache=FrozenCache())
+    encoder = encoder_of(bert, cache=FrozenCache())
     embed(encoder, SENTENCES[:2])
     counted = count_frozen_sentences(encoder, monkeypatch)
     encoder.warm([*SENTENCES, *SENTENCES])
@@ -221,13 +229,13 @@ def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPa
     encoder.warm(SENTENCES)
     embed(encoder, SENTENCES)
     assert sum(counted) == len(SENTENCES) - 2
-    TransformerEncoder(bert).warm(SENTENCES)  # nothing to fill: no cache
-    TransformerEncoder(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
+    encoder_of(bert).warm(SENTENCES)  # nothing to fill: no cache
+    encoder_of(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
 
 
 def test_sentences_met_once_in_training_are_not_kept(bert: ModelFolder) -> None:
     cache = FrozenCache()
-    encoder = TransformerEncoder(bert, cache=cache).train()
+    encoder = encoder_of(bert, cache=cache).train()
     store = encoder._store()
     assert store is not None
     encoder.encode(SENTENCES[:3])
@@ -240,20 +248,20 @@ def test_other_weights_or_settings_never_share_states(bert: ModelFolder, tmp_pat
     other_weights = build_model(tmp_path / "other", seed=1)
     cache = FrozenCache()
     encoders = [
-        TransformerEncoder(bert, cache=cache),
-        TransformerEncoder(other_weights, cache=cache),
-        TransformerEncoder(bert, trained_layers=2, cache=cache),
-        TransformerEncoder(bert, trained_layers=0, cache=cache),
-        TransformerEncoder(bert, mode="markers", trained_layers=0, cache=cache),
-        TransformerEncoder(bert, precision="bf16", cache=cache),
+        encoder_of(bert, cache=cache),
+        encoder_of(other_weights, cache=cache),
+        encoder_of(bert, trained_layers=2, cache=cache),
+        encoder_of(bert, trained_layers=0, cache=cache),
+        encoder_of(bert, mode="markers", trained_layers=0, cache=cache),
+        encoder_of(bert, precision="bf16", cache=cache),
     ]
     stores = {id(encoder._store()) for encoder in encoders}
     assert len(stores) == len(encoders)
-    assert encoders[0]._store() is TransformerEncoder(bert, seed=9, dropout=0.3, cache=cache)._store()
+    assert encoders[0]._store() is encoder_of(bert, seed=9, dropout=0.3, cache=cache)._store()
 
 
 def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
-    encoder = TransformerEncoder(bert, cache=FrozenCache()).eval()
+    encoder = encoder_of(bert, cache=FrozenCache()).eval()
     before = embed(encoder, SENTENCES)
     with torch.no_grad():
         encoder.layers.layers[0].output.dense.weight.mul_(1.5)
@@ -264,7 +272,7 @@ def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
 
 
 def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
-    encoder = TransformerEncoder(bert, cache=FrozenCache()).eval()
+    encoder = encoder_of(bert, cache=FrozenCache()).eval()
     before = embed(encoder, SENTENCES)
     copied = copy.deepcopy(encoder)
     with torch.no_grad():
@@ -276,8 +284,8 @@ def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
 
 
 def test_half_precision_is_near(bert: ModelFolder) -> None:
-    exact = embed(TransformerEncoder(bert), SENTENCES)
-    encoder = TransformerEncoder(bert, cache=FrozenCache(half=True))
+    exact = embed(encoder_of(bert), SENTENCES)
+    encoder = encoder_of(bert, cache=FrozenCache(half=True))
     first, second = embed(encoder, SENTENCES), embed(encoder, SENTENCES)
     assert torch.equal(first, second)  # computed or found makes no difference
     assert torch.allclose(first, exact, atol=2e-2)
@@ -286,15 +294,15 @@ def test_half_precision_is_near(bert: ModelFolder) -> None:
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 computes it the slow way
 def test_bf16_is_near(bert: ModelFolder) -> None:
     for mode in ("paper", "markers"):
-        exact = embed(TransformerEncoder(bert, mode=mode), SENTENCES)
-        near = embed(TransformerEncoder(bert, mode=mode, precision="bf16"), SENTENCES)
+        exact = embed(encoder_of(bert, mode=mode), SENTENCES)
+        near = embed(encoder_of(bert, mode=mode, precision="bf16"), SENTENCES)
         assert near.dtype == torch.float32
         assert torch.allclose(near, exact, atol=0.3)
         assert not torch.equal(near, exact)
 
 
 def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = TransformerEncoder(bert)
+    encoder = encoder_of(bert)
     seen: list[list[tuple[int, int]]] = []
     run = encoder.layers.run_packed
 
@@ -312,7 +320,7 @@ def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeyp
 
 def test_minilm_is_the_same_with_and_without() -> None:
     examples = [sentence(" ".join(example.tokens), (0, 1), (1, 2)) for example in SENTENCES]
-    without, cached = (build_transformer("minilm", seed=0, cache=cache) for cache in (None, FrozenCache()))
+    without, cached = (build_encoder("minilm", cache=cache) for cache in (None, FrozenCache()))
     cached.warm(examples)
     for encoder in (without, cached):
         train(encoder, 3)
@@ -325,7 +333,7 @@ def test_minilm_is_the_same_with_and_without() -> None:
 
 
 def test_minilm_knows_names_from_sentences() -> None:
-    encoder = build_transformer("minilm", seed=0, cache=FrozenCache())
+    encoder = build_encoder("minilm", cache=FrozenCache())
     examples = [
         sentence("the capital of Germany is Berlin", (3, 4), (5, 6)),
         sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6)),
@@ -340,19 +348,16 @@ def test_minilm_knows_names_from_sentences() -> None:
 def test_a_sentence_of_ten_thousand_tokens_is_encoded() -> None:
     words = ("word",) * 10_000
     long = Example(words, Entity("a", Span(3, 4)), Entity("b", Span(9_000, 9_002)))
-    encoder = build_transformer("minilm", seed=0, mode="markers", trained_layers=0)
+    encoder = build_encoder("minilm", mode="markers", trained_layers=0)
     assert embed(encoder, [long, SENTENCES[0]]).isfinite().all()
 
 
-def test_settings_are_plain_and_rebuild_the_encoder(bert: ModelFolder) -> None:
-    parameters = inspect.signature(build_transformer, eval_str=True).parameters
-    settings = {name: p.annotation for name, p in parameters.items() if name not in ("name", "seed", "device", "cache")}
-    assert set(settings.values()) <= {bool, int, float, str}
-    encoder = build_transformer(
-        str(bert.path), seed=3, mode="markers", trained_layers=1, projection=6, learning_rate=0.5
+def test_settings_rebuild_the_encoder(bert: ModelFolder) -> None:
+    encoder = build_encoder(
+        str(bert.path), seed=3, mode="markers", trained_layers=1, projection=6, learning_rate=0.5, dropout=0
     )
-    assert set(encoder.spec.settings) == set(settings)
-    again = build_transformer(encoder.spec.name, seed=3, **encoder.spec.settings)  # type: ignore[arg-type]
+    assert set(encoder.spec.settings) == set(TransformerSettings.model_fields)
+    again = build_encoder(encoder.spec.name, seed=3, **encoder.spec.settings)
     assert again.spec == encoder.spec
     assert torch.equal(embed(again, SENTENCES), embed(encoder, SENTENCES))
 
@@ -360,31 +365,32 @@ def test_settings_are_plain_and_rebuild_the_encoder(bert: ModelFolder) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "papers"}, "Did you mean 'paper'"),
-        ({"precision": "fp16"}, "Unknown precision 'fp16'"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"projection": -1}, "projection is -1"),
+        ({"mode": "papers"}, "mode: Unknown word 'papers'. Did you mean 'paper'"),
+        ({"precision": "fp16"}, "precision: Unknown word 'fp16'"),
+        ({"dropout": 1.0}, "dropout: must be less than 1, got 1.0"),
+        ({"projection": -1}, "projection: must be at least 0, got -1"),
+        ({"projection": 10**9}, "projection: must be at most 16384, got 1000000000"),
         ({"trained_layers": 9}, "expected 0 to 3"),
         ({"max_pieces": 3}, "room for 8 pieces"),
     ],
 )
 def test_impossible_settings_are_refused(bert: ModelFolder, settings: dict, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        TransformerEncoder(bert, **settings)
+        build_encoder(str(bert.path), **settings)
 
 
 def test_a_missing_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="No model folder at"):
-        build_transformer(str(tmp_path / "nowhere"), seed=0)
+        build_encoder(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("mode", ["paper", "markers"])
 def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
-    expected = embed(build_transformer("minilm", seed=0, mode=mode), SENTENCES)
+    expected = embed(build_encoder("minilm", mode=mode), SENTENCES)
     for settings, tolerance in (({}, 1e-3), ({"precision": "bf16"}, 5e-2)):
         for cache in (None, FrozenCache()):
-            encoder = build_transformer("minilm", seed=0, device="cuda", mode=mode, cache=cache, **settings)
+            encoder = build_encoder("minilm", device="cuda", mode=mode, cache=cache, **settings)
             encoder.warm(SENTENCES)
             assert torch.allclose(embed(encoder, SENTENCES).cpu(), expected, atol=tolerance)

@@ -43,10 +43,12 @@ def _methods() -> Iterator[Entry]:
 
 
 def _encoders() -> Iterator[Entry]:
-    from erda.encoders import ENCODERS, encoder_settings
+    from erda.encoders import ENCODERS
+    from erda.fields import flat_values
 
     for name, entry in ENCODERS.items():
-        yield name, entry.about, [f"encoder.{one} ({kind.__name__})" for one, kind in encoder_settings(name).items()]
+        settings = flat_values(entry.settings())
+        yield name, entry.about, [f"encoder.{setting} = {_toml(value)}" for setting, value in settings.items()]
 
 
 def _datasets() -> Iterator[Entry]:

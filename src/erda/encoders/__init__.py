@@ -2,69 +2,60 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from erda.encoders.base import Encoder
-from erda.errors import SettingsError, unknown_name
+from erda.encoders.settings import BiLstmSettings, TransformerSettings
+from erda.errors import SettingsError, join_faults, unknown_name
+from erda.fields import Settings, checked_settings
 
 if TYPE_CHECKING:
+    from erda.encoders.base import Encoder
     from erda.encoders.frozen import FrozenCache
-
-SETTING_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderEntry:
-    """A line of the table: who builds the encoder, and a sentence for people."""
+    """A line of the table: the settings of an encoder, and a sentence for people."""
 
-    build: str  # module:function, imported when the encoder is built
+    settings: type[Settings]
     about: str
 
 
 ENCODERS: dict[str, EncoderEntry] = {
-    "bilstm": EncoderEntry("bilstm:build_bilstm", "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
-    "minilm": EncoderEntry("transformer:build_transformer", "MiniLM-L6 (22M) from the registry package"),
-    "mpnet": EncoderEntry("transformer:build_transformer", "MPNet-base (110M) from registry packages"),
+    "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
+    "minilm": EncoderEntry(TransformerSettings, "MiniLM-L6 (22M) from the registry package"),
+    "mpnet": EncoderEntry(TransformerSettings, "MPNet-base (110M) from registry packages"),
 }
 
 
-def _builder(name: str) -> Callable[..., Encoder]:
-    from importlib import import_module
-
-    entry = ENCODERS.get(name, ENCODERS["minilm"])
-    module, function = entry.build.split(":")
-    found: Callable[..., Encoder] = getattr(import_module(f"erda.encoders.{module}"), function)
-    return found
-
-
-def encoder_settings(name: str) -> dict[str, type]:
-    """Names and types of an encoder's settings."""
-    parameters = inspect.signature(_builder(name)).parameters
-    given = {"name", "seed", "device"}
-    return {
-        p.name: SETTING_TYPES[str(p.annotation)]
-        for p in parameters.values()
-        if str(p.annotation) in SETTING_TYPES and p.name not in given
-    }
+def encoder_settings(name: str) -> type[Settings]:
+    """The model of an encoder's settings."""
+    return ENCODERS[name].settings if name in ENCODERS else TransformerSettings
 
 
 def build_encoder(
     name: str, *, seed: int = 0, device: str = "cpu", cache: FrozenCache | None = None, **settings: object
 ) -> Encoder:
-    """The encoder of that name: `bilstm`, `minilm`, `mpnet`, a model folder or a name on the hub.
+    """The encoder of that name: `bilstm`, `minilm`, `mpnet`, a model folder or a name on the hub; in eval mode.
 
-    `cache` keeps what frozen layers compute; hand the same one to all encoders of an experiment.
+    `settings` are those of `encoder_settings(name)`; every fault in them is said at once. `cache` keeps what frozen
+    layers compute; hand the same one to all encoders of an experiment.
     """
-    known = encoder_settings(name)
-    wrong = [
-        unknown_name(f"setting of encoder '{name}'", setting, known) for setting in settings if setting not in known
-    ]
-    if wrong:
-        raise SettingsError("\n".join(wrong))
-    build = _builder(name)
-    if "cache" in inspect.signature(build).parameters:
-        settings["cache"] = cache
-    return build(name, seed=seed, device=device, **settings)
+    model = encoder_settings(name)
+    unknown = [one for one in settings if one not in model.model_fields]
+    faults = [unknown_name(f"setting of encoder '{name}'", one, model.model_fields) for one in unknown]
+    try:
+        checked = checked_settings(model, {one: value for one, value in settings.items() if one not in unknown})
+    except SettingsError as error:
+        faults.append(str(error))
+    if faults:
+        raise SettingsError(join_faults(faults))
+    if isinstance(checked, BiLstmSettings):
+        from erda.encoders.bilstm import BiLstmEncoder
+
+        return BiLstmEncoder.build(checked, seed=seed, device=device)
+    from erda.encoders.transformer import TransformerEncoder
+
+    assert isinstance(checked, TransformerSettings)
+    return TransformerEncoder.build(name, checked, seed=seed, device=device, cache=cache)

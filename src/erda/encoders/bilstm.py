@@ -15,9 +15,11 @@ from torch.nn.utils.rnn import pack_sequence
 
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.glove import WordVectors, load_vectors
+from erda.encoders.settings import BiLstmSettings
 from erda.encoders.tokens import cut
 from erda.types import Example
 
+DEFAULTS = BiLstmSettings()
 MAX_TOKENS = 512
 KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
 
@@ -29,19 +31,19 @@ class BiLstmEncoder(Encoder):
     parameters and give the same vectors.
     """
 
-    def __init__(self, vectors: WordVectors, *, hidden_size: int = 100, dropout: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, vectors: WordVectors, settings: BiLstmSettings = DEFAULTS, *, seed: int = 0) -> None:
         super().__init__()
+        hidden_size = settings.hidden_size
         self.words = vectors
         self.vectors: Tensor
         self.register_buffer("vectors", vectors.vectors, persistent=False)
         self.lstm = nn.LSTM(vectors.dim, hidden_size, bidirectional=True)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
         self.batch_size = 1024
         self.n_threads = 1  # the kernel has two of its own; more of PyTorch's would only get in their way
-        settings = {"hidden_size": hidden_size, "dropout": dropout}
-        self.spec = EncoderSpec("bilstm", settings, vectors.fingerprint)
+        self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
         self._compiled = find_spec("numba") is not None
         self._known_ids: dict[tuple[str, ...], list[int]] = {}
         generator = torch.Generator().manual_seed(seed)
@@ -54,6 +56,20 @@ class BiLstmEncoder(Encoder):
                     parameter.zero_()
                 if name.startswith("bias_ih"):  # gates i, f, g, o: the forget gate starts open, so that a few
                     parameter[hidden_size : 2 * hidden_size] = 1.0  # hundred steps are enough to remember a sentence
+
+        self.eval()
+
+    @classmethod
+    def build(cls, settings: BiLstmSettings, *, seed: int = 0, device: str = "cpu") -> BiLstmEncoder:
+        """The BiLSTM over the word vectors that the settings name, ready to work."""
+        encoder = cls(load_vectors(Path(settings.vectors) if settings.vectors else None), settings, seed=seed)
+        encoder = encoder.to(torch.device(device))
+        with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
+            encoder.encode_texts(["a", "b"]).sum().backward()
+        encoder.zero_grad()
+        with torch.no_grad():
+            encoder.encode_texts(["a"])
+        return encoder
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of sentences: [n_examples, dim]."""
@@ -92,24 +108,6 @@ class BiLstmEncoder(Encoder):
         ends = np.cumsum(lengths)
         local = [rows[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
         return last_states(self.vectors[torch.from_numpy(used)], Batch.of(local), list(self.lstm.parameters()))
-
-
-def build_bilstm(
-    name: str, *, seed: int = 0, device: str = "cpu", hidden_size: int = 100, dropout: float = 0.0, vectors: str = ""
-) -> BiLstmEncoder:
-    """The BiLSTM; `vectors` is the path of a GloVe text file, empty for GloVe 6B 50-d from the registry package."""
-    encoder = BiLstmEncoder(
-        load_vectors(Path(vectors) if vectors else None), hidden_size=hidden_size, dropout=dropout, seed=seed
-    )
-    settings: dict[str, int | float | str] = {"hidden_size": hidden_size, "dropout": dropout, "vectors": vectors}
-    encoder.spec = EncoderSpec(name, settings, encoder.spec.fingerprint)
-    encoder = encoder.to(torch.device(device))
-    with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
-        encoder.encode_texts(["a", "b"]).sum().backward()
-    encoder.zero_grad()
-    with torch.no_grad():
-        encoder.encode_texts(["a"])
-    return encoder
 
 
 def _within_reach(example: Example) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from erda.encoders.settings import ALL
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 
 BERT_KIN = ("bert", "roberta", "xlm-roberta", "camembert")
-ALL = -1
 
 
 def load_model(folder: ModelFolder) -> Any:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from erda.encoders.settings import Mode
 from erda.encoders.weights import ModelFolder
-from erda.errors import ModelError, SettingsError, unknown_name
+from erda.errors import ModelError, SettingsError
 from erda.types import Example
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
-MODES = ("paper", "markers")
 MARKS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
 N_SPECIAL = 6  # [CLS], [SEP] and four marks
 KEPT_SENTENCES = 100_000
@@ -55,9 +55,7 @@ class MarkedTokenizer:
     around its entities (`cut`).
     """
 
-    def __init__(self, tokenizer: Any, *, mode: str, vocab_size: int, limit: int) -> None:
-        if mode not in MODES:
-            raise SettingsError(unknown_name("mode", mode, MODES))
+    def __init__(self, tokenizer: Any, *, mode: Mode, vocab_size: int, limit: int) -> None:
         if limit < N_SPECIAL + 2:
             raise SettingsError(f"a sentence needs room for {N_SPECIAL + 2} pieces or more, got {limit}.")
         if not getattr(tokenizer, "is_fast", False):
@@ -84,7 +82,7 @@ class MarkedTokenizer:
         self._marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
 
     @classmethod
-    def load(cls, folder: ModelFolder, *, mode: str, max_pieces: int = 0) -> MarkedTokenizer:
+    def load(cls, folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> MarkedTokenizer:
         """The tokenizer of a model folder; `max_pieces` lowers the model's own limit."""
         from transformers import AutoConfig, AutoTokenizer
 

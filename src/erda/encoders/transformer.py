@@ -19,83 +19,69 @@ from torch import Tensor, nn
 
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.frozen import FrozenCache, FrozenStates, gather
-from erda.encoders.layers import ALL, LayeredModel, load_model, states_at
+from erda.encoders.layers import LayeredModel, load_model, states_at
+from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
 from erda.encoders.weights import ModelFolder, find_model
-from erda.errors import SettingsError, unknown_name
 from erda.types import Example
 
-BY_MODE = -2
+DEFAULTS = TransformerSettings()
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
-PRECISIONS = ("fp32", "bf16")
 CPU_PIECES, GPU_PIECES = 2048, 65536  # how many pieces go through frozen layers at once
 MIN_ROWS = 32  # matrix products of a few rows use other kernels, whose last digits differ; so they are filled up
 
 
 class TransformerEncoder(Encoder):
-    """A pretrained model, its lower layers frozen.
+    """A pretrained model, its lower layers frozen; `TransformerSettings` says what the settings do.
 
-    Mode `paper`: `#` and `@` around the entities, the state of [CLS] through a trained linear layer (`projection` wide,
-    0 = as wide as the model), the last layer trained. Mode `markers`: marks of their own, the states of the two start
-    marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
-    `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
     A plain text has no marks: in both modes it is read from its [CLS] state, in `markers` once for each half.
     """
 
     def __init__(
         self,
         folder: ModelFolder,
+        settings: TransformerSettings = DEFAULTS,
         *,
-        mode: str = "paper",
-        trained_layers: int = BY_MODE,
-        projection: int = 0,
-        dropout: float = 0.1,
-        precision: str = "fp32",
-        max_pieces: int = 0,
-        learning_rate: float | None = None,
         seed: int = 0,
         cache: FrozenCache | None = None,
     ) -> None:
         super().__init__()
-        if precision not in PRECISIONS:
-            raise SettingsError(unknown_name("precision", precision, PRECISIONS))
-        if not 0 <= dropout < 1:
-            raise SettingsError(f"dropout is {dropout}: expected 0 or more and less than 1.")
-        if projection < 0:
-            raise SettingsError(f"projection is {projection}: expected a size, or 0 for the mode's own.")
-        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=max_pieces)
-        trained_layers = TRAINED_LAYERS[mode] if trained_layers == BY_MODE else trained_layers
+        mode = settings.mode
+        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=settings.max_pieces)
+        trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
         marks = self.tokenizer.mark_origins if mode == "markers" else ()
         self.layers = LayeredModel(load_model(folder), mark_origins=marks, trained_layers=trained_layers)
         for module in self.layers.modules():
             if isinstance(module, nn.Dropout):
-                module.p = dropout
+                module.p = settings.dropout
         self.mode = mode
-        self.precision = precision
-        self.learning_rate = learning_rate or LEARNING_RATES[mode]
+        self.precision = settings.precision
+        self.learning_rate = settings.learning_rate or LEARNING_RATES[mode]
         self.cache = cache
         pooled = self.layers.hidden_size * (2 if mode == "markers" else 1)
-        self.dim = projection or pooled
+        self.dim = settings.projection or pooled
         self.linear: nn.Linear | None = None
-        if projection or mode == "paper":
+        if settings.projection or mode == "paper":
             self.linear = _orthogonal(pooled, self.dim, seed)
-        self.spec = EncoderSpec(
-            folder.name,
-            {
-                "mode": mode,
-                "trained_layers": trained_layers,
-                "projection": projection,
-                "dropout": dropout,
-                "precision": precision,
-                "max_pieces": max_pieces,
-                "learning_rate": self.learning_rate,
-            },
-            folder.fingerprint,
-        )
+        filled = {"trained_layers": trained_layers, "learning_rate": self.learning_rate}
+        self.spec = EncoderSpec(folder.name, settings.model_dump() | filled, folder.fingerprint)
         self._fingerprint = ""
         self._fingerprint_of: list[tuple[int, int]] = []
-        self.train(self.training)
+        self.eval()
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        settings: TransformerSettings = DEFAULTS,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        cache: FrozenCache | None = None,
+    ) -> TransformerEncoder:
+        """The encoder of a model by name: `minilm`, `mpnet`, a folder, a hub name."""
+        return cls(find_model(name), settings, seed=seed, cache=cache).to(device)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Switch dropout on or off; frozen layers never have any."""
@@ -273,39 +259,6 @@ class TransformerEncoder(Encoder):
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
-
-
-def build_transformer(
-    name: str,
-    *,
-    seed: int,
-    device: str = "cpu",
-    cache: FrozenCache | None = None,
-    mode: str = "paper",
-    trained_layers: int = BY_MODE,
-    projection: int = 0,
-    dropout: float = 0.1,
-    precision: str = "fp32",
-    max_pieces: int = 0,
-    learning_rate: float = 0.0,
-) -> TransformerEncoder:
-    """A `TransformerEncoder` of a model by name: `minilm`, `mpnet`, a folder, a hub name.
-
-    `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
-    """
-    encoder = TransformerEncoder(
-        find_model(name),
-        mode=mode,
-        trained_layers=trained_layers,
-        projection=projection,
-        dropout=dropout,
-        precision=precision,
-        max_pieces=max_pieces,
-        learning_rate=learning_rate or None,
-        seed=seed,
-        cache=cache,
-    )
-    return encoder.to(device)
 
 
 def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:

@@ -242,7 +242,7 @@ def _check_settings(
     types = {name: settings_of(method) for name, method in METHODS.items()}
     chosen = [name for name in values["methods"] if name in METHODS]
     results: dict[str, dict[str, Setting]] = {name: default_settings(METHODS[name]) for name in METHODS}
-    encoder_types = encoder_settings(values["encoder"])
+    encoder_types = {name: type(value) for name, value in flat_values(encoder_settings(values["encoder"])()).items()}
     encoder: dict[str, Setting] = {}
     for layer in layers:
         for given in sorted(layer, key=lambda one: "." in one.name):  # for all methods first, then for one

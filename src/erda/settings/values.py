@@ -38,13 +38,9 @@ def allowed_words(name: str) -> Sequence[str]:
     if name == "agreement":
         return "none", "mean", "nearest"
     if name == "mode":
-        from erda.encoders.tokens import MODES
-
-        return MODES
+        return "paper", "markers"
     if name == "precision":
-        from erda.encoders.transformer import PRECISIONS
-
-        return PRECISIONS
+        return "fp32", "bf16"
     return ()
 
 

@@ -142,7 +142,7 @@ def _fits(text: str, table: PaperTable, methods: Iterable[str]) -> bool:
 
     owner, _, setting = _name(text).rpartition(".")
     if owner == "encoder":
-        return setting in encoder_settings(table.encoder)
+        return setting in encoder_settings(table.encoder).model_fields
     if owner or setting in RUN_KEYS:
         return True
     return any(setting in settings_of(METHODS[method]) for method in methods)

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from erda.errors import SettingsError, join_faults, unknown_name
+from erda.fields import flat_values
 from erda.settings.presets import tidy_name
 from erda.settings.runs import RUN_KEYS, Setting, settings_of
 from erda.settings.values import KIND_NAMES
@@ -90,7 +91,7 @@ def parse_space(
     from erda.methods import METHODS
 
     kinds = {f"{method}.{name}": kind for name, kind in settings_of(METHODS[method]).items()}
-    kinds |= {f"encoder.{name}": kind for name, kind in encoder_settings(encoder).items()}
+    kinds |= {f"encoder.{name}": type(value) for name, value in flat_values(encoder_settings(encoder)()).items()}
     faults: list[str] = []
     found: dict[str, Choice] = {}
     for text in texts:

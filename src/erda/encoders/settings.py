@@ -1,0 +1,43 @@
+"""The settings of the encoders with their ranges. Nothing here needs PyTorch: they are checked before it loads.
+
+Sizes have an upper bound: what no machine can hold is refused with a sentence, not by the allocator.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from erda.fields import Number, Settings, Share, Weight
+
+Mode = Literal["paper", "markers"]
+BY_MODE = -2  # trained_layers: what the mode says
+ALL = -1  # trained_layers: every layer, and the embeddings
+
+
+class BiLstmSettings(Settings):
+    """Of the BiLSTM. `vectors` is the path of a GloVe text file; empty is GloVe 6B 50-d from the registry package."""
+
+    hidden_size: Annotated[int, Field(ge=1, le=4096)] = 100
+    dropout: Share = 0.0
+    vectors: str = ""
+
+
+class TransformerSettings(Settings):
+    """Of a pretrained transformer.
+
+    Mode `paper`: `#` and `@` around the entities, the state of [CLS] through a trained linear layer (`projection` wide,
+    0 = as wide as the model), the last layer trained. Mode `markers`: marks of their own, the states of the two start
+    marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
+    `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
+    `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
+    """
+
+    mode: Mode = "paper"
+    trained_layers: Annotated[int, Field(ge=BY_MODE, le=1000)] = BY_MODE
+    projection: Annotated[int, Field(ge=0, le=16384)] = 0
+    dropout: Share = 0.1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    max_pieces: Number = 0
+    learning_rate: Weight = 0.0
