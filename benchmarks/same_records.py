@@ -9,7 +9,6 @@ folder in which a corpus lies. A setting that one side does not know must have i
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from erda.encoders import _builder
+from erda.encoders import encoder_settings
 from erda.errors import ErdaError
+from erda.fields import flat_values
 from erda.files import read_arrays, read_json
 from erda.settings.runs import filled_settings
 
@@ -50,8 +50,7 @@ def _record(path: Path) -> dict[str, Any]:
 
 def _defaults(record: dict[str, Any]) -> dict[str, Any]:
     """The built-in values of all settings of a record's method and encoder."""
-    encoder = inspect.signature(_builder(record["encoder"])).parameters.values()
-    return {**{one.name: one.default for one in encoder}, **filled_settings(record["method"], {})}
+    return {**flat_values(encoder_settings(record["encoder"])()), **filled_settings(record["method"], {})}
 
 
 def compare(old: Any, new: Any, *, defaults: dict[str, Any], where: str = "") -> Iterator[str]:
