@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from erda.corpus.build import BuildSettings, build_corpus
-from erda.corpus.sources.base import numbered_lines
 from erda.corpus.store import CorpusStore
 from erda.errors import DataError, ErdaError
 from erda.text.keys import EntityPair
+from erda.text.reading import read_lines
 
 TASK_PAIRS = 50  # a 10-way 5-shot task
 
@@ -117,9 +117,9 @@ def growth(
 
 
 def _first_rows(sources: Sequence[Path], size: int, path: Path) -> Path:
-    lines = (line for source in sources for _, line in numbered_lines(source))
+    lines = (line for source in sources for _, line in read_lines(source))
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
-        n_lines = sum(1 for line in islice(lines, size) if file.write(line))
+        n_lines = sum(1 for line in islice(lines, size) if file.write(line + "\n"))
     if n_lines < size:
         raise DataError(f"the sources hold {n_lines:,} rows; {size:,} were asked for.")
     return path
@@ -172,7 +172,7 @@ def _task_queries(folder: Path, queries: Path, repeats: int) -> QueryCost:
 
 def _pairs_of(path: Path) -> list[EntityPair]:
     pairs = []
-    for _, line in numbered_lines(path):
+    for _, line in read_lines(path):
         if line.startswith("{"):
             value = json.loads(line)
             head, tail = value["head"], value["tail"]

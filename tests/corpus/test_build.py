@@ -57,7 +57,7 @@ def test_one_entity_twice_is_no_pair(tmp_path):
 @pytest.mark.parametrize("change", [{"source": "\ud800"}, {"tokens": ["Anna", "knows", "Bob", "\udfff"]}])
 def test_half_a_surrogate_pair_is_dropped_and_counted(tmp_path, change):
     store = toy_store(tmp_path, [{**ANNA, **change}, *random_rows(2)])
-    assert store.manifest.dropped == {"text that is not Unicode": 1}
+    assert store.manifest.dropped == {"line that is not JSON": 1}
     assert len(store) == 2
 
 

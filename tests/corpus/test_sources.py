@@ -4,20 +4,18 @@ import bz2
 import gzip
 import json
 import sys
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from toy_corpus import row, write_rows
 
 from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
-from erda.corpus.sources.base import Row, ordered_pairs
-from erda.corpus.sources.plain import NameTagger, pipeline_tagger, read_names, spacy_tagger
+from erda.corpus.sources.base import Row, pair_rows
+from erda.corpus.sources.plain import pipeline_tagger, spacy_tagger
 from erda.corpus.sources.wikitext import Wiki, page_sentences
 from erda.errors import DataError, SettingsError
-from erda.text.sentences import split_sentences, token_span, tokens_of
+from erda.text.names import read_names
+from erda.text.pairs import TaggedSentence
 from erda.types import Entity, Span
 
 
@@ -40,50 +38,6 @@ def check_spans(rows):
         assert max(*head, *tail) < len(tokens)
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
-@given(st.text())
-def test_tokens_cover_everything_but_space_in_order(text):
-    offsets = tokens_of(text)
-    assert "".join(text[a:b] for a, b in offsets) == "".join(text.split())
-    assert all(a < b for a, b in offsets)
-    assert all(left[1] <= right[0] for left, right in pairwise(offsets))
-
-
-@given(st.text(alphabet="aB.?! \n'(1)", max_size=80))
-def test_sentences_cover_everything_but_space_in_order(text):
-    assert "".join("".join(text[a:b].split()) for a, b in split_sentences(text)) == "".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("He came. She left.", ["He came.", "She left."]),
-        ("Dr. Lee met J. R. Roe in the U.S. in 1950. Then?", ["Dr. Lee met J. R. Roe in the U.S. in 1950.", "Then?"]),
-        ('"It works!" He said so. (Yes.) End', ['"It works!"', "He said so.", "(Yes.)", "End"]),
-        ("It cost 3.5 million. 20 people came", ["It cost 3.5 million.", "20 people came"]),
-        ("one line\nanother line", ["one line", "another line"]),
-        ("He said no. but went", ["He said no. but went"]),
-        ("", []),
-    ],
-)  # fmt: skip
-def test_split_sentences(text, sentences):
-    assert [text[a:b] for a, b in split_sentences(text)] == sentences
-
-
-def test_no_sentence_ends_inside_a_kept_stretch():
-    text = "We saw Who Is It? The Film. It was good."
-    link = text.index("Who"), text.index(" It was")
-    assert [text[a:b] for a, b in split_sentences(text, [link])] == ["We saw Who Is It? The Film.", "It was good."]
-
-
-def test_token_span():
-    offsets = tokens_of("New York's mayor")
-    assert token_span(offsets, 0, 8) == Span(0, 2)
-    assert token_span(offsets, 3, 3) is None
-
-
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
@@ -91,18 +45,11 @@ def test_ordered_pairs_closest_first_and_no_entity_twice():
     tokens = ["A", "met", "B", "and", "C", ",", "then", "A", "left"]
     mentions = [Entity(tokens[i], Span(i, i + 1)) for i in (0, 2, 4, 7)]
     tally = Tally()
-    rows = ordered_pairs(tokens, mentions, source="s", limits=Limits(max_pairs=4), tally=tally)
+    sentence = TaggedSentence(tuple(tokens), tuple(mentions))
+    rows = list(pair_rows(sentence, source="s", limits=Limits(max_pairs=4), tally=tally))
     assert [(r.head_name, r.tail_name) for r in rows] == [("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")]
     assert tally.dropped == {"pair over max_pairs": 2}
     assert (rows[0].head_start, rows[0].tail_start) == (0, 2)
-
-
-def test_overlapping_mentions_make_no_pair():
-    tokens = ["The", "University", "of", "Oslo", "lies", "in", "Oslo"]
-    mentions = [Entity("University of Oslo", Span(1, 4)), Entity("Oslo", Span(3, 4)), Entity("University", Span(1, 2))]
-    assert ordered_pairs(tokens, mentions[:2], source=None, limits=Limits(), tally=Tally()) == []
-    rows = ordered_pairs(tokens, mentions, source=None, limits=Limits(), tally=Tally())
-    assert {(r.head_name, r.tail_name) for r in rows} == {("University", "Oslo"), ("Oslo", "University")}
 
 
 @pytest.mark.parametrize("settings", [{"max_pairs": 0}, {"max_tokens": -1}])
@@ -291,15 +238,8 @@ def test_entities_of_a_pipeline():
         has_annotation=lambda name: False,
     )
     first, second = pipeline_tagger(lambda _: document)(text)
-    assert first[1] == [Entity("Anna", Span(0, 1)), Entity("New York", Span(5, 7))]
-    assert second == (["Bob", "slept", "."], [Entity("Bob", Span(0, 1))])
-
-
-def test_name_tagger_takes_the_longest_at_each_place():
-    tagger = NameTagger({"A": None, "A B": None, "B C": None})
-    ((tokens, mentions),) = tagger("A B C A")
-    assert [m.name for m in mentions] == ["A B", "A"]
-    assert tokens == ["A", "B", "C", "A"]
+    assert first.entities == (Entity("Anna", Span(0, 1)), Entity("New York", Span(5, 7)))
+    assert second == TaggedSentence(("Bob", "slept", "."), (Entity("Bob", Span(0, 1)),))
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------
@@ -338,11 +278,11 @@ def test_links_are_entities_and_markup_goes():
         "{| class=x\n| [[cell]]\n|}\n== See also ==\n* [[Other]] page. More text here."
     )
     sentences = page(wikitext, tally=tally)
-    assert [" ".join(tokens) for tokens, _ in sentences] == [
+    assert [" ".join(sentence.tokens) for sentence in sentences] == [
         "Oslo is the capital of norway .",
         "Oslo had 500 000 people .",
     ]
-    assert sentences[0][1] == [
+    assert list(sentences[0].entities) == [
         Entity("capital", Span(3, 4), "enwiki:Capital city"),
         Entity("norway", Span(5, 6), "enwiki:Norway"),
         Entity("Oslo", Span(0, 1), "enwiki:Oslo"),
@@ -354,8 +294,8 @@ def test_links_are_entities_and_markup_goes():
 
 
 def test_own_title_outside_links_and_without_brackets():
-    ((_, mentions),) = page("Paris went to [[Paris|Paris]] with Helen .", title="Paris (mythology)")
-    assert [(m.id, m.span.start) for m in mentions] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
+    (sentence,) = page("Paris went to [[Paris|Paris]] with Helen .", title="Paris (mythology)")
+    assert [(m.id, m.span.start) for m in sentence.entities] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
 
 
 def dump(*pages, end="</mediawiki>"):

@@ -42,6 +42,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         help="test and validation data: none of its sentences enters, whatever their case and spacing",
     )
+    parser.add_argument(
+        "--exclude-overlap",
+        metavar="SHARE",
+        type=float,
+        default=0.5,
+        help="a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
+        "1: all of them, 0: near-duplicates may enter",
+    )
     parser.add_argument("--add", action="store_true", help="add the sources to the corpus that is there")
     parser.add_argument(
         "--resume",
@@ -77,6 +85,7 @@ def build(options: argparse.Namespace) -> int:
         options.sources,
         options.out,
         exclude=options.exclude,
+        exclude_overlap=options.exclude_overlap,
         settings=BuildSettings(
             limits=Limits(max_pairs=options.max_pairs, max_tokens=options.max_tokens),
             reading=reading,

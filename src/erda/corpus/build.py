@@ -8,17 +8,14 @@ Everything is written under a temporary name, checked and moved; `corpus.json` c
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from erda.corpus.engine import disk_faults, file_list, locked
-from erda.corpus.exclude import excluded_keys
+from erda.corpus.exclude import OVERLAP, Excluded
 from erda.corpus.manifest import MANIFEST, Manifest, fault_of, read_manifest, sha256_of, store_file, write_manifest
 from erda.corpus.mend import mend
 from erda.corpus.segments import BuildSettings, Job, build_segment, plan_of
@@ -26,7 +23,7 @@ from erda.errors import DataError
 
 __all__ = ["BuildReport", "BuildSettings", "build_corpus"]
 
-_OURS = (".lock", "build", "segments", "excluded.npy", "excluded.npy.tmp", f"{MANIFEST}.tmp")
+_OURS = (".lock", "build", "segments", "excluded.npz", "excluded.npz.tmp", f"{MANIFEST}.tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +40,7 @@ def build_corpus(
     folder: Path,
     *,
     exclude: Sequence[Path] = (),
+    exclude_overlap: float = OVERLAP,
     settings: BuildSettings | None = None,
     add: bool = False,
     resume: bool = True,
@@ -51,7 +49,8 @@ def build_corpus(
     """Build the corpus of `sources` in `folder`; `show` hears what is being done.
 
     Called again after an interruption it goes on; on a finished corpus it checks every file and mends damaged ones;
-    with `add` it appends what is new. `exclude` names files whose sentences must never enter.
+    with `add` it appends what is new. `exclude` names files whose sentences must never enter, nor a sentence that
+    holds the share `exclude_overlap` of the word 8-grams of one (0: near-duplicates may).
     """
     settings = settings or BuildSettings()
     with (
@@ -64,9 +63,10 @@ def build_corpus(
         manifest = _existing(folder)
         if plan_of(work).get("segment") in {segment.name for segment in manifest.segments}:
             shutil.rmtree(work)  # stopped between the last step and the tidying up
-        job = Job(folder, work, settings, _all_excluded(folder, manifest, exclude), show)
+        before = _excluded_before(folder, manifest)
+        job = Job(folder, work, settings, before | Excluded.read(exclude, overlap=exclude_overlap), show)
         plan = _plan(job, sources)
-        manifest, mended = mend(job, manifest, sources)
+        manifest, mended = mend(replace(job, excluded=before), manifest, sources)
         if any(segment.plan == plan for segment in manifest.segments):
             return BuildReport(manifest, 0, mended)
         if manifest.segments and not add:
@@ -74,7 +74,8 @@ def build_corpus(
                 f"{folder} already holds a corpus of {manifest.n_rows:,} rows made from other sources or settings; "
                 "add to it with --add, or name another folder with --out."
             )
-        _refuse_contained(job, manifest)
+        if job.excluded.digest != before.digest:
+            _refuse_contained(job, manifest)
         segment = build_segment(job, manifest, {**plan, "segment": f"{len(manifest.segments):03d}"}, sources)
         manifest = _finish(job, replace(manifest, segments=(*manifest.segments, segment)), exclude)
         return BuildReport(manifest, segment.n_rows, mended)
@@ -89,13 +90,13 @@ def _existing(folder: Path) -> Manifest:
     return Manifest(())
 
 
-def _all_excluded(folder: Path, manifest: Manifest, exclude: Sequence[Path]) -> set[int]:
-    keys = excluded_keys(exclude)
-    if manifest.excluded:
-        if fault := fault_of(folder, manifest.excluded):
-            raise DataError(f"{fault}. It lists the excluded sentences; build the corpus again in a new folder.")
-        keys.update(np.load(folder / manifest.excluded.path).tolist())
-    return keys
+def _excluded_before(folder: Path, manifest: Manifest) -> Excluded:
+    """What was excluded when the corpus was built, and stays so."""
+    if not manifest.excluded:
+        return Excluded()
+    if fault := fault_of(folder, manifest.excluded):
+        raise DataError(f"{fault}. It lists the excluded sentences; build the corpus again in a new folder.")
+    return Excluded.load(folder / manifest.excluded.path)
 
 
 def _plan(job: Job, sources: Sequence[Path]) -> dict[str, Any]:
@@ -109,44 +110,40 @@ def _plan(job: Job, sources: Sequence[Path]) -> dict[str, Any]:
     return {
         "sources": [sha256_of(path) for path in sources],
         "limits": asdict(job.settings.limits),
-        "excluded": hashlib.sha256(_sorted_keys(job.excluded).tobytes()).hexdigest(),
+        "excluded": job.excluded.digest,
         "format": reading.format,
         "names": sha256_of(reading.names) if reading.names and reading.names.is_file() else None,
         "spacy": reading.spacy,
     }
 
 
-def _sorted_keys(keys: set[int]) -> np.ndarray:
-    return np.sort(np.fromiter(keys, np.uint64, len(keys)))
-
-
 def _refuse_contained(job: Job, manifest: Manifest) -> None:
     """A corpus only grows: newly excluded sentences that it already holds are a fault, not something to overlook."""
-    import pyarrow as pa
-
     parts = [job.folder / part.file.path for segment in manifest.segments for part in segment.parts]
-    if not parts or not job.excluded:
+    if not parts:
         return
+    job.show("looking for excluded sentences in what is there")
+    held = 0
     with job.engine() as connection:
-        connection.register("excluded", pa.table({"sentence": _sorted_keys(job.excluded)}))
-        held = connection.execute(
-            f"SELECT count(*) FROM read_parquet({file_list(parts)}) SEMI JOIN excluded USING (sentence)"
-        ).fetchall()[0][0]
+        found = connection.execute(
+            f"SELECT text, sentence, count(*) FROM read_parquet({file_list(parts)}) GROUP BY ALL"
+        )
+        while rows := found.fetchmany(10_000):
+            held += sum(n for text, key, n in rows if job.excluded.reason(text, key))
     if held:
         raise DataError(
-            f"{job.folder} already holds {held:,} rows of the sentences given with --exclude, and rows are never taken "
-            "out of a corpus; build it again in a new folder with all --exclude files."
+            f"{job.folder} already holds {held:,} rows of the sentences given with --exclude or near-duplicates of "
+            "them, and rows are never taken out of a corpus; build it again in a new folder with all --exclude files."
         )
 
 
 def _finish(job: Job, manifest: Manifest, exclude: Sequence[Path]) -> Manifest:
     """Write the excluded keys and the manifest, then tidy up."""
     if job.excluded:
-        temporary = job.folder / "excluded.npy.tmp"
-        with temporary.open("wb") as file:
-            np.save(file, _sorted_keys(job.excluded))
+        temporary = job.folder / "excluded.npz.tmp"
+        job.excluded.save(temporary)
         names = dict.fromkeys((*manifest.excluded_from, *(path.name for path in exclude)))
-        stored = store_file(job.folder, temporary, job.folder / "excluded.npy")
+        stored = store_file(job.folder, temporary, job.folder / "excluded.npz")
         manifest = replace(manifest, excluded=stored, excluded_from=tuple(names))
     write_manifest(job.folder, manifest)
     shutil.rmtree(job.work)

@@ -1,32 +1,163 @@
-"""Sentences that must never enter a corpus: test and validation data, in any format that we read."""
+"""Sentences that must never enter a corpus: test and validation data, in any format that we read.
+
+A corpus sentence is refused where it is an excluded one (case and spacing do not matter), and where it is a
+near-duplicate: it holds at least the share `overlap` of the runs of eight words of an excluded sentence. Words are
+letters and digits in lower case, so that punctuation does not matter either. Sentences of fewer than eight words have
+no such run and count by their key alone.
+"""
 
 from __future__ import annotations
 
-import json
+import hashlib
+import io
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import numbered_lines, opened
-from erda.corpus.sources.documents import iter_json_array
+import numpy as np
+
 from erda.data.formats.cfrl import N_FIELDS
-from erda.errors import DataError
+from erda.errors import DataError, SettingsError
+from erda.files import decode_json, read_arrays, read_bytes, write_arrays
 from erda.text.keys import sentence_key
+from erda.text.reading import JsonWalk, read_lines
+
+OVERLAP = 0.5
+SAME = "sentence given with --exclude"
+NEAR = "near-duplicate of a sentence given with --exclude"
+_RUN = 8
+_WORD = re.compile(r"[^\W_]+")
+_POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(_RUN)], np.uint64)
+_NO_RUNS = np.zeros(0, np.uint64)
 
 
-def excluded_keys(paths: Iterable[Path]) -> set[int]:
-    """Keys of all sentences of these files; case and spacing do not matter.
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """The word runs of an excluded sentence, and how many of them a near-duplicate shares at least."""
 
-    JSONL (`tokens` or `text`), CFRL splits (tab-separated), JSON lists or objects of lists whose items hold `tokens`,
-    `token`, `text` or `sents` (FewRel, TACRED, DocRED), or plain text with one sentence a line.
-    """
-    keys: set[int] = set()
-    for path in paths:
-        before = len(keys)
-        keys.update(map(sentence_key, _sentences(path)))
-        if len(keys) == before and not any(True for _ in _sentences(path)):
-            raise DataError(f"{path}: no sentence in it; nothing would be excluded. Expected JSONL, a CFRL split, ...")
-    return keys
+    runs: np.ndarray
+    needed: int
+
+
+class Excluded:
+    """Excluded sentences by their keys; answers for every sentence of a source whether it may enter."""
+
+    def __init__(self, sentences: dict[int, _Sentence] | None = None) -> None:
+        self._sentences = sentences or {}
+
+    @classmethod
+    def read(cls, paths: Iterable[Path], *, overlap: float = OVERLAP) -> Excluded:
+        """The sentences of these files. `overlap` 1: only what holds every run of one, 0: near-duplicates may enter.
+
+        JSONL (`tokens` or `text`), CFRL splits (tab-separated), JSON lists or objects of lists whose items hold
+        `tokens`, `token`, `text` or `sents` (FewRel, TACRED, DocRED), or plain text with one sentence a line.
+        """
+        if not 0 <= overlap <= 1:
+            raise SettingsError(f"--exclude-overlap is a share from 0 to 1, got {overlap:g}.")
+        found: dict[int, _Sentence] = {}
+        for path in paths:
+            empty = True
+            for text in _sentences(path):
+                empty = False
+                runs = np.unique(_runs(text)) if overlap else _NO_RUNS
+                found.setdefault(sentence_key(text), _Sentence(runs, max(1, ceil(overlap * len(runs) - 1e-9))))
+            if empty:
+                raise DataError(
+                    f"{path}: no sentence in it; nothing would be excluded. Expected JSONL, a CFRL split, ..."
+                )
+        return cls(found)
+
+    def __len__(self) -> int:
+        return len(self._sentences)
+
+    def __or__(self, other: Excluded) -> Excluded:
+        both = {**self._sentences, **other._sentences}
+        for key in self._sentences.keys() & other._sentences.keys():
+            both[key] = min(
+                self._sentences[key], other._sentences[key], key=lambda one: (not len(one.runs), one.needed)
+            )
+        return Excluded(both)
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """The keys of the sentences, sorted."""
+        return np.sort(np.fromiter(self._sentences, np.uint64, len(self._sentences)))
+
+    @property
+    def digest(self) -> str:
+        """What tells two sets of excluded sentences apart."""
+        whole = hashlib.sha256(self.keys.tobytes())
+        if len(self._runs[0]):
+            for array in self._arrays().values():
+                whole.update(array.tobytes())
+        return whole.hexdigest()
+
+    def reason(self, text: str, key: int) -> str | None:
+        """Why a sentence with this key may not enter; None where it may."""
+        if key in self._sentences:
+            return SAME
+        runs, owners = self._runs
+        if not len(runs) or len(held := np.unique(_runs(text))) == 0:
+            return None
+        left = runs.searchsorted(held)
+        if not (runs[np.minimum(left, len(runs) - 1)] == held).any():
+            return None
+        shared: dict[int, int] = {}
+        for start, end in zip(left, runs.searchsorted(held, "right"), strict=True):
+            for owner in owners[start:end].tolist():
+                shared[owner] = shared.get(owner, 0) + 1
+        return NEAR if any(n >= self._sentences[int(self.keys[owner])].needed for owner, n in shared.items()) else None
+
+    def save(self, path: Path) -> None:
+        """Write everything that `load` needs."""
+        write_arrays(path, self._arrays())
+
+    @classmethod
+    def load(cls, path: Path) -> Excluded:
+        """What `save` wrote; a file of an earlier version (`.npy`) holds keys alone."""
+        if path.suffix == ".npy":
+            keys = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+            return cls({key: _Sentence(_NO_RUNS, 1) for key in keys.tolist()})
+        arrays = read_arrays(path)
+        runs = np.split(arrays["runs"], np.cumsum(arrays["n_runs"])[:-1])
+        parts = zip(arrays["keys"].tolist(), runs, arrays["needed"].tolist(), strict=True)
+        return cls({key: _Sentence(held, needed) for key, held, needed in parts})
+
+    @cached_property
+    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All runs, sorted, and the place among the keys of the sentence that each belongs to."""
+        arrays = self._arrays()
+        order = np.argsort(arrays["runs"], kind="stable")
+        return arrays["runs"][order], np.repeat(np.arange(len(self)), arrays["n_runs"])[order]
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        ordered = [self._sentences[key] for key in self.keys.tolist()]
+        return {
+            "keys": self.keys,
+            "runs": np.concatenate([_NO_RUNS, *(one.runs for one in ordered)]),
+            "n_runs": np.array([len(one.runs) for one in ordered], np.int64),
+            "needed": np.array([one.needed for one in ordered], np.int64),
+        }
+
+
+def _runs(text: str) -> np.ndarray:
+    """A 64-bit hash of every run of eight words of a text."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    words = _WORD.findall(text.lower())
+    if len(words) < _RUN:
+        return _NO_RUNS
+    return np.convolve(np.array([*map(_word_hash, words)], np.uint64), _POWERS, "valid")
+
+
+@lru_cache(maxsize=1 << 17)
+def _word_hash(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
 def _sentences(path: Path) -> Iterator[str]:
@@ -34,33 +165,22 @@ def _sentences(path: Path) -> Iterator[str]:
     if endings and endings[-1] == ".json":
         yield from _from_json(path)
         return
-    for number, line in numbered_lines(path):
-        if line.isspace():
+    for number, line in read_lines(path):
+        if not line.strip():
             continue
         if line.startswith("{"):
-            try:
-                yield from _from_value(json.loads(line), f"{path}:{number}")
-            except ValueError as error:
-                raise DataError(f"{path}:{number}: not JSON: {error}.") from None
+            yield from _from_value(decode_json(line, dict, place=f"{path}:{number}"), f"{path}:{number}")
         else:
-            fields = line.rstrip("\r\n").split("\t")
+            fields = line.split("\t")
             yield fields[2] if len(fields) == N_FIELDS else line
 
 
 def _from_json(path: Path) -> Iterator[str]:
-    with opened(path) as file:
-        is_list = file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    if is_list:
-        for number, value in enumerate(iter_json_array(path), 1):
-            yield from _from_value(value, f"{path}: item {number}")
-        return
-    try:
-        groups = json.loads("".join(line for _, line in numbered_lines(path)))
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}.") from None
-    for name, items in groups.items() if isinstance(groups, dict) else ():
-        for number, item in enumerate(items if isinstance(items, list) else [], 1):
-            yield from _from_value(item, f"{path}: {name}, item {number}")
+    walk = JsonWalk(path)
+    for _ in [None] if walk.begins_with("[") else walk.fields():
+        for line, value in walk.array():
+            yield from _from_value(value, f"{path}:{line}")
+    walk.end()
 
 
 def _from_value(value: Any, place: str) -> Iterator[str]:

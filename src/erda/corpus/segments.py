@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.corpus.engine import connect
+from erda.corpus.exclude import Excluded
 from erda.corpus.manifest import Manifest, Part, Segment, SourceRecord, fault_of, write_json
 from erda.corpus.merge import part_bounds, write_lookup, write_part
 from erda.corpus.sources import Limits, SourceSettings, open_source
@@ -39,7 +40,7 @@ class Job:
     folder: Path
     work: Path
     settings: BuildSettings
-    excluded: set[int]
+    excluded: Excluded
     show: Callable[[str], None]
 
     @contextmanager

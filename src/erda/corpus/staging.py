@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.corpus.engine import connect, file_list
+from erda.corpus.exclude import NEAR, Excluded
 from erda.corpus.manifest import StoredFile, fault_of, store_file
 from erda.corpus.sources import Limits, Row, Source, Tally
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
@@ -40,7 +41,7 @@ class Staged:
 
 
 def stage(
-    source: Source, folder: Path, *, limits: Limits, excluded: set[int], tick: Callable[[], None] = lambda: None
+    source: Source, folder: Path, *, limits: Limits, excluded: Excluded, tick: Callable[[], None] = lambda: None
 ) -> Staged:
     """Read a source into chunks in `folder`, going on where an earlier run stopped; `tick` is called now and then."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def stage(
 
 
 class _Stager:
-    def __init__(self, staged: Staged, excluded: set[int]) -> None:
+    def __init__(self, staged: Staged, excluded: Excluded) -> None:
         self.staged, self.excluded = staged, excluded
         self.rows: list[tuple[Any, ...]] = []
         self.redirects: dict[str, str] = {}
@@ -69,15 +70,13 @@ class _Stager:
         """Keep the rows that may enter."""
         self.tally.add(tally)
         self.redirects.update(redirects)
-        text, key = "", 0
+        text, key, reason = "", 0, None
         for row in rows:
-            if not _is_unicode(row):
-                self.tally.drop("text that is not Unicode")
-                continue
             if row.text != text:  # the pairs of one sentence follow each other
                 text, key = row.text, sentence_key(row.text)
-            if key in self.excluded:
-                self.tally.drop("sentence given with --exclude")
+                reason = self.excluded.reason(text, key)
+            if reason:
+                self.tally.drop(reason, (row.source or "") if reason == NEAR else "")
             elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
                 self.tally.drop("head and tail are the same entity", row.source or "")
             else:
@@ -105,15 +104,6 @@ class _Stager:
         return _write(
             table, self.staged.folder, self.staged.folder / f"redirects-{len(self.staged.redirects):05d}.parquet"
         )
-
-
-def _is_unicode(row: Row) -> bool:
-    """Whether no text of a row holds half a surrogate pair, which JSON can spell but no file can hold."""
-    try:
-        f"{row.text}{row.head_name}{row.head_id}{row.tail_name}{row.tail_id}{row.relation}{row.source}".encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_journal(folder: Path) -> Staged:

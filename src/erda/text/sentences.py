@@ -6,6 +6,7 @@ Every function works on offsets, so that entity marks made on the text can be ca
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from erda.types import Span
@@ -57,8 +58,9 @@ def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:
     """The tokens that a stretch of characters touches, None where it touches none."""
-    covered = [i for i, (left, right) in enumerate(tokens) if left < end and right > start]
-    return Span(covered[0], covered[-1] + 1) if covered else None
+    first = bisect_right(tokens, start, key=lambda token: token[1])
+    last = bisect_left(tokens, end, key=lambda token: token[0])
+    return Span(first, last) if first < last else None
 
 
 def _ends(text: str, at: int, end: int) -> bool:

@@ -9,9 +9,10 @@ from pathlib import Path
 from erda.corpus.sources.base import Batch, Limits, Row, Source, Tally
 from erda.corpus.sources.documents import DocumentSource
 from erda.corpus.sources.jsonl import JsonlSource
-from erda.corpus.sources.plain import NameTagger, PlainSource, read_names, spacy_tagger
+from erda.corpus.sources.plain import PlainSource, spacy_tagger
 from erda.corpus.sources.wikipedia import WikipediaSource
 from erda.errors import SettingsError, unknown_name
+from erda.text.names import NameTagger, read_names
 
 __all__ = ["SOURCES", "Batch", "Limits", "Row", "Source", "SourceSettings", "Tally", "open_source"]
 

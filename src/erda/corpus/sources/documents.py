@@ -6,18 +6,16 @@ The file is walked document by document, never held as a whole.
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, opened, ordered_pairs, split_spaced
-from erda.errors import DataError
+from erda.corpus.sources.base import Batch, Limits, Row, Tally, batched, pair_rows, split_spaced
+from erda.text.pairs import TaggedSentence
+from erda.text.reading import JsonWalk, Meter
 from erda.types import Entity, Span
 
 BATCH_DOCUMENTS = 200
-_CHUNK = 1 << 20
 
 
 class DocumentSource:
@@ -31,69 +29,13 @@ class DocumentSource:
 
     def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
         """Batches of documents after the first `skip`."""
-        rows: list[Row] = []
-        tally, number = Tally(), skip
-        for number, document in enumerate(iter_json_array(self.path, self.meter), 1):
-            if number <= skip:
-                continue
+        walk = JsonWalk(self.path, self.meter)
+
+        def add(number: int, document: Any, rows: list[Row], tally: Tally) -> None:
             tally.read += 1
             rows += _document_rows(document, f"{self.path.name}: document {number}", limits, tally)
-            if number % BATCH_DOCUMENTS == 0:
-                yield Batch(number, rows, tally)
-                rows, tally = [], Tally()
-        yield Batch(number, rows, tally)
 
-
-def iter_json_array(path: Path, meter: Meter | None = None) -> Iterator[Any]:
-    """The items of the one array that a JSON file holds, read piece by piece."""
-    decoder = json.JSONDecoder()
-    pending, begun, n_items = "", False, 0
-    for piece, last in _pieces(path, meter):
-        pending += piece
-        at = 0
-        if not begun:
-            pending = pending.lstrip("\ufeff \t\r\n")
-            if not pending and not last:
-                continue
-            if not pending.startswith("["):
-                raise DataError(f"{path}: expected a JSON list of documents (DocRED's format).")
-            begun, at = True, 1
-        while True:
-            at = _skip(pending, at)
-            if pending.startswith("]", at):
-                return
-            try:
-                value, at = decoder.raw_decode(pending, at)
-            except ValueError as error:
-                if last:
-                    raise DataError(
-                        f"{path}: not JSON, or cut short, after document {n_items}: {error.args[0]}."
-                    ) from None
-                break
-            n_items += 1
-            yield value
-        pending = pending[at:]
-    raise DataError(f"{path}: the file ends before ']', after document {n_items}; fetch it again.")
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
-
-
-def _pieces(path: Path, meter: Meter | None) -> Iterator[tuple[str, bool]]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with opened(path, meter) as file:
-        while True:
-            raw = file.read(_CHUNK)
-            try:
-                piece = decoder.decode(raw, final=not raw)
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x}).") from None
-            yield piece, not raw
-            if not raw:
-                return
+        yield from batched(enumerate((value for _, value in walk.array()), 1), BATCH_DOCUMENTS, add, skip)
 
 
 def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> list[Row]:
@@ -122,7 +64,8 @@ def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> l
     source = f"document:{title}" if isinstance(title, str) and title else place
     rows: list[Row] = []
     for (words, _), found in zip(spaced, mentions, strict=True):
-        rows += ordered_pairs(words, found, source=source, limits=limits, tally=tally)
+        sentence = TaggedSentence(tuple(words), tuple(found))
+        rows += pair_rows(sentence, source=source, limits=limits, tally=tally)
     return rows
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, numbered_lines, split_spaced
+from pydantic_core import from_json
+
+from erda.corpus.sources.base import Batch, Limits, Row, Tally, batched
 from erda.data.formats import example_from_json
 from erda.errors import DataError
+from erda.text.reading import Meter, read_lines
 
 BATCH_LINES = 20_000
 
@@ -25,27 +27,25 @@ class JsonlSource:
 
     def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
         """Batches of lines after the first `skip`."""
-        rows: list[Row] = []
-        tally, number = Tally(), skip
-        for number, line in numbered_lines(self.path, skip, self.meter):
-            if line.isspace():
-                continue
+
+        def add(number: int, line: str, rows: list[Row], tally: Tally) -> None:
+            if not line.strip():
+                return
             tally.read += 1
+            place = f"{self.path.name}:{number}"
             try:
-                row = _row(json.loads(line))
-            except (ValueError, RecursionError) as error:
-                tally.drop("line that is not JSON", f"{self.path.name}:{number}: {error}")
+                row = _row(from_json(line))
+            except ValueError as error:
+                tally.drop("line that is not JSON", f"{place}: {error}")
             except DataError as error:
-                tally.drop("row that is no tagged sentence", f"{self.path.name}:{number}: {error}")
+                tally.drop("row that is no tagged sentence", f"{place}: {error}")
             else:
                 if row.text.count(" ") >= limits.max_tokens:
-                    tally.drop("sentence longer than max_tokens", f"{self.path.name}:{number}")
+                    tally.drop("sentence longer than max_tokens", place)
                 else:
                     rows.append(row)
-            if number % BATCH_LINES == 0:
-                yield Batch(number, rows, tally)
-                rows, tally = [], Tally()
-        yield Batch(number, rows, tally)
+
+        yield from batched(read_lines(self.path, skip=skip, meter=self.meter), BATCH_LINES, add, skip)
 
 
 def _row(value: Any) -> Row:
@@ -68,25 +68,6 @@ def _row(value: Any) -> Row:
             return Row(text, *columns, relation, source)
     except (TypeError, KeyError, ValueError, AttributeError):
         pass
-    return _checked(value)
-
-
-def _checked(value: Any) -> Row:
     if not isinstance(value, dict):
         raise DataError("expected a JSON object.")
-    example = example_from_json(value)
-    words, places = split_spaced(example.tokens)
-    head, tail = example.head, example.tail
-    return Row(
-        " ".join(words),
-        head.name,
-        head.id,
-        places[head.span.start],
-        places[head.span.end],
-        tail.name,
-        tail.id,
-        places[tail.span.start],
-        places[tail.span.end],
-        example.relation,
-        example.source,
-    )
+    return Row.of(example_from_json(value))

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from erda.corpus.sources.base import Batch, Limits, Meter, Row, Tally, opened
+from erda.corpus.sources.base import Batch, Limits, Row, Tally
 from erda.corpus.sources.wikitext import Wiki, page_rows
 from erda.errors import DataError
+from erda.text.reading import Meter, opened
 
 BATCH_PAGES = 16
 _OTHER_PREFIXES = ("image", "wikt", "wiktionary", "commons", "meta", "wikisource", "wikiquote", "simple", "mw", "doi")

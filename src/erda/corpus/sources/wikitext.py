@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from erda.corpus.sources.base import Limits, Row, Tally, ordered_pairs
+from erda.corpus.sources.base import Limits, Row, Tally, pair_rows
+from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
@@ -110,12 +111,12 @@ class _Text:
 def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tally) -> list[Row]:
     """The rows of one page."""
     rows: list[Row] = []
-    for tokens, mentions in page_sentences(title, wikitext, wiki, tally):
-        rows += ordered_pairs(tokens, mentions, source=wiki.entity_id(title), limits=limits, tally=tally)
+    for sentence in page_sentences(title, wikitext, wiki, tally):
+        rows += pair_rows(sentence, source=wiki.entity_id(title), limits=limits, tally=tally)
     return rows
 
 
-def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Iterator[tuple[list[str], list[Entity]]]:
+def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Iterator[TaggedSentence]:
     """The sentences of one page, each with the entities linked in it."""
     import mwparserfromhell
 
@@ -144,7 +145,7 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
         if len(tokens) < MIN_TOKENS:
             tally.drop("sentence of fewer than four tokens")
         else:
-            yield tokens, mentions
+            yield TaggedSentence(tuple(tokens), tuple(mentions))
 
 
 def _tidied(text: str) -> str:

@@ -1,0 +1,131 @@
+"""Two entities marked in a text: by character offsets, or inline as in "[[Tesla]] was founded by {{Martin Eberhard}}".
+
+The border of an entity is always a border of tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from erda.errors import DataError
+from erda.text.sentences import tokens_of
+from erda.types import Entity, Example, Span
+
+_MARK = re.compile(r"\[\[|\]\](?!\])|\{\{|\}\}(?!\})")
+_ROLES = {"[[": "head", "]]": "head", "{{": "tail", "}}": "tail"}
+_PAIRS = {"head": ("[[", "]]"), "tail": ("{{", "}}")}
+_HOW = "put the first entity in [[ ]] and the second in {{ }}, once each."
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The characters `start` to `end` of a text, the end excluded, as the mention of an entity.
+
+    `name` is what stands there where it is not given; `id` names the thing itself.
+    """
+
+    start: int
+    end: int
+    name: str | None = None
+    id: str | None = None
+
+
+def example_from_text(
+    text: str,
+    head: Mark,
+    tail: Mark,
+    *,
+    relation: str | None = None,
+    id: str = "",
+    source: str | None = None,
+) -> Example:
+    """The example of a text with two marked stretches of characters.
+
+    >>> example = example_from_text("Ann Lee left Oslo.", Mark(0, 7), Mark(13, 17))
+    >>> example.tokens, example.head.name, example.tail.span
+    (('Ann', 'Lee', 'left', 'Oslo', '.'), 'Ann Lee', Span(start=3, end=4))
+    """
+    if not text.strip():
+        raise DataError("the text is empty.")
+    for role, mark in (("head", head), ("tail", tail)):
+        span = f"{role} span ({mark.start}, {mark.end})"
+        if mark.start < 0:
+            raise DataError(f"{span} starts before the first character.")
+        if mark.end <= mark.start:
+            raise DataError(f"{span} is empty; an entity has at least one character.")
+        if mark.end > len(text):
+            raise DataError(f"{span} ends after the last character ({len(text)} characters).")
+        if not text[mark.start : mark.end].strip():
+            raise DataError(f"{span} covers no word.")
+    tokens: list[str] = []
+    token_at = {0: 0}
+    for left, right in pairwise(sorted({0, len(text), head.start, head.end, tail.start, tail.end})):
+        tokens += [text[start:end] for start, end in tokens_of(text, left, right)]
+        token_at[right] = len(tokens)
+    entities = [
+        Entity(
+            mark.name or text[mark.start : mark.end].strip(), Span(token_at[mark.start], token_at[mark.end]), mark.id
+        )
+        for mark in (head, tail)
+    ]
+    return Example(tuple(tokens), entities[0], entities[1], relation, id, source)
+
+
+def example_from_marks(text: str, *, relation: str | None = None, id: str = "", source: str | None = None) -> Example:
+    """The example of a text with inline marks: the head in [[ ]], the tail in {{ }}, in either order.
+
+    >>> example = example_from_marks("[[Tesla]] was founded by {{Martin Eberhard}}.", relation="founded_by")
+    >>> example.head.name, example.tail.name, example.tail.span
+    ('Tesla', 'Martin Eberhard', Span(start=4, end=6))
+    """
+    pieces: list[str] = []
+    length = at = opened_at = 0
+    inside: str | None = None
+    found: dict[str, Mark] = {}
+    for mark in _MARK.finditer(text):
+        pieces.append(text[at : mark.start()])
+        length += mark.start() - at
+        at = mark.end()
+        role, said = _ROLES[mark.group()], f"'{mark.group()}' at character {mark.start()}"
+        if mark.group() == _PAIRS[role][0]:
+            if inside:
+                raise DataError(
+                    f"{said} stands inside the {inside}; close the {inside} first: two entities stand apart."
+                )
+            if role in found:
+                raise DataError(f"{said} marks a second {role}; {_HOW}")
+            inside, opened_at = role, length
+        elif inside != role:
+            was = f"the {inside} ends with '{_PAIRS[inside][1]}'" if inside else f"nothing is open; {_HOW}"
+            raise DataError(f"{said} closes no {role}: {was}")
+        else:
+            if not "".join(pieces)[opened_at:].strip():
+                raise DataError(f"the {role} marks no word; {_HOW}")
+            found[role], inside = Mark(opened_at, length), None
+    if inside:
+        raise DataError(f"'{_PAIRS[inside][0]}' is never closed; write '{_PAIRS[inside][1]}' where the {inside} ends.")
+    for role in _PAIRS:
+        if role not in found:
+            raise DataError(f"no {role} is marked; {_HOW}")
+    return example_from_text(
+        "".join([*pieces, text[at:]]), found["head"], found["tail"], relation=relation, id=id, source=source
+    )
+
+
+def example_to_marks(example: Example) -> str:
+    """The tokens of an example, joined by spaces, with inline marks around its entities.
+
+    A mark that stands in a token is broken by a space, so that the text can be read back.
+
+    >>> example_to_marks(example_from_marks("[[Ann Lee]] left {{Oslo}}."))
+    '[[Ann Lee]] left {{Oslo}} .'
+    """
+    tokens = [re.sub(r"([\[\]{}])(?=\1)", r"\1 ", token) for token in example.tokens]
+    for role, entity in (("head", example.head), ("tail", example.tail)):
+        opening, closing = _PAIRS[role]
+        first, last = entity.span.start, entity.span.end - 1
+        tokens[first] = opening + (" " if tokens[first][0] in "[{" else "") + tokens[first]
+        tokens[last] += (" " if tokens[last][-1] in "]}" else "") + closing
+    return " ".join(tokens)

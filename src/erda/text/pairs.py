@@ -1,0 +1,54 @@
+"""Sentences with any number of entities, and the ordered pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from erda.text.keys import entity_key
+from erda.types import Entity, Example
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedSentence:
+    """The tokens of a sentence and the entities that were found in it."""
+
+    tokens: tuple[str, ...]
+    entities: tuple[Entity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Ordered pairs of the entities of a sentence, as examples without a relation."""
+
+    examples: tuple[Example, ...]
+    n_entities: int
+    n_left_out: int  # pairs over the bound
+
+
+def ordered_pairs(
+    tokens: Sequence[str], entities: Sequence[Entity], *, most: int | None = None, source: str | None = None
+) -> Pairs:
+    """Every ordered pair of the entities of a sentence, those that stand closest first, at most `most`.
+
+    An entity that is named twice counts once, by its first mention; overlapping mentions make no pair.
+
+    >>> ann, oslo = Entity("Ann", Span(0, 1)), Entity("Oslo", Span(2, 3))
+    >>> [(pair.head.name, pair.tail.name) for pair in ordered_pairs(["Ann", "left", "Oslo"], [ann, oslo]).examples]
+    [('Ann', 'Oslo'), ('Oslo', 'Ann')]
+    """
+    first: dict[str, Entity] = {}
+    for entity in sorted(entities, key=lambda entity: (entity.span.start, -entity.span.end)):
+        first.setdefault(entity_key(entity.name, entity.id), entity)
+    kept = list(first.values())
+    found = []
+    for i, left in enumerate(kept):
+        for j, right in enumerate(kept):
+            if i != j and (left.span.end <= right.span.start or right.span.end <= left.span.start):
+                gap = max(left.span.start, right.span.start) - min(left.span.end, right.span.end)
+                found.append((gap, min(i, j), max(i, j), i > j, left, right))
+    found.sort(key=lambda pair: pair[:4])
+    chosen = found if most is None else found[:most]
+    words = tuple(tokens)
+    examples = tuple(Example(words, head, tail, source=source) for *_, head, tail in chosen)
+    return Pairs(examples, len(kept), len(found) - len(chosen))

@@ -1,0 +1,270 @@
+"""Reading files of text: plain, gzip or bzip2, UTF-8; lines and JSON items with their line numbers.
+
+Whatever is wrong with a file is a `DataError` with its path and, where there is one, the line.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from erda.errors import SHOWN_FAULTS, DataError, join_faults
+
+MAX_LINE = 1 << 26
+_PIECE = 1 << 20
+_SPACE = re.compile(r"[ \t\n\r]*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class Meter:
+    """How many bytes of a file, as it lies on disk, have been read."""
+
+    def __init__(self) -> None:
+        self.raw: BinaryIO | None = None
+
+    def position(self) -> int:
+        """Bytes read so far; 0 before the file is opened and after it is closed."""
+        return 0 if self.raw is None or self.raw.closed else self.raw.tell()
+
+
+class Faults:
+    """Faults of one file: the first twenty are kept, all are counted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.total = 0
+        self._shown: list[str] = []
+
+    def add(self, line: int, message: str) -> None:
+        """Note a fault of one line."""
+        self.total += 1
+        if len(self._shown) < SHOWN_FAULTS:
+            self._shown.append(f"{self.path}:{line}: {message}")
+
+    def raise_if_any(self) -> None:
+        """End the reading when anything was wrong."""
+        if self.total:
+            raise DataError(join_faults(self._shown, total=self.total))
+
+
+@contextmanager
+def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
+    """A file's bytes, unpacked by its first bytes (gzip, bzip2)."""
+    try:
+        with path.open("rb") as raw:
+            if meter is not None:
+                meter.raw = raw
+            magic = raw.read(3)
+            raw.seek(0)
+            if magic[:2] == b"\x1f\x8b":
+                with gzip.open(raw) as unpacked:
+                    yield cast(BinaryIO, unpacked)
+            elif magic == b"BZh":
+                with bz2.open(raw) as unpacked:
+                    yield cast(BinaryIO, unpacked)
+            else:
+                yield raw
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder; name a file in it.") from None
+    except (EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the file system, not of the unpacking
+            raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise DataError(
+            f"{path}: the packed file is damaged or cut short ({error}); fetch or pack it again, then give the same "
+            "command."
+        ) from None
+
+
+def read_lines(
+    path: Path, faults: Faults | None = None, *, skip: int = 0, meter: Meter | None = None
+) -> Iterator[tuple[int, str]]:
+    """Lines without their ends, numbered from 1, after the first `skip`.
+
+    A line in another encoding is noted in `faults` and passed over; without `faults` it ends the reading.
+    """
+    with opened(path, meter) as file:
+        for number, raw in enumerate(iter(partial(file.readline, MAX_LINE), b""), 1):
+            if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
+                raise DataError(f"{path}:{number}: a line longer than {MAX_LINE >> 20} MB; is this a text file?")
+            if number == 1:
+                _refuse_utf16(path, raw)
+            if number <= skip:
+                continue
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                if faults is None:
+                    raise DataError(f"{path}:{number}: {_wrong_encoding(path, error)}") from None
+                faults.add(number, _wrong_encoding(path, error))
+                continue
+            yield number, text.rstrip("\r\n")
+
+
+def read_start(path: Path, size: int = 4096) -> str:
+    """The beginning of a file, to see what it looks like; a fault of its encoding is not noticed here."""
+    with opened(path) as file:
+        raw = file.read(size)
+    _refuse_utf16(path, raw)
+    start = raw.decode("utf-8-sig", errors="ignore").lstrip()
+    if not start:
+        raise DataError(f"{path}: the file is empty.")
+    return start
+
+
+class JsonWalk:
+    """Walks the items of a big JSON file one by one, piece by piece, and knows the line on which each begins."""
+
+    def __init__(self, path: Path, meter: Meter | None = None) -> None:
+        self._path = path
+        self._pieces = _pieces(path, meter)
+        self._text, self._at = "", 0
+        self._counted, self._line = 0, 1
+        self._decoder = json.JSONDecoder()
+        self._skip()
+        if not self._text:
+            raise DataError(f"{path}: the file is empty; expected JSON.")
+
+    def array(self) -> Iterator[tuple[int, Any]]:
+        """Items of the array that begins here, each with its line."""
+        self._expect("[", "expected an array")
+        while self._more("]"):
+            line = self._line_here()
+            yield line, self._value()
+            self._next("]")
+        self._pass(1)
+
+    def fields(self) -> Iterator[tuple[int, str]]:
+        """Keys of the object that begins here; the caller reads the value of each before the next."""
+        self._expect("{", "expected an object")
+        while self._more("}"):
+            line = self._line_here()
+            key = self._value()
+            if not isinstance(key, str):
+                raise self._wrong("expected a name in double quotes")
+            self._expect(":", "expected ':'")
+            yield line, key
+            self._next("}")
+        self._pass(1)
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self._at < len(self._text):
+            raise self._wrong("extra data after the end")
+
+    def begins_with(self, char: str) -> bool:
+        """Whether the value that begins here starts with this character."""
+        return self._text.startswith(char, self._at)
+
+    def _value(self) -> Any:
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+                if end < len(self._text) or not self._read_on():  # a number may go on in the next piece
+                    break
+            except RecursionError:
+                raise self._wrong("nested too deeply") from None
+            except json.JSONDecodeError as error:
+                if not self._read_on():
+                    self._pass(error.pos - self._at)
+                    raise self._wrong(error.msg) from None
+            except ValueError:
+                raise self._wrong("a number of too many digits") from None
+        if _SURROGATE.search(self._text, self._at, end) and _has_lone_surrogate(value):
+            raise self._wrong("half of a surrogate pair (\\ud800 to \\udfff) stands alone")
+        self._pass(end - self._at)
+        return value
+
+    def _more(self, closing: str) -> bool:
+        if self._at >= len(self._text):
+            raise self._wrong(f"the file ends before '{closing}'")
+        return not self.begins_with(closing)
+
+    def _next(self, closing: str) -> None:
+        if self.begins_with(closing):
+            return
+        self._expect(",", f"expected ',' or '{closing}'")
+        if self.begins_with(closing):
+            raise self._wrong(f"a value is missing before '{closing}'")
+
+    def _expect(self, char: str, message: str) -> None:
+        if not self.begins_with(char):
+            raise self._wrong(message)
+        self._pass(1)
+
+    def _pass(self, size: int) -> None:
+        self._at += size
+        self._skip()
+
+    def _skip(self) -> None:
+        while True:
+            self._at = cast(re.Match[str], _SPACE.match(self._text, self._at)).end()
+            if self._at < len(self._text) or not self._read_on():
+                return
+
+    def _read_on(self) -> bool:
+        """Read at least as much again as is still to be decoded; False at the end of the file."""
+        self._line_here()
+        rest, self._at, self._counted = self._text[self._at :], 0, 0
+        pieces, size = [rest], 0
+        for piece in self._pieces:
+            pieces.append(piece)
+            size += len(piece)
+            if size >= len(rest):
+                break
+        self._text = "".join(pieces)
+        return size > 0
+
+    def _line_here(self) -> int:
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def _wrong(self, message: str) -> DataError:
+        return DataError(f"{self._path}:{self._line_here()}: not JSON: {message}.")
+
+
+def _pieces(path: Path, meter: Meter | None) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    line = 1
+    with opened(path, meter) as file:
+        for raw in iter(partial(file.read, _PIECE), b""):
+            if line == 1:
+                _refuse_utf16(path, raw)
+            try:
+                text = decoder.decode(raw)
+            except UnicodeDecodeError as error:
+                line += error.object.count(b"\n", 0, error.start)
+                raise DataError(f"{path}:{line}: {_wrong_encoding(path, error)}") from None
+            line += text.count("\n")
+            yield text
+        if decoder.getstate()[0]:
+            raise DataError(f"{path}:{line}: the file ends in the middle of a character; fetch it again.")
+
+
+def _has_lone_surrogate(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _refuse_utf16(path: Path, start: bytes) -> None:
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:2]:
+        raise DataError(f"{path}: this is UTF-16; save it as UTF-8, for example: iconv -f utf-16 -t utf-8 {path.name}")
+
+
+def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
+    byte = error.object[error.start]
+    return f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, for example: iconv -f latin1 -t utf-8 {path.name}"

@@ -1,0 +1,148 @@
+"""What is kept out of a corpus besides the excluded sentences themselves: their near-duplicates."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
+
+from erda.corpus.build import build_corpus
+from erda.corpus.exclude import NEAR, SAME, Excluded
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError, SettingsError
+from erda.text.keys import sentence_key
+
+TEST = "Anna met Bob in Oslo on a cold day in March of 1999 with dog Rex ."  # 16 words, 9 runs of eight
+WORDS = TEST.split()[:-1]
+
+
+def excluded(folder: Path, *sentences: str, overlap: float = 0.5) -> Excluded:
+    path = folder / "test.txt"
+    path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return Excluded.read([path], overlap=overlap)
+
+
+def reason(found: Excluded, text: str) -> str | None:
+    return found.reason(text, sentence_key(text))
+
+
+@pytest.mark.parametrize(
+    ("n_shared", "overlap", "expected"),
+    [(12, 0.5, NEAR), (11, 0.5, None), (11, 0.4, NEAR), (15, 1, None), (16, 1, NEAR), (16, 0, None), (8, 0.01, NEAR)],
+)
+def test_the_share_of_the_runs_decides(tmp_path, n_shared, overlap, expected):
+    """The first n words of the test sentence give n - 7 of its nine runs."""
+    text = " ".join([*WORDS[:n_shared], "and", "then", "left"])
+    assert reason(excluded(tmp_path, TEST, overlap=overlap), text) == expected
+
+
+def test_case_spacing_and_punctuation_do_not_matter(tmp_path):
+    found = excluded(tmp_path, TEST)
+    assert reason(found, TEST.upper().replace(" ", "   ")) == SAME
+    assert reason(found, "Yesterday , " + TEST.upper().replace(" ON ", " - ON ( ").replace("REX", '"REX"')) == NEAR
+    assert reason(excluded(tmp_path, "Zo\u00e9 " + TEST), "so Zoe\u0301 " + TEST.lower()) == NEAR
+
+
+def test_a_short_sentence_counts_by_its_key_alone(tmp_path):
+    found = excluded(tmp_path, "Anna met Bob in Oslo on Monday .")
+    assert reason(found, "anna met bob in oslo on monday.") == SAME
+    assert reason(found, "Then Anna met Bob in Oslo on Monday . Yes .") is None
+
+
+@given(st.randoms(use_true_random=False), st.floats(0.05, 1))
+def test_agrees_with_the_slow_computation(tmp_path_factory, rng: random.Random, overlap: float):
+    def sentence() -> str:
+        return " ".join(rng.choice("abc") for _ in range(rng.randint(1, 14)))
+
+    def runs(text: str) -> set[tuple[str, ...]]:
+        words = re.findall(r"[a-z]+", text)
+        return {tuple(words[at : at + 8]) for at in range(len(words) - 7)}
+
+    tests = [sentence() for _ in range(4)]
+    folder = tmp_path_factory.mktemp("x")
+    found = excluded(folder, *tests, overlap=overlap)
+    found.save(folder / "excluded.npz")
+    for asked in (found, Excluded.load(folder / "excluded.npz"), found | Excluded()):
+        assert asked.digest == found.digest
+        for text in (*tests, *(sentence() for _ in range(5)), " ".join(tests)):
+            near = any(len(runs(text) & runs(test)) >= max(1, overlap * len(runs(test)) - 1e-9) for test in tests)
+            slow = (
+                SAME if text.replace(" ", "") in {test.replace(" ", "") for test in tests} else NEAR if near else None
+            )
+            assert reason(asked, text) == slow
+
+
+def test_the_stricter_rule_holds_where_both_have_one(tmp_path):
+    strict, lax, off = (excluded(tmp_path, TEST, overlap=overlap) for overlap in (0.2, 1, 0))
+    text = " ".join(WORDS[:10])
+    for both in (strict | lax, lax | strict, off | strict, strict | off):
+        assert reason(both, text) == NEAR
+    assert reason(lax | off, text) is None
+    assert len({found.digest for found in (strict, lax, off)}) == 3
+
+
+@pytest.mark.parametrize("overlap", [-0.1, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused(tmp_path, overlap):
+    with pytest.raises(SettingsError, match="--exclude-overlap is a share from 0 to 1"):
+        excluded(tmp_path, TEST, overlap=overlap)
+
+
+NEAR_ROW = row(f"Later {TEST}", "Anna", "Oslo", source="page 7")
+
+
+def test_a_build_counts_near_duplicates_apart_and_names_the_first(tmp_path, capsys):
+    (tmp_path / "test.txt").write_text(TEST + "\n")
+    rows = write_rows(tmp_path / "rows.jsonl", [row(TEST, "Anna", "Bob"), NEAR_ROW, *random_rows(3)])
+    assert erda_corpus("build", rows, "--out", tmp_path / "c", "--exclude", tmp_path / "test.txt") == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"1  {NEAR}  \(first: page 7\)", said)
+    assert re.search(rf"1  {SAME}\n", said)
+    off = ["--exclude", tmp_path / "test.txt", "--exclude-overlap", 0]
+    assert erda_corpus("build", rows, "--out", tmp_path / "d", *off) == 0
+    assert CorpusStore.open(tmp_path / "d").manifest.n_rows == 4
+
+
+def test_near_duplicates_stay_out_of_what_is_added_later(tmp_path):
+    (tmp_path / "test.txt").write_text(TEST + "\n")
+    toy_store(tmp_path, random_rows(3), exclude=[tmp_path / "test.txt"])
+    more = write_rows(tmp_path / "more.jsonl", [NEAR_ROW, *random_rows(2, seed=5)])
+    report = build_corpus([more], tmp_path / "corpus", add=True)
+    assert (report.n_added, report.manifest.dropped) == (2, {NEAR: 1})
+
+
+def test_a_build_that_was_stopped_goes_on_with_the_same_rule_only(tmp_path, monkeypatch):
+    (tmp_path / "test.txt").write_text(TEST + "\n")
+    rows = write_rows(tmp_path / "rows.jsonl", [NEAR_ROW, *random_rows(3)])
+    monkeypatch.setattr("erda.corpus.segments.write_lookup", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        build_corpus([rows], tmp_path / "corpus", exclude=[tmp_path / "test.txt"])
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=r"unfinished build with other settings \(excluded\)"):
+        build_corpus([rows], tmp_path / "corpus", exclude=[tmp_path / "test.txt"], exclude_overlap=0)
+    report = build_corpus([rows], tmp_path / "corpus", exclude=[tmp_path / "test.txt"])
+    assert (report.n_added, report.manifest.dropped) == (3, {NEAR: 1})
+
+
+def test_excluding_what_is_near_to_what_is_in_is_an_error_and_changes_nothing(tmp_path):
+    before = content(toy_store(tmp_path, [NEAR_ROW, *random_rows(3)]))
+    (tmp_path / "test.txt").write_text(TEST + "\n")
+    more = write_rows(tmp_path / "more.jsonl", random_rows(2, seed=5))
+    with pytest.raises(DataError, match=r"already holds 1 rows of .* or near-duplicates"):
+        build_corpus([more], tmp_path / "corpus", add=True, exclude=[tmp_path / "test.txt"])
+    assert content(CorpusStore.open(tmp_path / "corpus")) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": ' * 100_000, json.dumps([{"tokens": ["a", "\ud800"]}]), "[" + "1" * 5000 + "]"]
+)
+@pytest.mark.parametrize("name", ["test.json", "test.jsonl"])
+def test_hostile_files_are_one_line(tmp_path, name, text):
+    (tmp_path / name).write_text("{" + text if name == "test.jsonl" and text[0] != "{" else text)
+    with pytest.raises(DataError, match=re.escape(f"{name}:1: ")):
+        Excluded.read([tmp_path / name])
