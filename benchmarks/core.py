@@ -13,13 +13,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from erda.benchmark.records import Record, read_outcomes
 from erda.benchmark.run.loop import run_all, run_directory
+from erda.cli.settings import seeds_of
 from erda.errors import ErdaError, join_faults
-from erda.settings.runs import load_settings
+from erda.settings.load import run_settings
 from targets import Figure, measure
 
 
@@ -36,7 +38,7 @@ def start_up(options: argparse.Namespace) -> Iterator[Figure]:
 def stream(options: argparse.Namespace) -> Iterator[Figure]:
     """ERDA and SeqRun with the BiLSTM on FewRel 5-shot: accuracy after task 8, seconds a stream, peak memory."""
     erda, seqrun = (
-        _run(options.out / "core", method=method, encoder="bilstm", seeds=options.seeds)
+        _run(options.out / "core", methods=method, encoder="bilstm", seeds=seeds_of(options))
         for method in ("erda", "seqrun")
     )
     for protocol, target in (("candidates", ">= 49"), ("all-seen", ">= 20")):
@@ -54,8 +56,8 @@ def cache(options: argparse.Namespace) -> Iterator[Figure]:
     folder = options.out / f"cache-{options.tasks}"
 
     def one_stream(name: str, gigabytes: float) -> Record:
-        sets = ["encoder.mode=paper", f"n_tasks={options.tasks}", f"cache_gb={gigabytes}"]
-        return _run(folder / name, method="erda", encoder="minilm", seeds="100", sets=sets)[0]
+        settings = {"encoder.mode": "paper", "n_tasks": options.tasks, "cache_gb": gigabytes}
+        return _run(folder / name, methods="erda", encoder="minilm", seeds=100, settings=settings)[0]
 
     empty, filled, without = one_stream("empty", 4.0), one_stream("filled", 4.0), one_stream("without", 0.0)
     best = [read_outcomes(run_directory(folder / name, filled)).best for name in ("filled", "without")]
@@ -69,24 +71,16 @@ def cache(options: argparse.Namespace) -> Iterator[Figure]:
 def markers(options: argparse.Namespace) -> Iterator[Figure]:
     """ERDA with MiniLM, entity marks, all layers trained."""
     preset = "fewrel-5-shot-minilm"
-    records = _run(options.out / "markers", method="erda", preset=preset, seeds=options.seeds, device=options.device)
+    records = _run(
+        options.out / "markers", methods="erda", preset=preset, seeds=seeds_of(options), device=options.device
+    )
     name = f"ERDA, MiniLM markers, all-seen after task 8, n={len(records)}"
     yield Figure(name, _last(records, "all-seen"), "%", ">= 45")
     yield Figure("  candidates", _last(records, "candidates"), "%")
 
 
-def _run(
-    out: Path,
-    *,
-    method: str,
-    encoder: str | None = None,
-    seeds: str | None = None,
-    preset: str = "fewrel-5-shot",
-    device: str | None = None,
-    sets: Sequence[str] = (),
-) -> tuple[Record, ...]:
-    flags = {"methods": method, "encoder": encoder, "seeds": seeds, "device": device}
-    finished = run_all(load_settings(preset=preset, sets=sets, flags=flags), out=out)
+def _run(out: Path, *, preset: str = "fewrel-5-shot", **asked: Any) -> tuple[Record, ...]:
+    finished = run_all(run_settings(preset=preset, **asked), out=out)
     if finished.faults:
         raise ErdaError(join_faults(finished.faults))
     return finished.records

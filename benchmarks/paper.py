@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.plan import ERDA, WITHOUT_AUGMENTATION, Changes, choose_tables
+from erda.benchmark.paper.plan import ERDA, WITHOUT_AUGMENTATION, choose_tables
 from erda.benchmark.paper.running import run_paper
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import published_of
@@ -22,7 +22,9 @@ from erda.benchmark.report.contents import sections_of
 from erda.benchmark.report.experiments import PERCENT, Line
 from erda.benchmark.report.sections import Section
 from erda.benchmark.statistics import compare
+from erda.cli.settings import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
+from erda.settings.load import assignments
 from targets import Figure, measure
 
 BASELINES = ("IDLVQ-C", "EMAR", "EMR", "SeqRun")  # what ERDA must be over
@@ -110,14 +112,15 @@ def _final(line: Line, protocol: str = CANDIDATES) -> float:
 
 
 def time_table(
-    table: str, out: Path, *, corpus: str | None = None, n_processes: int = 2, seeds: str | None = None
+    table: str, out: Path, *, corpus: str | None = None, n_processes: int = 2, seeds: Sequence[int] | None = None
 ) -> list[Figure]:
     """Minutes by the clock that a table takes from nothing, with so many processes at once."""
     if any(out.rglob("record.json")):
         raise SettingsError(f"{out} already holds records, which would not be run again; name a new folder.")
     tables = [one for one in choose_tables([table]) if one.name == table]
     start = perf_counter()
-    done = run_paper(tables, out=out, changes=Changes(corpus=corpus, seeds=seeds), n_processes=n_processes)
+    changes = assignments({"corpus": corpus, "seeds": seeds})
+    done = run_paper(tables, out=out, changes=changes, n_processes=n_processes)
     minutes = (perf_counter() - start) / 60
     if done.faults:
         raise RecordError(join_faults(done.faults))
@@ -143,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--time needs --out, a new folder for the records")
     return measure(
         lambda: time_table(
-            options.time, options.out, corpus=options.corpus, n_processes=options.jobs, seeds=options.seeds
+            options.time, options.out, corpus=options.corpus, n_processes=options.jobs, seeds=seeds_of(options)
         )
     )
 

@@ -18,7 +18,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from erda.errors import SettingsError, join_faults, unknown_name
 
@@ -139,6 +139,32 @@ def changed_settings(settings: S, changes: Mapping[str, Any]) -> S:
     return checked_settings(type(settings), {**flat_values(settings), **changes}) if changes else settings
 
 
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What checks a single value against the annotation of a setting."""
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+
+
+def checked_value(kind: Any, value: Any) -> Any:
+    """A value of a setting, strictly: 1.5 is no whole number and 1 no truth value, but 1 is a number of any kind.
+
+    Where several are expected, a list will do, and so will one alone.
+    """
+    if get_origin(kind) is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(checked_value(get_args(kind)[0], item) for item in items)
+    return adapter(kind).validate_python(value, strict=True)
+
+
+def value_of_text(kind: Any, text: str) -> Any:
+    """Text of a command line as a value: several are separated by commas; only `true` and `false` are truth values."""
+    if get_origin(kind) is tuple:
+        return tuple(value_of_text(get_args(kind)[0], item) for item in map(str.strip, text.split(",")) if item)
+    if kind is bool and text.lower() not in ("true", "false"):
+        return checked_value(bool, text)  # refused
+    return adapter(kind).validate_strings(text)
+
+
 def faults_of(error: ValidationError) -> list[str]:
     """Every fault of a validation as `place: what is wrong`, places as in `steps[2].accuracy`."""
     return [
@@ -175,7 +201,7 @@ def _said(fault: Any) -> str:
     if kind in _SAID:
         return _SAID[kind](fault)
     if kind in _LIMITS:
-        return f"must be {_LIMITS[kind].format(**fault['ctx'])}, got {got}."
+        return f"must be {_LIMITS[kind].format(**fault['ctx'])}, got {got}.".replace("'", "")  # a number that was text
     expected = _KINDS.get(kind, _KINDS.get(kind.split("_")[0]))
     what = f"expected {expected}" if expected else fault["msg"][:1].lower() + fault["msg"][1:]
     return f"{what}, got {got}."

@@ -13,7 +13,7 @@ from toy_paper import CHANGES, FOLDER, SMALL, TINY, small_table
 from erda.benchmark.paper import plan as plan_module
 from erda.benchmark.paper import planning
 from erda.benchmark.paper.embedding import keep_embeddings
-from erda.benchmark.paper.plan import TABLES, Changes, choose_tables
+from erda.benchmark.paper.plan import TABLES, choose_tables
 from erda.benchmark.paper.planning import plan_runs
 from erda.benchmark.paper.running import run_paper
 from erda.benchmark.paper.sections import asked_tables, note_tables, planned_seeds
@@ -21,9 +21,10 @@ from erda.benchmark.records import read_records
 from erda.benchmark.report.contents import sections_of
 from erda.cli.main import main
 from erda.errors import ModelError
+from erda.settings.load import assignments
 from erda.settings.runs import Run
 
-TSNE = small_table("tsne", plan_module.WITHOUT_AUGMENTATION, sets=("n_tasks=2",), seeds="100", embeds=True)
+TSNE = small_table("tsne", plan_module.WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,), embeds=True)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper")
     result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
-    result = run_paper([TSNE], out=out, changes=Changes(dataset="atlas", sets=TINY), show=False)
+    result = run_paper([TSNE], out=out, changes=assignments(TINY), show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (1, 0, (), ())
     return out
 
@@ -65,7 +66,7 @@ def test_a_half_written_record_is_said_and_the_rest_goes_on(copied: Path) -> Non
 
 def test_other_settings_are_never_mixed_into_a_folder(copied: Path) -> None:
     """The row is refused as a whole, also on streams that it has no record of; other rows go on."""
-    changes = Changes(seeds="110", dataset="atlas", sets=(*SMALL, "seqrun.batch_size=3"))
+    changes = assignments({**SMALL, "seeds": 110, "seqrun.batch_size": 3})
     result = run_paper([small_table("main")], out=copied, changes=changes, show=False)
     assert (result.n_runs, result.n_found) == (1, 0)
     assert len(result.faults) == 1
@@ -75,8 +76,8 @@ def test_other_settings_are_never_mixed_into_a_folder(copied: Path) -> None:
 
 
 def test_a_short_trial_is_not_mixed_with_the_whole(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = [word for one in (*TINY, "n_tasks=3") for word in ("--set", one)]
-    words = ["paper", "orders", "--dataset", "atlas", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
+    sets = [f"--set={name}={value}" for name, value in {**TINY, "n_tasks": 3}.items()]
+    words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
     assert main(words) == 2
     printed = capsys.readouterr()
     assert "Runs done: 0; there already: 0; faults: 2." in printed.out
@@ -97,7 +98,7 @@ def test_the_command_lists_runs_and_reports(tmp_path: Path, capsys: pytest.Captu
     listed = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert listed[0] == ["bert-tacred", "base-tacred-5", "TACRED 5-way 5-shot with a base-size transformer (MPNet)"]
     assert [line[1] for line in listed if line[0] == "scaling"] == ["scaling-8", "scaling-20", "scaling-40"]
-    sets = [word for one in (*SMALL, "batch_size=10") for word in ("--set", one)]
+    sets = [f"--set={name}={value}" for name, value in {**SMALL, "batch_size": 10}.items()]
     out = tmp_path / "out"
     status = main(["paper", "orders", "--dataset", "atlas", "--seeds", "100", *sets, "--out", str(out)])
     printed = capsys.readouterr()
@@ -137,7 +138,7 @@ def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
 
 
 def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
-    changes = Changes(dataset="atlas", sets=TINY)
+    changes = assignments(TINY)
     ((run, folder),) = plan_runs([TSNE], out=done, changes=changes).embedded
     before = keep_embeddings(run, folder).stat().st_mtime_ns
     assert keep_embeddings(run, folder).stat().st_mtime_ns == before
@@ -179,9 +180,9 @@ def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
 
 def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_path: Path) -> None:
     """As folders of earlier versions may have them: a trial of three tasks on one stream beside two on two streams."""
-    more = Changes(seeds="110", dataset="atlas", sets=SMALL)
+    more = assignments({**SMALL, "seeds": 110})
     run_paper([small_table("main")], out=copied, changes=more, show=False)
-    trial = Changes(seeds="120", dataset="atlas", sets=(*TINY, "n_tasks=3"))
+    trial = assignments({**TINY, "seeds": 120, "n_tasks": 3})
     run_paper([small_table("main", plan_module.SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
     shutil.copytree(tmp_path / "trial" / FOLDER / "plain/seqrun/120", copied / FOLDER / "plain/seqrun/120")
     sections = sections_of(read_records(copied))

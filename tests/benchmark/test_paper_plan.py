@@ -11,13 +11,13 @@ from toy_paper import CHANGES, small_table
 
 from erda.benchmark.paper import plan as plan_module
 from erda.benchmark.paper import planning
-from erda.benchmark.paper.plan import TABLES, Changes, PaperTable, Row, choose_tables
+from erda.benchmark.paper.plan import TABLES, PaperTable, Row, choose_tables
 from erda.benchmark.paper.planning import plan_runs, row_settings
 from erda.benchmark.report.sections import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
-from erda.settings.presets import preset_names
-from erda.settings.runs import Run, load_settings
+from erda.settings.load import assignments, preset_names, run_settings
+from erda.settings.runs import Run
 
 ERDA_LABELS = {"ERDA", "ERDA w.o. DA"}
 
@@ -51,7 +51,7 @@ def test_every_table_of_the_issue_is_there() -> None:
 
 def test_the_papers_figures_with_bert_are_there() -> None:
     tables = choose_tables(["bert-shots", "bert-tacred"])
-    found = [load_settings(preset=table.preset) for table in tables]
+    found = [run_settings(preset=table.preset) for table in tables]
     assert [(one.dataset, one.shots) for one in found] == [
         ("fewrel", 2),
         ("fewrel", 10),
@@ -73,9 +73,9 @@ def test_the_embedding_space_of_erda_itself_is_shown() -> None:
 
 def test_settings_of_every_row_can_work(tmp_path: Path) -> None:
     for table, row in every_row():
-        settings = row_settings(table, row, Changes(corpus=str(tmp_path)))
+        settings = row_settings(table, row, assignments({"corpus": str(tmp_path)}))
         assert settings.methods == (row.method,)
-        assert len(settings.seeds) == (len(table.seeds.split(",")) if table.seeds else 6)
+        assert len(settings.seeds) == len(table.seeds or range(6))
         assert bool(settings.corpus) == row.corpus
 
 
@@ -84,7 +84,7 @@ def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
     seen: dict[tuple[str, str, str], dict[str, object]] = {}
     shared = 0
     for table, row in every_row():
-        settings = row_settings(table, row, Changes(corpus=str(tmp_path)))
+        settings = row_settings(table, row, assignments({"corpus": str(tmp_path)}))
         run = settings.runs()[0]
         key = (table.folder, row.variant, row.method)
         shared += key in seen
@@ -95,7 +95,7 @@ def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
 def test_different_settings_lie_in_different_folders(tmp_path: Path) -> None:
     folders: dict[str, tuple[str, str, str]] = {}
     for table, row in every_row():
-        run = row_settings(table, row, Changes(corpus=str(tmp_path))).runs()[0]
+        run = row_settings(table, row, assignments({"corpus": str(tmp_path)})).runs()[0]
         asked = json.dumps(
             [run.method, run.encoder, run.dataset, run.shots, run.order_family, run.corpus, run.settings]
         )
@@ -133,7 +133,7 @@ def test_missing_data_is_said_once_and_the_rest_goes_on(tmp_path: Path, monkeypa
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     monkeypatch.setattr(planning, "build_run_encoder", lambda run: None)
     atlas = small_table("own", plan_module.SEQRUN, preset="demo")
-    planned = plan_runs([*choose_tables(["tacred", "base-tacred-5"]), atlas], out=tmp_path, changes=Changes())
+    planned = plan_runs([*choose_tables(["tacred", "base-tacred-5"]), atlas], out=tmp_path)
     assert {run.dataset for run, _ in planned.runs} == {"atlas"}
     assert len(planned.left_out) == 2  # the rows with a corpus, and the data
     assert planned.left_out[1].startswith("tacred-5, tacred-10, base-tacred-5: Dataset 'tacred' is not here")
@@ -147,7 +147,7 @@ def test_missing_weights_leave_a_table_out(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(planning, "build_run_encoder", without_mpnet)
     tables = [small_table("base", plan_module.SEQRUN, preset="fewrel-5-shot-mpnet"), small_table("main")]
-    changes = Changes(seeds="100", dataset="atlas", sets=("n_tasks=2", "way=2"))
+    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "way": 2})
     planned = plan_runs(tables, out=tmp_path, changes=changes)
     assert {run.encoder for run, _ in planned.runs} == {"bilstm"}
     assert planned.left_out == ("base: Weights of 'mpnet' are missing.",)
@@ -188,8 +188,7 @@ def test_a_run_of_two_tables_is_planned_once(tmp_path: Path) -> None:
         (["--corpus", "nosuch"], "corpus: nosuch is no folder"),
         (["--jobs", "0"], "--jobs: must be at least 1, got 0."),
         (["--address", "auto"], "--address: only with --engine ray."),
-        (["--set", "dataset=atlas"], "--set dataset: give it with --dataset."),
-        (["--set", "corpus=x"], "--set corpus: give it with --corpus."),
+        (["--set", "corpus=x"], "corpus: x is no folder"),
         (["--set", "methods=emr"], "--set methods: the tables say that themselves"),
     ],
 )
@@ -207,7 +206,7 @@ def test_a_fault_of_the_users_is_said_once_before_anything_runs(
 
 
 def test_all_faults_of_the_users_are_said_at_once(tmp_path: Path) -> None:
-    changes = Changes(seeds="x", dataset="nosuch", sets=("foo=1", "erda.contrastive_weight=1"))
+    changes = assignments({"seeds": "x", "dataset": "nosuch", "foo": 1, "erda.contrastive_weight": 1})
     with pytest.raises(SettingsError) as caught:
         plan_runs(choose_tables(["main", "lambda"]), out=tmp_path, changes=changes)
     assert len(str(caught.value).splitlines()) == 4
@@ -216,7 +215,7 @@ def test_all_faults_of_the_users_are_said_at_once(tmp_path: Path) -> None:
 def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
     """SeqRun has no memory, and MiniLM no hidden size; the other rows and tables have."""
     tables = [small_table("main"), small_table("minilm", preset="fewrel-5-shot-minilm-paper")]
-    changes = Changes(seeds="100", dataset="atlas", sets=("n_tasks=2", "memory_size=3", "encoder.hidden_size=4"))
+    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "memory_size": 3, "encoder.hidden_size": 4})
     planned = plan_runs(tables, out=tmp_path, changes=changes, look=False)
     found = {
         (run.encoder, run.method): (
@@ -235,21 +234,21 @@ def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["erda.contrastive_weight", "contrastive_weight", "erda.contrastive-weight"])
 def test_a_setting_that_a_row_has_itself_is_refused(name: str, tmp_path: Path) -> None:
-    changes = Changes(sets=(f"{name}=0.2",))
-    with pytest.raises(SettingsError, match="contrastive_weight: the plan sets it itself in ablation, lambda; choose"):
+    changes = assignments({name: 0.2})
+    with pytest.raises(SettingsError, match=r"contrastive.weight: the plan sets it itself in ablation, lambda; choose"):
         plan_runs(choose_tables(["main", "ablation", "lambda"]), out=tmp_path, changes=changes)
     planning.check_changes(choose_tables(["main"]), changes)
 
 
 def test_a_setting_that_a_table_has_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="n_tasks: the plan sets it itself in tsne"):
-        plan_runs(choose_tables(["main", "tsne"]), out=tmp_path, changes=Changes(sets=("n_tasks=3",)))
+        plan_runs(choose_tables(["main", "tsne"]), out=tmp_path, changes=assignments({"n_tasks": 3}))
     with pytest.raises(SettingsError, match=r"emr\.memory_size: the tables have no row of emr, only of erda"):
-        plan_runs(choose_tables(["lambda"]), out=tmp_path, changes=Changes(sets=("emr.memory_size=3",)))
+        plan_runs(choose_tables(["lambda"]), out=tmp_path, changes=assignments({"emr.memory_size": 3}))
 
 
 def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
-    changes = Changes(seeds="100", dataset="atlas", sets=("n_tasks=500",))
+    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 500})
     with pytest.raises(SettingsError, match="main, orders: "):
         plan_runs([small_table("main"), small_table("orders")], out=tmp_path, changes=changes)
 
@@ -257,4 +256,4 @@ def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
 @pytest.mark.fewrel
 def test_every_seed_that_is_given_is_tried(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"main: .*115"):
-        plan_runs([small_table("main", plan_module.SEQRUN)], out=tmp_path, changes=Changes(seeds="100,115"))
+        plan_runs([small_table("main", plan_module.SEQRUN)], out=tmp_path, changes=assignments({"seeds": [100, 115]}))

@@ -19,10 +19,10 @@ from erda.benchmark.records import Record, WriteError, write_record
 from erda.benchmark.report.experiments import Line, group_records
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
-from erda.cli.run import FLAGS
+from erda.cli.settings import load_settings
 from erda.errors import RecordError
 from erda.methods import METHODS
-from erda.settings.runs import Run, default_settings, load_settings, settings_of
+from erda.settings.runs import Run, default_settings
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
@@ -39,9 +39,7 @@ def parse(command: str) -> tuple[Run, ...]:
     """What `erda run` would make of a command."""
     program, *words = shlex.split(command)
     assert program == "erda"
-    options = build_parser().parse_args(words)
-    flags = {name: getattr(options, name) for name in FLAGS}
-    return load_settings(preset=options.preset, file=options.config, sets=options.sets, flags=flags).runs()
+    return load_settings(build_parser().parse_args(words)).runs()
 
 
 def asked(record: Record) -> dict[str, Any]:
@@ -132,7 +130,7 @@ METHOD_VALUES = {
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
-    types = settings_of(METHODS[method])
+    types = {name: type(value) for name, value in default_settings(METHODS[method]).items()}
     changed = data.draw(st.lists(st.sampled_from(sorted(types)), unique=True, max_size=4))
     own = {**default_settings(METHODS[method]), **{name: data.draw(METHOD_VALUES[types[name]]) for name in changed}}
     seeds = data.draw(st.lists(st.sampled_from(SEEDS), unique=True, min_size=1))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,17 @@ from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Found, Search, se
 from erda.benchmark.search.space import parse_space
 from erda.cli.main import main
 from erda.errors import ModelError, RecordError, SettingsError
-from erda.settings.runs import Run, load_settings
+from erda.settings.load import run_settings
+from erda.settings.runs import Run
 
-SMALL = ["n_tasks=2", "first_shots=3", "test_per_relation=4", "encoder.hidden_size=4", "batch_size=20"]
+SMALL = {"n_tasks": 2, "first_shots": 3, "test_per_relation": 4, "encoder.hidden_size": 4, "batch_size": 20}
 SPACE = ("memory_iterations=1:2", "learning_rate=0.001,0.01,0.1")
 
 
-def asked(*, seeds: str = "100,110", space: tuple[str, ...] = SPACE, sampler: str = "random", **more: Any) -> Search:
-    settings = load_settings(sets=SMALL, flags={"seeds": seeds, "evaluate_on": "validation"})
+def asked(
+    *, seeds: Sequence[int] = (100, 110), space: tuple[str, ...] = SPACE, sampler: str = "random", **more: Any
+) -> Search:
+    settings = run_settings(settings=SMALL, seeds=seeds, evaluate_on="validation")
     choices = parse_space(space, method="erda", encoder="bilstm", grid=sampler == "grid")
     return Search(settings=settings, space=choices, sampler=sampler, protocol="all-seen", **more)
 
@@ -77,7 +80,7 @@ def test_the_first_trial_is_what_the_settings_are_and_the_same_values_run_once(
 ) -> None:
     begun = stop_at(0, monkeypatch)
     space = ("memory_iterations=1:2", "memory_size=0,1")
-    found = search(asked(space=space, seeds="100", prune=False), out=tmp_path, n_trials=8, show_bars=False)
+    found = search(asked(space=space, seeds=(100,), prune=False), out=tmp_path, n_trials=8, show_bars=False)
     assert found.trials[0].values == {"erda.memory_iterations": 2, "erda.memory_size": 1}
     assert len(found.trials) == 8
     assert begun() == len(found.ranked()) <= 4
@@ -103,7 +106,7 @@ def test_a_stopped_search_goes_on_and_tries_the_same(
 
 @pytest.mark.slow
 def test_a_killed_search_goes_on_with_the_killed_trial(tmp_path: Path) -> None:
-    sets = [part for text in SMALL for part in ("--set", text)]
+    sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     command = [sys.executable, "-m", "erda", "search", *sets, "--seeds", "100,110", "--out", str(tmp_path)]
     command += ["--space", SPACE[0], "--space", SPACE[1], "--trials", "4", "--no-prune", "--jobs", "2"]
     command += ["--sampler", "grid"]
@@ -142,7 +145,7 @@ def test_a_trial_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, mon
         return build(run, **keywords)
 
     monkeypatch.setattr(runner, "build_run_method", failing)
-    found = search(asked(seeds="100", sampler="grid"), out=tmp_path, show_bars=False)
+    found = search(asked(seeds=(100,), sampler="grid"), out=tmp_path, show_bars=False)
     failed = [one for one in found.trials if one.state == FAILED]
     assert [one.values["erda.learning_rate"] for one in failed] == [0.01, 0.01]
     assert found.faults == tuple(f"trial {one.number}: erda 100: no such weights" for one in failed)
@@ -150,7 +153,7 @@ def test_a_trial_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, mon
 
 
 def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
-    search_asked = asked(seeds="100", sampler="grid")
+    search_asked = asked(seeds=(100,), sampler="grid")
     found = search(search_asked, out=tmp_path, n_trials=2, show_bars=False)
     paths = write_search(search_asked, found, out=tmp_path, command="erda search --out 'my folder'")
     assert {path.suffix for path in paths} == {".toml", ".png", ".svg"}
@@ -158,7 +161,7 @@ def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
     text = (tmp_path / "best.toml").read_text()
     assert "#   erda search --out 'my folder'\n" in text
     assert "evaluate_on" not in tomllib.loads(text)
-    settings = load_settings(file=tmp_path / "best.toml")
+    settings = run_settings(file=tmp_path / "best.toml")
     best = found.ranked()[0]
     expected = search_asked.with_values(best.values)
     assert settings.method_settings == expected.method_settings
@@ -169,9 +172,9 @@ def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    search(asked(seeds="100", sampler="grid"), out=tmp_path, n_trials=1, show_bars=False)
+    search(asked(seeds=(100,), sampler="grid"), out=tmp_path, n_trials=1, show_bars=False)
     with pytest.raises(SettingsError, match=r"sampler: grid there, random now"):
-        search(asked(seeds="100"), out=tmp_path, n_trials=1, show_bars=False)
+        search(asked(seeds=(100,)), out=tmp_path, n_trials=1, show_bars=False)
 
 
 def test_a_damaged_study_is_said(tmp_path: Path) -> None:
@@ -224,11 +227,11 @@ def test_bad_options_are_reported_at_once(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_command_prints_the_best_and_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = [part for text in SMALL for part in ("--set", text)]
+    sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     command = ["search", *sets, "--seeds", "100", "--out", str(tmp_path), "--trials", "2"]
     assert main([*command, "--space", "memory_iterations=1,2", "--sampler", "grid"]) == 0
     said = capsys.readouterr().out
     assert "memory_iterations" in said
     assert f"erda run --config {tmp_path / 'best.toml'}" in said
-    assert "erda search --set n_tasks=2" in (tmp_path / "best.toml").read_text()
+    assert "erda search --set=n_tasks=2" in (tmp_path / "best.toml").read_text()
     assert json.loads((tmp_path / JOURNAL).read_text().splitlines()[0])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from erda.benchmark.paper.plan import SEQRUN, WITHOUT_AUGMENTATION, Changes, PaperTable, Row
+from erda.benchmark.paper.plan import SEQRUN, WITHOUT_AUGMENTATION, PaperTable, Row
+from erda.settings.load import assignments
 
-TINY = ("way=2", "first_shots=5", "test_per_relation=3", "encoder.hidden_size=4")
-SMALL = (*TINY, "n_tasks=2")
-CHANGES = Changes(seeds="100", dataset="atlas", sets=SMALL)
+TINY = {"dataset": "atlas", "way": 2, "first_shots": 5, "test_per_relation": 3, "encoder.hidden_size": 4}
+SMALL = {**TINY, "n_tasks": 2}
+CHANGES = assignments({**SMALL, "seeds": 100})
 FOLDER = "fewrel-5-shot-on-atlas"
 
 

@@ -83,7 +83,7 @@ def test_a_timing_starts_from_nothing(tmp_path: Path, template: dict, monkeypatc
         return Done()
 
     monkeypatch.setattr(paper, "run_paper", fake)
-    (part,) = time_table("main", tmp_path / "part", seeds="100")
+    (part,) = time_table("main", tmp_path / "part", seeds=(100,))
     assert part.target == "", "one order is no table"
     (figure,) = time_table("main", tmp_path / "new", n_processes=2)
     assert [table.name for table in asked["tables"]] == ["main"]

@@ -200,7 +200,7 @@ def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsy
         (["run", "--out", "x", "--config", "none.toml"], "none.toml: cannot be read"),
         (["run", "--out", "x", "--order-family", "emar"], "Unknown order family 'emar'"),
         (["run", "--out", "x", "--method", ","], "methods: none given."),
-        (["run", "--out", "x", "--set", "agreement=foo"], "--set agreement: Unknown agreement 'foo'."),
+        (["run", "--out", "x", "--set", "agreement=foo"], "--set agreement: Unknown word 'foo'."),
         (["run", "--out", "x", "--jobs", "0", "--address", "auto"], "--address: only with --engine ray."),
         (["report", "nowhere"], "there is no such folder"),
     ],

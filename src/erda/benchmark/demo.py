@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from erda.benchmark.report.report import FOLDER, write_report
 from erda.benchmark.report.tables import Table
 from erda.benchmark.run.loop import run_all
 from erda.errors import ErdaError, join_faults
-from erda.settings.runs import load_settings
+from erda.settings.load import run_settings
 
 SHOWN = ("accuracy", "final")  # the tables that a newcomer wants to see
 N_SENTENCES = 3000
@@ -31,20 +31,20 @@ class Demo:
 def run_demo(
     out: Path,
     *,
-    seeds: str | None = None,
+    seeds: Sequence[int] | None = None,
     n_sentences: int = N_SENTENCES,
     show: Callable[[str], None] = lambda line: None,
 ) -> Demo:
     """Run the preset `demo` into `out`, or read what is there already, and write the report; `show` hears each step."""
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
-    plain = run_all(load_settings(preset="demo", flags={"seeds": seeds}), out=out / "plain")
+    plain = run_all(run_settings(preset="demo", seeds=seeds), out=out / "plain")
     if not plain.records:
         raise ErdaError(join_faults(plain.faults))
     show(f"A corpus of {n_sentences:,} unlabelled sentences is built and embedded.")
     corpus = atlas_corpus(out / "atlas-corpus", n=n_sentences)
     show("ERDA learns again, now with extra examples that it finds in the corpus.")
-    flags = {"seeds": seeds, "methods": "erda", "corpus": str(corpus)}
-    augmented = run_all(load_settings(preset="demo", flags=flags), out=out / "augmented")
+    settings = run_settings(preset="demo", seeds=seeds, methods="erda", corpus=str(corpus))
+    augmented = run_all(settings, out=out / "augmented")
     report = write_report(out)
     return Demo(
         tables=tuple(table for table in report.tables if table.name.startswith(SHOWN)),

@@ -84,11 +84,11 @@ def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
 
 def augment_settings(args: argparse.Namespace) -> AugmentSettings:
     """The settings that were given, by `--set` or by a flag."""
+    from erda.cli.settings import values_of
     from erda.corpus.augment import AugmentSettings
-    from erda.fields import checked_settings
-    from erda.settings.values import values_of
+    from erda.fields import checked_settings, flat_kinds
 
-    kinds = {name: type(value) for name, value in AugmentSettings().model_dump().items()}
+    kinds = flat_kinds(AugmentSettings)
     given = values_of(args.sets, kinds, what="setting of the augmentation")
     flags = {name: getattr(args, name) for name in kinds if getattr(args, name, None) is not None}
     return checked_settings(AugmentSettings, {**given, **flags})

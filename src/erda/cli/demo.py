@@ -30,12 +30,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the demo and show what came out."""
     from erda.benchmark.demo import run_demo
     from erda.cli.printing import print_tables
+    from erda.cli.settings import seeds_of
     from erda.errors import ErdaError, join_faults
 
     try:
         demo = run_demo(
             options.out,
-            seeds=options.seeds,
+            seeds=seeds_of(options),
             n_sentences=options.sentences,
             show=lambda line: print(line, flush=True),
         )

@@ -59,10 +59,10 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _presets() -> Iterator[Entry]:
-    from erda.settings.presets import preset_description, preset_names
+    from erda.settings.load import preset_names, read_preset
 
     for name in preset_names():
-        yield name, preset_description(name), []
+        yield name, str(read_preset(name)["description"]), []
 
 
 def _toml(value: bool | int | float | str) -> str:

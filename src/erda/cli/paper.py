@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from erda.cli.run import add_engine, add_sets, engine_of
+from erda.cli.run import add_engine, engine_of
+from erda.cli.settings import add_sets, read_given
 
 EXAMPLES = """examples:
   erda paper --list
@@ -45,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for, write the report, say what is missing."""
-    from erda.benchmark.paper.plan import Changes, choose_tables
+    from erda.benchmark.paper.plan import choose_tables
     from erda.benchmark.paper.running import run_paper
     from erda.errors import ErdaError, join_faults, said_once
 
@@ -54,15 +55,8 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print(*(f"{table.group:11} {table.name:15} {table.title}" for table in tables), sep="\n")
         return 0
-    changes = Changes(
-        seeds=options.seeds,
-        dataset=options.dataset,
-        device=options.device,
-        corpus=options.corpus,
-        sets=tuple(options.sets),
-    )
     try:
-        done = run_paper(tables, out=options.out, changes=changes, **engine)
+        done = run_paper(tables, out=options.out, changes=read_given(options), **engine)
     except KeyboardInterrupt:
         print(f"\nStopped. What is finished is kept in {options.out}; the same command goes on.", file=sys.stderr)
         return 130

@@ -8,22 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from erda.cli.checking import below_one, refuse, without_effect
+from erda.cli.settings import add_settings, load_settings
 
-FLAGS = {  # name in a settings file -> (flag, metavar, help)
-    "dataset": (
-        "--dataset",
-        "NAME",
-        "a name of `erda list datasets`, or a file or folder of your own (default: atlas)",
-    ),
-    "shots": ("--shots", "K", "examples a relation after the first task (default: the dataset's own)"),
-    "methods": ("--method", "NAMES", "one or more of `erda list methods`, separated by commas (default: erda)"),
-    "encoder": ("--encoder", "NAME", "one of `erda list encoders`, a model folder or a hub name (default: bilstm)"),
-    "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
-    "seeds": ("--seeds", "N,N", "streams to run (default: all six of the order family)"),
-    "device": ("--device", "NAME", "cpu, cuda or cuda:N (default: cpu)"),
-    "corpus": ("--corpus", "DIR", "corpus with an index (`erda corpus`): where ERDA finds extra examples"),
-    "evaluate_on": ("--evaluate-on", "POOL", "test or validation; choose settings on validation (default: test)"),
-}
 EPILOG = """\
 what is given later wins: built-in defaults, --preset, --config, --set, the flags above
 
@@ -55,20 +41,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(handler=run)
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is run: those of `load_settings`."""
-    for name, (flag, metavar, text) in FLAGS.items():
-        parser.add_argument(flag, dest=name, metavar=metavar, help=text)
-    parser.add_argument("--preset", metavar="NAME", help="settings that come with erda: `erda list presets`")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
-    add_sets(parser, "a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder")
-
-
-def add_sets(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add `--set`, which may be given several times."""
-    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE", help=text)
-
-
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where runs happen."""
     parser.add_argument(
@@ -95,15 +67,9 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.run.loop import run_all
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults, said_once
-    from erda.settings.runs import load_settings
 
     engine = engine_of(options)
-    settings = load_settings(
-        preset=options.preset,
-        file=options.config,
-        sets=options.sets,
-        flags={name: getattr(options, name) for name in FLAGS},
-    )
+    settings = load_settings(options)
     try:
         finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     except KeyboardInterrupt:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.run import FLAGS, add_settings
+from erda.cli.checking import below_one
+from erda.cli.settings import add_settings, load_settings, read_flags, read_sets
 
 if TYPE_CHECKING:
     from erda.benchmark.search.search import Search
@@ -95,14 +96,11 @@ def _asked(options: argparse.Namespace) -> Search:
     from erda.benchmark.search.search import Search
     from erda.benchmark.search.space import default_space, parse_space
     from erda.errors import SettingsError, join_faults
-    from erda.settings.runs import load_settings
 
-    faults = [f"--{name}: must be at least 1." for name in ("jobs", "trials") if _below_one(getattr(options, name))]
-    flags = {**{name: getattr(options, name) for name in FLAGS}, "evaluate_on": "validation"}
-    flags["methods"] = options.methods or "erda"
-    load = partial(load_settings, preset=options.preset, file=options.config, flags=flags)
+    faults = below_one(options, "jobs", "trials")
+    asked = argparse.Namespace(**{**vars(options), "evaluate_on": "validation", "methods": options.methods or "erda"})
     try:
-        settings = load(sets=options.sets)
+        settings = load_settings(asked)
         _refuse_test(options)
         if len(settings.methods) > 1:
             raise SettingsError(f"--method: a search is for one method, got {', '.join(settings.methods)}.")
@@ -115,7 +113,7 @@ def _asked(options: argparse.Namespace) -> Search:
             method=method,
             encoder=settings.encoder,
             grid=options.sampler == "grid",
-            check=lambda name, value: load(sets=[*options.sets, f"{name}={value}"]),
+            check=lambda name, value: load_settings(asked, f"{name}={value}"),
         )
     except SettingsError as error:
         faults.append(str(error))
@@ -130,21 +128,13 @@ def _asked(options: argparse.Namespace) -> Search:
     )
 
 
-def _below_one(number: int | None) -> bool:
-    return number is not None and number < 1
-
-
 def _refuse_test(options: argparse.Namespace) -> None:
     """Settings are never chosen on what they are measured with, wherever that was asked."""
     from erda.errors import SettingsError
-    from erda.settings.presets import read_preset, read_settings_file, tidy_name
+    from erda.settings.load import layers_of
 
-    given = [options.evaluate_on]
-    given += [text.partition("=")[2] for text in options.sets if tidy_name(text.partition("=")[0]) == "evaluate_on"]
-    files = [*(read_preset(options.preset) if options.preset else ())]
-    files += read_settings_file(options.config) if options.config else ()
-    given += [str(one.value) for one in files if one.name == "evaluate_on"]
-    if any(one is not None and one.strip() != "validation" for one in given):
+    given = chain(*layers_of(options.preset, options.config), read_sets(options.sets, []), read_flags(options))
+    if any(one.name == "evaluate_on" and one.value != "validation" for one in given):
         raise SettingsError(
             "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing "
             "about data that nobody has seen; measure the chosen ones with `erda run`, which uses test data."

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from erda.benchmark.report.sections import DEFAULT_VIEWS
 from erda.errors import SettingsError, join_faults, unknown_name
-from erda.settings.presets import read_preset
+from erda.settings.load import read_preset
+from erda.settings.runs import Setting
 
 PLAIN = "plain"
 AUGMENTED = "augmented"
@@ -29,7 +30,7 @@ class Row:
     label: str
     method: str
     variant: str = PLAIN  # folder of its records, beside other choices of settings
-    sets: tuple[str, ...] = ()  # as `erda run --set` takes them
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     corpus: bool = False  # learns with extra examples, so it needs --corpus
 
 
@@ -43,9 +44,8 @@ class PaperTable:
     text: str
     preset: str
     rows: tuple[Row, ...]
-    sets: tuple[str, ...] = ()  # of every row: how the stream is cut
-    flags: Mapping[str, str] = field(default_factory=dict)  # of every row
-    seeds: str | None = None  # fewer than all six where one stream is enough
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of every row: what is run, how the stream is cut
+    seeds: tuple[int, ...] | None = None  # fewer than all six where one stream is enough
     reference: str | None = None
     views: tuple[str, ...] = DEFAULT_VIEWS
     setting: str = ""  # along the axis of view "sweep"
@@ -54,7 +54,7 @@ class PaperTable:
     @property
     def folder(self) -> str:
         """The folder of its records: tables with the same one share runs."""
-        cut = [f"{name}-{value}" for name, value in self.flags.items()] + [one.replace("=", "-") for one in self.sets]
+        cut = (f"{name}-{value}" for name, value in self.settings.items())
         return "-".join([self.preset, *cut]).replace("_", "-")
 
     @property
@@ -77,7 +77,7 @@ class PaperTable:
 
 @lru_cache
 def _preset_value(preset: str, name: str) -> str:
-    return next(str(given.value) for given in read_preset(preset) if given.name == name)
+    return str(read_preset(preset)[name])
 
 
 ERDA = Row("ERDA", "erda", AUGMENTED, corpus=True)
@@ -87,31 +87,32 @@ EMR, EMAR, IDLVQ = Row("EMR", "emr"), Row("EMAR", "emar"), Row("IDLVQ-C", "idlvq
 METHODS = (SEQRUN, JOINT, EMR, EMAR, IDLVQ, WITHOUT_AUGMENTATION, ERDA)
 
 
-def _without(label: str, variant: str, *sets: str) -> Row:
-    return Row(f"w.o. {label}", "erda", f"without-{variant}", tuple(f"erda.{one}" for one in sets), corpus=True)
+def _without(label: str, variant: str, **settings: Setting) -> Row:
+    own = {f"erda.{name}": value for name, value in settings.items()}
+    return Row(f"w.o. {label}", "erda", f"without-{variant}", own, corpus=True)
 
 
 ABLATIONS = (
     ERDA,
-    _without("L_mm", "mm", "multi_margin_weight=0"),
-    _without("L_pm", "pm", "pairwise_margin_weight=0"),
-    _without("L_con", "con", "contrastive_weight=0"),
+    _without("L_mm", "mm", multi_margin_weight=0.0),
+    _without("L_pm", "pm", pairwise_margin_weight=0.0),
+    _without("L_con", "con", contrastive_weight=0.0),
     Row("w.o. DA", "erda"),
-    _without("EM", "matching", "entity_matching=false"),
-    _without("SS", "search", "similarity_search=false"),
-    _without("M", "memory", "memory_size=0"),
-    _without("rehearsal from the corpus", "rehearsal", "n_rehearsed=0"),
+    _without("EM", "matching", entity_matching=False),
+    _without("SS", "search", similarity_search=False),
+    _without("M", "memory", memory_size=0),
+    _without("rehearsal from the corpus", "rehearsal", n_rehearsed=0),
     Row(
         "DA as in the paper",
         "erda",
         "paper-augmentation",
-        (
-            "erda.n_neighbours=1",
-            "erda.search_matched=false",
-            "erda.agreement=none",
-            "erda.agreement_margin=0",
-            "erda.n_rehearsed=0",
-        ),
+        {
+            "erda.n_neighbours": 1,
+            "erda.search_matched": False,
+            "erda.agreement": "none",
+            "erda.agreement_margin": 0.0,
+            "erda.n_rehearsed": 0,
+        },
         corpus=True,
     ),
 )
@@ -126,7 +127,7 @@ def _sweep() -> tuple[Row, ...]:
             f"λ_con = {value:g}",
             "erda",
             shared.get(value, f"contrastive-{value:g}"),
-            (f"erda.contrastive_weight={value:g}",),
+            {"erda.contrastive_weight": value},
             corpus=True,
         )
         for value in SWEPT
@@ -151,9 +152,8 @@ def _scaling(n_tasks: int) -> PaperTable:
         text="Two new relations a task, 5-shot, so that tasks differ only in how many came before. Seconds of learning "
         "should grow with the memory (one exemplar a relation), not with all that was ever learned.",
         preset="fewrel-continual",
-        flags={"shots": "5"},
-        sets=("way=2", "first_shots=100", "test_per_relation=20", f"n_tasks={n_tasks}"),
-        seeds="100",
+        settings={"shots": 5, "way": 2, "first_shots": 100, "test_per_relation": 20, "n_tasks": n_tasks},
+        seeds=(100,),
         rows=(SEQRUN, EMR, EMAR, IDLVQ, WITHOUT_AUGMENTATION),
         views=("final", "curve", "cost"),
     )
@@ -185,7 +185,7 @@ TABLES: tuple[PaperTable, ...] = (
         title="Main table on other orders: the six of the family sckd",
         text="The same methods on the other published family of six task orders: how much an order moves the numbers.",
         preset="fewrel-5-shot",
-        flags={"order_family": "sckd"},
+        settings={"order_family": "sckd"},
         rows=METHODS,
         reference="ERDA",
         views=("accuracy", "final", "comparison", "curve", "runs"),
@@ -336,8 +336,8 @@ TABLES: tuple[PaperTable, ...] = (
         title="Embedding space before and after a task",
         text="Four relations of the first task and two of the second, test examples, as in the paper's figure.",
         preset="fewrel-5-shot",
-        sets=("n_tasks=2",),
-        seeds="100",
+        settings={"n_tasks": 2},
+        seeds=(100,),
         rows=(IDLVQ, WITHOUT_AUGMENTATION, ERDA),
         views=("tsne", "final"),
         embeds=True,
@@ -347,17 +347,6 @@ TABLES: tuple[PaperTable, ...] = (
     _scaling(40),
 )
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(table.group for table in TABLES))
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What the user changes of every table: fewer seeds, another dataset, smaller streams. None: as planned."""
-
-    seeds: str | None = None
-    dataset: str | None = None
-    device: str | None = None
-    corpus: str | None = None
-    sets: tuple[str, ...] = ()
 
 
 def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:

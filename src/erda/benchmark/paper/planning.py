@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from erda.benchmark.paper.plan import Changes, PaperTable, Row, row_folder
+from erda.benchmark.paper.plan import PaperTable, Row, row_folder
 from erda.benchmark.records import RECORD
 from erda.benchmark.run.loop import RunAt, run_directory
 from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, said_once
 from erda.settings.build import build_run_encoder, open_run_stream
-from erda.settings.presets import tidy_name
-from erda.settings.runs import RUN_KEYS, Run, RunSettings, load_settings, settings_of
+from erda.settings.load import Assignment, assignments, layers_of, settings_from
+from erda.settings.runs import RUN_KINDS, Run, RunSettings, default_settings
 
-FLAGS = ("dataset", "seeds", "device", "corpus")  # of `erda paper`, which --set would get round
 FIXED = ("methods", "encoder", "order_family", "shots")  # what a table is
 
 
@@ -33,7 +32,9 @@ class Planned:
     cache: tuple[str, float]
 
 
-def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Changes, look: bool = True) -> Planned:
+def plan_runs(
+    tables: Iterable[PaperTable], *, out: Path, changes: Sequence[Assignment] = (), look: bool = True
+) -> Planned:
     """All runs of the tables, stream by stream, so that methods can be compared early.
 
     `look` for data and weights here, unless the runs happen elsewhere. Tables whose runs are all finished need neither.
@@ -45,16 +46,17 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Changes, look
     left_out: list[str] = []
     wrong: list[str] = []
     cache = ("", 0.0)
-    parts = _Parts(all_seeds=changes.seeds is not None)
+    given = {one.name: one.value for one in changes}
+    parts = _Parts(all_seeds="seeds" in given)
     for table in tables:
         own: list[RunAt] = []
         for row in table.rows:
-            if not row.corpus or changes.corpus:
+            if not row.corpus or given.get("corpus"):
                 settings = row_settings(table, row, changes)
                 cache = max(cache, (settings.cache_dir, settings.cache_gb), key=lambda one: one[1])
-                folder = row_folder(out, table, row, dataset=changes.dataset)
+                folder = row_folder(out, table, row, dataset=given.get("dataset"))
                 own += [(run, folder) for run in settings.runs()]
-        without = [row.label for row in table.rows if row.corpus and not changes.corpus]
+        without = [row.label for row in table.rows if row.corpus and not given.get("corpus")]
         if without:
             left_out.append(f"{table.name}: rows that learn with a corpus ({', '.join(without)}); give --corpus.")
         fault = parts.fault([run for run, folder in own if not is_finished((run, folder))]) if look else None
@@ -70,18 +72,11 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Changes, look
     return Planned(tuple(runs.values()), tuple(embedded), tuple(said_once(left_out)), cache)
 
 
-def row_settings(table: PaperTable, row: Row, changes: Changes) -> RunSettings:
+def row_settings(table: PaperTable, row: Row, changes: Iterable[Assignment] = ()) -> RunSettings:
     """The settings of one row, checked. A setting that the user gives goes to the rows that have it."""
-    flags: dict[str, str | None] = {
-        **table.flags,
-        "methods": row.method,
-        "seeds": changes.seeds or table.seeds,
-        "dataset": changes.dataset,
-        "device": changes.device,
-        "corpus": changes.corpus if row.corpus else None,
-    }
-    given = [one for one in changes.sets if _fits(one, table, (row.method,))]
-    return load_settings(preset=table.preset, sets=(*table.sets, *row.sets, *given), flags=flags)
+    own = assignments({"methods": row.method, "seeds": table.seeds, **table.settings, **row.settings})
+    given = [one for one in changes if _fits(one, table, (row.method,)) and (row.corpus or one.name != "corpus")]
+    return settings_from([*layers_of(table.preset), [*own, *given]])
 
 
 def is_finished(run_at: RunAt) -> bool:
@@ -93,19 +88,18 @@ def is_finished(run_at: RunAt) -> bool:
 # -- what the user gave ------------------------------------------------------------------------------------------------
 
 
-def check_changes(tables: Sequence[PaperTable], changes: Changes) -> None:
+def check_changes(tables: Sequence[PaperTable], changes: Iterable[Assignment]) -> None:
     """Refuse what cannot work in any of the tables or what they say themselves; all faults at once, each once."""
     methods = tuple(dict.fromkeys(row.method for table in tables for row in table.rows))
-    refused = {one: fault for one in changes.sets if (fault := _why_refused(one, tables, methods))}
+    refused = {one.name: fault for one in changes if (fault := _why_refused(one, tables, methods))}
     faults = list(refused.values())
-    rest = [one for one in changes.sets if one not in refused]
+    rest = [one for one in changes if one.name not in refused]
     by_encoder = {table.encoder: table for table in reversed(tables)}
     strange = [one for one in rest if not any(_fits(one, table, methods) for table in by_encoder.values())]
-    flags = {**{name: getattr(changes, name) for name in FLAGS}, "methods": ",".join(methods)}
     for table in by_encoder.values():
         given = [one for one in rest if _fits(one, table, methods)]
         try:
-            load_settings(preset=table.preset, sets=(*strange, *given), flags=flags)
+            settings_from([*layers_of(table.preset), [*strange, *given, *assignments({"methods": methods})]])
         except SettingsError as fault:
             faults += str(fault).splitlines()
         strange = []  # what no table has is said once
@@ -113,43 +107,37 @@ def check_changes(tables: Sequence[PaperTable], changes: Changes) -> None:
         raise SettingsError(join_faults(list(dict.fromkeys(faults))))
 
 
-def _why_refused(text: str, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
-    """Why a `--set` is refused: it has a flag of its own, makes a table or a row what it is, or is of no row."""
+def _why_refused(given: Assignment, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
+    """Why a setting is refused: it makes a table or a row what it is, or is of no row."""
     from erda.methods import METHODS
 
-    name = _name(text)
+    name, origin = given.name, given.origin
     owner = name.rpartition(".")[0]
-    if name in FLAGS:
-        return f"--set {name}: give it with --{name}."
     if name in FIXED:
-        return f"--set {name}: the tables say that themselves; make other runs with `erda run`."
+        return f"{origin}: the tables say that themselves; make other runs with `erda run`."
     if owner in METHODS and owner not in methods:
-        return f"--set {name}: the tables have no row of {owner}, only of {', '.join(methods)}."
+        return f"{origin}: the tables have no row of {owner}, only of {', '.join(methods)}."
     own = [table.name for table in tables if any(one == name or one.endswith(f".{name}") for one in _own(table))]
     where = f"the plan sets it itself in {', '.join(own)}"
-    return f"--set {name}: {where}; choose other tables, or make other runs with `erda run`." if own else ""
+    return f"{origin}: {where}; choose other tables, or make other runs with `erda run`." if own else ""
 
 
 def _own(table: PaperTable) -> set[str]:
     """The names of all settings that a table or its rows give."""
-    return {*table.flags, *map(_name, table.sets), *(_name(one) for row in table.rows for one in row.sets)}
+    return {*table.settings, *(name for row in table.rows for name in row.settings)}
 
 
-def _fits(text: str, table: PaperTable, methods: Iterable[str]) -> bool:
-    """Whether a `--set` names something that the table's encoder or one of the methods has."""
+def _fits(given: Assignment, table: PaperTable, methods: Iterable[str]) -> bool:
+    """Whether a setting is something that the table's encoder or one of the methods has."""
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
 
-    owner, _, setting = _name(text).rpartition(".")
+    owner, _, setting = given.name.rpartition(".")
     if owner == "encoder":
         return setting in encoder_settings(table.encoder).model_fields
-    if owner or setting in RUN_KEYS:
+    if owner or setting in RUN_KINDS:
         return True
-    return any(setting in settings_of(METHODS[method]) for method in methods)
-
-
-def _name(text: str) -> str:
-    return tidy_name(text.partition("=")[0])
+    return any(setting in default_settings(METHODS[method]) for method in methods)
 
 
 # -- what this machine has ---------------------------------------------------------------------------------------------
@@ -188,10 +176,11 @@ def _build_encoder(run: Run) -> object:
     return build_run_encoder(replace(run, device="cpu"))
 
 
-def _is_lacking(fault: ErdaError, changes: Changes) -> bool:
+def _is_lacking(fault: ErdaError, changes: Sequence[Assignment]) -> bool:
     """Whether something is not here, rather than the user's choice being wrong."""
+    names = [one.name for one in changes if one.name not in ("device", "corpus")]
     if isinstance(fault, DataError):
-        return changes.dataset is None
+        return "dataset" not in names
     if isinstance(fault, ModelError):
-        return not any(_name(one).startswith("encoder.") for one in changes.sets)
-    return not (changes.sets or changes.seeds or changes.dataset)
+        return not any(name.startswith("encoder.") for name in names)
+    return not names

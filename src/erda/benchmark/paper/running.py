@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from erda.benchmark.paper.embedding import keep_embeddings
-from erda.benchmark.paper.plan import Changes, PaperTable
+from erda.benchmark.paper.plan import PaperTable
 from erda.benchmark.paper.planning import is_finished, plan_runs
 from erda.benchmark.paper.sections import note_tables
 from erda.benchmark.paper.watching import Watch, row_name
@@ -16,6 +16,7 @@ from erda.benchmark.run.loop import RunAt, run_many
 from erda.benchmark.run.progress import check_same_experiment
 from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
+from erda.settings.load import Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def run_paper(
     tables: Sequence[PaperTable],
     *,
     out: Path,
-    changes: Changes,
+    changes: Sequence[Assignment] = (),
     n_processes: int | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -40,6 +41,7 @@ def run_paper(
 ) -> PaperRun:
     """Run every row of the tables and keep the vectors that t-SNE needs. Faults are told, the rest goes on.
 
+    `changes` are what the user changes of every table: fewer seeds, another dataset, smaller streams.
     `show` says on stderr what is left out and how far it is: a bar on a terminal, else a line for each run.
     """
     elsewhere = engine == "ray" and address not in (None, LOCAL)

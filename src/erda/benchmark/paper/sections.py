@@ -42,7 +42,7 @@ def planned_seeds(section: str) -> tuple[int, ...] | None:
     """The seeds of the table that a section shows, where the plan names them; None: all six of the order family."""
     for table in TABLES:
         if table.seeds and section.partition(ON)[0] == table.name:
-            return tuple(int(seed) for seed in table.seeds.split(","))
+            return table.seeds
     return None
 
 

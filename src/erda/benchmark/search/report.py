@@ -16,7 +16,7 @@ from erda.benchmark.report.tables import Summary, Table
 from erda.benchmark.search.search import CUT, STATES, Found, Search, Tried
 from erda.benchmark.search.space import as_text as as_setting
 from erda.methods import METHODS
-from erda.settings.runs import DEFAULTS, Setting, default_settings
+from erda.settings.runs import RunSettings, Setting, default_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,11 @@ def best_toml(asked: Search, best: Tried, *, command: str) -> str:
         **{name: getattr(settings, name) for name in ("device", "corpus", "cache_dir", "cache_gb")},
         **settings.stream_settings,
     }
-    top = {name: value for name, value in top.items() if name not in _OPTIONAL or value != DEFAULTS[name]}
+    top = {
+        name: value
+        for name, value in top.items()
+        if name not in _OPTIONAL or value != RunSettings.model_fields[name].default
+    }
     defaults = default_settings(METHODS[asked.method])
     own: dict[str, Setting] = {
         f"{asked.method}.{name}": value

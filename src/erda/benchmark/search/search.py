@@ -13,7 +13,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -76,11 +76,10 @@ class Search:
         for name, value in values.items():
             owner, _, setting = name.rpartition(".")
             own[owner][setting] = value
-        return replace(
-            self.settings,
-            method_settings={self.method: {**self.settings.method_settings[self.method], **own[self.method]}},
-            encoder_settings={**self.settings.encoder_settings, **own["encoder"]},
-        )
+        method = {**self.settings.method_settings[self.method], **own[self.method]}
+        encoder = {**self.settings.encoder_settings, **own["encoder"]}
+        changes = {"method_settings": {self.method: method}, "encoder_settings": encoder}
+        return self.settings.model_copy(update=changes)
 
     def current(self) -> dict[str, Setting]:
         """The values that the settings have now, as far as they are given."""
@@ -90,7 +89,7 @@ class Search:
 
     def to_json(self) -> dict[str, Any]:
         """What a search must share with the one that it goes on with; where it happens does not count."""
-        settings = asdict(self.settings)
+        settings = self.settings.model_dump()
         for name in ("cache_gb", "cache_dir", "device"):
             settings.pop(name)
         value = {**settings, "space": [str(choice) for choice in self.space], "sampler": self.sampler}
@@ -159,7 +158,7 @@ def search(
         unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=_states("RUNNING"))]
         shared = out / ".frozen" if n_processes > 1 and not asked.settings.cache_dir else None
         if shared:  # processes meet in a folder
-            asked = replace(asked, settings=replace(asked.settings, cache_dir=str(shared)))
+            asked = replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(shared)}))
         shares = [
             _Share(asked, out, n_trials, tuple(unfinished[k::n_processes]), show_bars) for k in range(n_processes)
         ]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from pydantic import ValidationError
+
 from erda.errors import SettingsError, join_faults, unknown_name
-from erda.fields import flat_values
-from erda.settings.presets import tidy_name
-from erda.settings.runs import RUN_KEYS, Setting, settings_of
-from erda.settings.values import KIND_NAMES
+from erda.fields import faults_of, flat_values, value_of_text
+from erda.settings.load import tidy_name
+from erda.settings.runs import RUN_KINDS, Setting, default_settings
 
 # What the paper searched for ERDA. The first two steer augmentation, and mean nothing without a corpus.
 PAPER_AUGMENTATION = ("match_threshold=0.3:0.8:0.05", "n_neighbours=1:3")
@@ -90,7 +90,7 @@ def parse_space(
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
 
-    kinds = {f"{method}.{name}": kind for name, kind in settings_of(METHODS[method]).items()}
+    kinds = {f"{method}.{name}": type(value) for name, value in default_settings(METHODS[method]).items()}
     kinds |= {f"encoder.{name}": type(value) for name, value in flat_values(encoder_settings(encoder)()).items()}
     faults: list[str] = []
     found: dict[str, Choice] = {}
@@ -115,7 +115,7 @@ def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Cho
     if not sign or not name or not given:
         raise SettingsError("expected NAME=v1,v2,... or NAME=low:high[:step|:log].")
     name = tidy_name(name)
-    if name in RUN_KEYS:
+    if name in RUN_KINDS:
         raise SettingsError("decides what is measured, so its values cannot be compared; search settings of a method.")
     full = name if "." in name else f"{method}.{name}"
     if full not in kinds:
@@ -134,11 +134,9 @@ def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Cho
 
 def _value(text: str, kind: type) -> Setting:
     try:
-        value: Setting = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
-    except (KeyError, ValueError):
-        raise SettingsError(f"expected {KIND_NAMES[kind]}, got {text!r}.") from None
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SettingsError(f"expected a finite number, got {text!r}.")
+        value: Setting = value_of_text(kind, text)
+    except ValidationError as error:
+        raise SettingsError(faults_of(error)[0]) from None
     return value
 
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from erda.cli.main import build_parser
+from erda.cli.settings import FLAGS
+from erda.cli.settings import load_settings as load_options
 from erda.errors import SettingsError
 from erda.methods import METHODS
-from erda.settings.presets import FOLDER, preset_description, preset_names
-from erda.settings.runs import load_settings
+from erda.settings.load import preset_names, read_preset, run_settings
+from erda.settings.runs import RunSettings
 
 
-def faults(**given: object) -> list[str]:
+def load_settings(
+    preset: str | None = None,
+    file: Path | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+) -> RunSettings:
+    """What `erda run` makes of its options."""
+    words = [f"--set={text}" for text in sets]
+    words += [f"{FLAGS[name][0]}={text}" for name, text in (flags or {}).items()]
+    words += [f"--preset={preset}"] if preset else []
+    words += [f"--config={file}"] if file else []
+    return load_options(build_parser().parse_args(["run", "--out", "x", *words]))
+
+
+def faults(**given: Any) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load_settings(**given)
     return str(caught.value).splitlines()
@@ -86,7 +104,7 @@ def test_all_faults_at_once() -> None:
     assert "Did you mean 'batch_size'?" in text
     assert "--set memory_size: must be at least 0, got -1." in text
     assert "--set temperature: expected a number, got 'abc'." in text
-    assert "--set encoder.dropout: must be at least 0 and below 1, got 1.0." in text
+    assert "--set encoder.dropout: must be less than 1, got 1." in text
     assert "--set nothing: expected name=value." in text
     assert "--set shots: must be at least 1, got 0." in text
     assert "Did you mean 'fewrel'?" in text
@@ -100,18 +118,74 @@ def test_all_faults_at_once() -> None:
         ("shots = 2.5", "mine.toml: shots: expected a whole number, got 2.5."),
         ("shots = true", "mine.toml: shots: expected a whole number, got True."),
         ("seeds = 'x'", "mine.toml: seeds: expected a whole number, got 'x'."),
-        ("methods = 3", "mine.toml: methods: expected a list, got 3."),
+        ("methods = 3", "mine.toml: methods: expected text, got 3."),
+        ("methods = ['erda', 3]", "mine.toml: methods: expected text, got 3."),
         ("shotz = 5", "Did you mean 'shots'?"),
         ("settings = 3", "'settings' must be a table"),
         ("shots = ", "is not valid TOML"),
         ("[settings]\naverage_multi_margin = 1", "expected true or false, got 1."),
-        ("[settings]\ntemperature = inf", "must be at least 1e-06, got inf."),
+        ("[settings]\ntemperature = inf", "temperature: expected a finite number, got inf."),
     ],
 )
 def test_faults_of_a_file_name_the_file(tmp_path: Path, text: str, message: str) -> None:
     found = "\n".join(faults(file=toml(tmp_path, text)))
     assert message in found
     assert "mine.toml" in found
+
+
+@pytest.mark.parametrize("text", ["shots = " + "9" * 5000, "shots = " + "[" * 5000, "seeds = " + "[" * 500 + "]" * 500])
+def test_what_no_file_should_hold_is_a_sentence(tmp_path: Path, text: str) -> None:
+    (found,) = faults(file=toml(tmp_path, text))
+    assert "mine.toml" in found
+    assert len(found) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("shots=1.5", "--set shots: expected a whole number, got '1.5'."),
+        ("average_multi_margin=1", "--set average_multi_margin: expected true or false, got '1'."),
+        ("average_multi_margin=yes", "--set average_multi_margin: expected true or false, got 'yes'."),
+        ("temperature=nan", "--set temperature: expected a finite number, got 'nan'."),
+        ("cache_gb=1e300", "--set cache_gb: must be at most 10000, got 1e300."),
+        ("seeds=18446744073709551616", "--set seeds: must be less than 9.22337e+18, got 18446744073709551616."),
+        ("seeds=" + "9" * 5000, "--set seeds: "),
+        ("evaluate_on=tset", "--set evaluate_on: Unknown word 'tset'. Did you mean 'test'?"),
+    ],
+)
+def test_text_is_read_strictly(text: str, message: str) -> None:
+    (found,) = faults(sets=[text])
+    assert found.startswith(message)
+    assert len(found) < 200
+
+
+def test_text_becomes_the_value_it_stands_for() -> None:
+    sets = ["seeds= 1 , 2,", "average_multi_margin=TRUE", "temperature=1", "encoder.vectors=7"]
+    settings = load_settings(sets=sets)
+    assert settings.seeds == (1, 2)
+    assert settings.method_settings["erda"]["average_multi_margin"] is True
+    assert settings.method_settings["erda"]["temperature"] == 1.0
+    assert settings.encoder_settings == {"vectors": "7"}
+
+
+def test_a_program_passes_values() -> None:
+    given = {"erda.memory_size": 2, "batch-size": 3, "encoder.dropout": 0.5}
+    settings = run_settings(preset="demo", methods="erda", seeds=[1, 2], n_tasks=None, settings=given)
+    assert (settings.methods, settings.seeds, settings.stream_settings) == (("erda",), (1, 2), {})
+    assert {"memory_size": 2, "batch_size": 3}.items() <= settings.method_settings["erda"].items()
+    assert settings.encoder_settings == {"dropout": 0.5}
+
+
+def test_faults_of_a_program_are_named_by_the_setting() -> None:
+    with pytest.raises(SettingsError) as caught:
+        run_settings(shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0})
+    assert str(caught.value).splitlines() == [
+        "shots: expected a whole number, got '5'.",
+        "seeds: expected a whole number, got 1.5.",
+        "nothing: " + str(caught.value).split("nothing: ")[1].splitlines()[0],
+        "batch_size: must be at least 1, got 0.",
+        "erda.memory_size: expected a whole number, got '2'.",
+    ]
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -145,13 +219,13 @@ def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sets": ["agreement=foo"]}, "--set agreement: Unknown agreement 'foo'. Known: mean, nearest, none."),
+        ({"sets": ["agreement=foo"]}, "--set agreement: Unknown word 'foo'. Known: mean, nearest, none."),
         (
             {"sets": ["erda.agreement=neares"]},
-            "--set erda.agreement: Unknown agreement 'neares'. Did you mean 'nearest'?",
+            "--set erda.agreement: Unknown word 'neares'. Did you mean 'nearest'?",
         ),
         ({"sets": ["encoder.mode=marker"], "flags": {"encoder": "minilm"}}, "Did you mean 'markers'?"),
-        ({"sets": ["encoder.precision=fp16"], "flags": {"encoder": "minilm"}}, "Unknown precision 'fp16'."),
+        ({"sets": ["encoder.precision=fp16"], "flags": {"encoder": "minilm"}}, "Unknown word 'fp16'."),
     ],
 )
 def test_a_text_that_must_be_one_of_a_few_words_is_checked_at_once(given: dict[str, object], message: str) -> None:
@@ -160,7 +234,7 @@ def test_a_text_that_must_be_one_of_a_few_words_is_checked_at_once(given: dict[s
 
 
 def test_words_of_a_file_are_checked_too(tmp_path: Path) -> None:
-    assert "Unknown agreement 'all'" in faults(file=toml(tmp_path, '[settings]\nerda.agreement = "all"\n'))[0]
+    assert "Unknown word 'all'" in faults(file=toml(tmp_path, '[settings]\nerda.agreement = "all"\n'))[0]
 
 
 def test_runs_are_all_methods_of_a_seed_before_the_next_seed() -> None:
@@ -174,8 +248,8 @@ def test_runs_are_all_methods_of_a_seed_before_the_next_seed() -> None:
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
     assert load_settings(preset=name).methods
-    assert preset_description(name).endswith(".")
-    assert "dataset" in tomllib.loads((FOLDER / f"{name}.toml").read_text())
+    assert read_preset(name)["description"].endswith(".")
+    assert "dataset" in read_preset(name)
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name not in ("demo", "fewrel-5-shot-minilm")])

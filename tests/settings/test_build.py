@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from erda.methods.erda import Erda
 from erda.settings.build import build_run_method, open_run_stream
-from erda.settings.runs import load_settings
+from erda.settings.load import run_settings
 
-SMALL = ["n_tasks=3", "encoder.hidden_size=4"]
+SMALL = {"n_tasks": 3, "encoder.hidden_size": 4}
 
 
 def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
-    for sets, handed in ((SMALL, False), ([*SMALL, "future_relations=true"], True)):
-        (run,) = load_settings(sets=sets, flags={"seeds": "100"}).runs()
+    for settings, handed in ((SMALL, False), ({**SMALL, "future_relations": True}, True)):
+        (run,) = run_settings(settings=settings, seeds=100).runs()
         method = build_run_method(run)
         assert isinstance(method, Erda)
         assert method.future == (tuple(open_run_stream(run).relations) if handed else ())
