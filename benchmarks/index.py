@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.faiss_kinds import Care, choose_factory
+from erda.corpus.faiss_kinds import SearchEffort, choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, index_shards
-from erda.corpus.manifest import StoredFile
+from erda.corpus.manifest import StoredFile, Version
 from erda.corpus.shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
 from erda.errors import DataError, ErdaError
 
@@ -42,7 +42,7 @@ class IndexFigures:
     n_rows: int
     dim: int
     factory: str
-    care: Care
+    search: SearchEffort
     recall: float
     speed: float
     milliseconds: float  # a query, in batches
@@ -55,7 +55,7 @@ class IndexFigures:
         """The figures for people."""
         return [
             f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, "
-            f"effort {self.care.effort}, {self.care.spare} spare rows",
+            f"effort {self.search.effort}, {self.search.spare} spare rows",
             f"recall@1 against exact search   {self.recall:.4f}",
             f"speed against exact search      {self.speed:.1f} times "
             f"({self.milliseconds:.3f} ms a query; exact {self.exact_milliseconds:.2f} ms)",
@@ -81,7 +81,7 @@ def bench_index(
         made = index_shards(shards, factory)
         build_seconds = time.perf_counter() - start
         file = StoredFile("", 0, "")
-        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, len(shards), made.care, file)
+        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, len(shards), made.search, file)
         index = VectorIndex(about, made.index, shards)
         index.search(queries[:n_queries], 2)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
@@ -92,7 +92,7 @@ def bench_index(
         len(shards),
         shards.dim,
         factory,
-        made.care,
+        made.search,
         float(np.mean(hits)),
         float(np.median(speeds)),
         1e3 * float(np.median([approximate for _, approximate in times])) / n_queries,
@@ -139,7 +139,7 @@ def _shards(
     made = Path(tempfile.mkdtemp(prefix="erda-bench-"))
     try:
         centres = cluster_centres(rng, max(50, n_rows * _CENTRES_PER_MILLION // 1_000_000), dim)
-        plans: list[ShardPlan] = plan_shards([(n_rows, "bench")], SHARD_ROWS)
+        plans: list[ShardPlan] = plan_shards([Version(n_rows, "bench")], SHARD_ROWS)
         for plan in plans:
             vectors = clustered_vectors(rng, centres, plan.stop - plan.start)
             write_shard(made, plan, vectors.astype(np.float16))

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,8 @@ UNREADABLE = (  # what NumPy raises over a damaged file
     *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
 )
 LOCK_SECONDS = 0.2  # to wait for whoever is just leaving
+SEAL = "seal"
+_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -57,6 +60,19 @@ def whole_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove what `whole_file` left in a folder when its process was killed; its lock must be held."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if is_unfinished(path.name):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether this is the name of a file that `whole_file` was writing."""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
 def cannot_write(path: Path, error: OSError) -> str:
     """What did not work, and that nothing is lost."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
@@ -71,11 +87,13 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value (plain, a dataclass or a model) as JSON; numbers that are no numbers are refused."""
+    write_bytes(path, (json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    elif hasattr(value, "model_dump"):
-        value = value.model_dump(mode="json")
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        return asdict(value)
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compress: bool = True) -> None:
@@ -151,6 +169,66 @@ def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Pa
     if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
         raise error(f"{folder}: names a file outside of itself ({name!r}); it was changed by hand or is not erda's.")
     return path
+
+
+# -- sealed values and journals of them --------------------------------------------------------------------------------
+
+
+def sealed(value: Any) -> dict[str, Any]:
+    """An object as plain JSON with a digest of itself, so that a change of any field is noticed."""
+    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+    fields: dict[str, Any] = json.loads(text.encode(errors="replace"))  # half a surrogate pair cannot be stored
+    return {**fields, SEAL: _seal_of(fields)}
+
+
+def decode_sealed(
+    content: bytes | str, kind: type[T], *, place: str, error: type[ErdaError] = DataError, remedy: str = ""
+) -> T:
+    """As `decode_json`, but what was changed since it was sealed is refused; what has no seal is taken as it is."""
+    found = decode_json(content, kind, place=place, error=error, remedy=remedy)
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(content)
+        if SEAL not in fields or fields.pop(SEAL) == _seal_of(fields):
+            return found
+    raise error(f"{place}: was changed or damaged since it was written.{remedy and f' {remedy}'}")
+
+
+def read_sealed(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
+    """A file that `write_json(path, sealed(value))` wrote."""
+    return decode_sealed(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
+
+
+def add_line(path: Path, value: Any) -> None:
+    """Add a sealed value to a journal; it is on the disk when this returns."""
+    try:
+        with path.open("ab+") as journal:
+            if journal.tell() and not _ends_a_line(journal):
+                journal.write(b"\n")  # what an interruption left of a line stays by itself
+            journal.write(json.dumps(sealed(value), ensure_ascii=False).encode() + b"\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
+
+
+def read_lines(path: Path, kind: type[T], *, error: type[ErdaError] = DataError) -> list[T | None]:
+    """The values of a journal, if there is one; None for a line that is damaged or was cut short."""
+    found: list[T | None] = []
+    for line in read_bytes(path, error=error).splitlines() if path.exists() else ():
+        try:
+            found.append(decode_sealed(line, kind, place=str(path)))
+        except DataError:
+            found.append(None)
+    return found
+
+
+def _seal_of(fields: Any) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _ends_a_line(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
 
 
 # -- sha256 ------------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import ray
 
-from erda.corpus.ray_engine import RayEngine
-from erda.corpus.shards import embed_corpus, vectors_folder
+from erda.corpus.embedding import embed_corpus
+from erda.corpus.ray_jobs import RayJobs
+from erda.corpus.shards import vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
 from erda.errors import ErdaError
@@ -19,15 +20,15 @@ from erda.errors import ErdaError
 
 def main(address: str, corpus: str, model_name: str, out: str) -> None:
     ray.init(address=address, log_to_driver=False, logging_level="error", _node_ip_address="127.0.0.1")
-    store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayEngine(address=address)
+    store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayJobs(address=address)
     found: dict[str, object] = {"nodes": sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])}
     try:
-        other = RayEngine(address=address, n_workers=1).embedder(store, model_name, "0" * 64)
-        embed_corpus(store, model, shard_rows=50, engine=other)
+        other = RayJobs(address=address, n_workers=1).embedder(store, model_name, "0" * 64)
+        embed_corpus(store, model, shard_rows=50, embedder=other)
     except ErdaError as fault:
         found["fault"] = [type(fault).__name__, str(fault)]
     shutil.rmtree(vectors_folder(store.folder, model.fingerprint))
-    shards = embed_corpus(store, model, shard_rows=50, engine=engine.embedder(store, model_name, model.fingerprint))
+    shards = embed_corpus(store, model, shard_rows=50, embedder=engine.embedder(store, model_name, model.fingerprint))
     found["shards"] = len(shards.shards)
     positives = engine.positive_pairs(store, seed=3, max_per_pair=2, n_buckets=2)
     negatives = engine.hard_negatives(store, seed=3, limit=60, anchors=positives.first[:40], n_buckets=2)

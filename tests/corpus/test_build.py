@@ -19,7 +19,7 @@ from erda.corpus import merge, segments, staging
 from erda.corpus.build import BuildSettings, build_corpus
 from erda.corpus.sources import Limits, SourceSettings
 from erda.corpus.store import CorpusStore
-from erda.errors import DataError
+from erda.errors import DataError, WriteError
 from erda.text.keys import EntityPair
 
 ANNA = row("Anna knows Bob .", "Anna", "Bob", source="first")
@@ -190,7 +190,7 @@ def test_a_finished_corpus_is_left_alone(tmp_path):
     store = toy_store(tmp_path, random_rows(20))
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")}
     report = build_corpus([tmp_path / "rows.jsonl"], tmp_path / "corpus")
-    assert (report.n_added, report.mended) == (0, ())
+    assert (report.n_added, report.repaired) == (0, ())
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")} == files
     with pytest.raises(DataError, match="--add"):
         build_corpus([write_rows(tmp_path / "y.jsonl", [ANNA])], tmp_path / "corpus")
@@ -218,7 +218,7 @@ def test_a_folder_with_other_things_is_not_touched(tmp_path):
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 @pytest.mark.parametrize("which", ["part-00001.parquet", "keys.npy", "rows.npy"])
-def test_damage_is_mended_by_the_same_build(tmp_path, small_steps, damage, which):
+def test_damage_is_repaired_by_the_same_build(tmp_path, small_steps, damage, which):
     store = toy_store(tmp_path, random_rows(600))
     before, digest = content(store), store.digest
     path = tmp_path / "corpus/segments/000" / which
@@ -232,10 +232,10 @@ def test_damage_is_mended_by_the_same_build(tmp_path, small_steps, damage, which
         CorpusStore.open(tmp_path / "corpus")
     said: list[str] = []
     report = build_corpus([tmp_path / "rows.jsonl"], tmp_path / "corpus", show=said.append)
-    assert report.mended == (f"segments/000/{which}",)
+    assert report.repaired == (f"segments/000/{which}",)
     assert any(which in line for line in said)
-    mended = CorpusStore.open(tmp_path / "corpus")
-    assert (content(mended), mended.digest) == (before, digest)
+    repaired = CorpusStore.open(tmp_path / "corpus")
+    assert (content(repaired), repaired.digest) == (before, digest)
     assert not (tmp_path / "corpus/build").exists()
 
 
@@ -247,7 +247,7 @@ def test_mending_an_earlier_segment_after_an_add(tmp_path, small_steps):
     for segment in ("000", "001"):
         (tmp_path / f"corpus/segments/{segment}/part-00000.parquet").write_bytes(b"x")
     report = build_corpus([more], tmp_path / "corpus", add=True)
-    assert len(report.mended) == 2
+    assert len(report.repaired) == 2
     assert content(CorpusStore.open(tmp_path / "corpus")) == before
 
 
@@ -268,20 +268,19 @@ def test_a_build_goes_on_after_any_settled_file(tmp_path, small_steps, monkeypat
     """Stop after the n-th file has its name; the next call must give the corpus of an uninterrupted build."""
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(500))
     build_corpus([rows], tmp_path / "whole")
-    from erda.corpus import manifest
+    replace, left = Path.replace, [step]
 
-    settle, left = manifest.settle, [step]
-
-    def stopping(temporary: Path, path: Path) -> None:
-        settle(temporary, path)
+    def stopping(temporary: Path, path: Path) -> Path:
+        moved = replace(temporary, path)
         left[0] -= 1
         if left[0] < 0:
             raise StopError
+        return moved
 
-    monkeypatch.setattr(manifest, "settle", stopping)
+    monkeypatch.setattr(Path, "replace", stopping)
     with pytest.raises(StopError):
         build_corpus([rows], tmp_path / "c")
-    monkeypatch.setattr(manifest, "settle", settle)
+    monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(DataError, match=r"not finished|no corpus here"):
         CorpusStore.open(tmp_path / "c")
     build_corpus([rows], tmp_path / "c")
@@ -291,7 +290,7 @@ def test_a_build_goes_on_after_any_settled_file(tmp_path, small_steps, monkeypat
 
 def test_what_is_read_is_not_read_again(tmp_path, small_steps, monkeypatch):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(500))
-    monkeypatch.setattr(segments, "part_bounds", lambda *_: (_ for _ in ()).throw(StopError))
+    monkeypatch.setattr(segments, "key_ranges", lambda *_: (_ for _ in ()).throw(StopError))
     with pytest.raises(StopError):
         build_corpus([rows], tmp_path / "c")
     monkeypatch.undo()
@@ -312,7 +311,7 @@ def test_what_is_read_is_not_read_again(tmp_path, small_steps, monkeypatch):
 
 def test_an_unfinished_build_with_other_settings_is_kept(tmp_path, small_steps, monkeypatch):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(100))
-    monkeypatch.setattr(segments, "part_bounds", lambda *_: (_ for _ in ()).throw(StopError))
+    monkeypatch.setattr(segments, "key_ranges", lambda *_: (_ for _ in ()).throw(StopError))
     with pytest.raises(StopError):
         build_corpus([rows], tmp_path / "c")
     monkeypatch.undo()
@@ -408,7 +407,7 @@ def test_a_full_disk_in_the_middle_keeps_what_was_read(tmp_path, small_steps, mo
         return write(*arguments)
 
     monkeypatch.setattr(staging, "_write", full)
-    with pytest.raises(DataError, match="disk is full"):
+    with pytest.raises(WriteError, match="disk is full"):
         build_corpus([rows], tmp_path / "c")
     (journal,) = (tmp_path / "c/build").rglob("journal.jsonl")
     assert len(journal.read_text().splitlines()) == 2

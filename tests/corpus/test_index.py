@@ -1,7 +1,6 @@
 import json
 import shutil
 import zlib
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +8,16 @@ import pytest
 from toy_corpus import erda_corpus, random_rows, toy_store, write_rows
 from toy_similarity import ToySimilarity
 
-from erda.corpus import index as index_module
-from erda.corpus import shards as shards_module
+from erda.corpus import embedding
 from erda.corpus.build import build_corpus
-from erda.corpus.engine import locked
+from erda.corpus.embedding import embed_corpus
 from erda.corpus.faiss_kinds import choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, build_index
-from erda.corpus.shards import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
+from erda.corpus.manifest import Version
+from erda.corpus.shards import VectorShards, plan_shards, read_journal, vectors_folder
 from erda.corpus.store import CorpusStore
-from erda.errors import DataError, ModelError, SettingsError
+from erda.errors import DataError, ModelError, SettingsError, WriteError
+from erda.files import locked, sealed
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 
 
 def test_shards_never_span_two_versions() -> None:
-    plans = plan_shards([(5, "a"), (9, "b")], 3)
+    plans = plan_shards([Version(5, "a"), Version(9, "b")], 3)
     assert [(plan.start, plan.stop, plan.version) for plan in plans] == [
         (0, 3, "a"),
         (3, 5, "a"),
@@ -93,13 +93,13 @@ def test_a_damaged_shard_is_computed_again_and_a_missing_one_is_named(store: Cor
     embed_corpus(store, model, shard_rows=30)
     assert model.n_encoded == before + 30
     path.unlink()
-    with pytest.raises(DataError, match=r"shard-000000000030.npy: missing or cut short; run 'erda corpus index'"):
+    with pytest.raises(DataError, match=r"shard-000000000030.npy: missing.\nRun 'erda corpus index' again"):
         VectorShards.open(folder)
 
 
 def test_exact_search_equals_numpy(store: CorpusStore, model: ToySimilarity) -> None:
     index = build_index(store, model)
-    assert (index.about.factory, index.about.care.recall) == ("Flat", 1.0)
+    assert (index.about.factory, index.about.search.recall) == ("Flat", 1.0)
     queries = model.encode(store.rows([3, 50, 99]))
     scores, rows = index.search(queries, 5)
     products = queries @ index.vectors(np.arange(100)).T
@@ -123,7 +123,7 @@ def test_every_kind_gives_exact_scores_and_survives_reading_back(tmp_path: Path,
     store = toy_store(tmp_path, random_rows(300))
     model = Scattered()
     index = build_index(store, model, factory=factory)
-    assert index.about.care.recall >= 0.9
+    assert index.about.search.recall >= 0.9
     queries = model.encode(store.rows(range(0, 300, 10)))
     scores, rows = index.search(queries, 3)
     exact = queries @ index.vectors(np.arange(300)).T
@@ -196,12 +196,12 @@ def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: 
     with pytest.raises(DataError, match=r"index.faiss: \d+ bytes; expected \d+"):
         VectorIndex.open(store, model)
     path.write_bytes(b"x" * len(whole))
-    with pytest.raises(DataError, match=r"index.faiss: damaged"):
+    with pytest.raises(DataError, match=r"index.faiss: its bytes have changed"):
         VectorIndex.open(store, model)
     build_index(store, model)
     assert path.read_bytes() == whole
     (folder / "index.json").write_text("{")
-    with pytest.raises(DataError, match=r"index.json: cannot be read"):
+    with pytest.raises(DataError, match=r"index.json: is not whole JSON"):
         VectorIndex.open(store, model)
     before, said = model.n_encoded, []
     assert len(build_index(store, model, show=said.append)) == 100
@@ -212,7 +212,7 @@ def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: 
 def test_a_full_disk_keeps_what_was_finished(
     store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = shards_module.write_shard, []
+    write, written = embedding.write_shard, []
 
     def full(folder, plan, vectors):  # type: ignore[no-untyped-def]
         if written:
@@ -220,11 +220,11 @@ def test_a_full_disk_keeps_what_was_finished(
         written.append(plan)
         return write(folder, plan, vectors)
 
-    monkeypatch.setattr(shards_module, "write_shard", full)
+    monkeypatch.setattr(embedding, "write_shard", full)
     small_shards(monkeypatch, 60)
-    with pytest.raises(DataError, match=r"the disk is full.*What was finished is kept"):
+    with pytest.raises(WriteError, match=r"the disk is full.*What was finished is kept"):
         build_index(store, model)
-    monkeypatch.setattr(shards_module, "write_shard", write)
+    monkeypatch.setattr(embedding, "write_shard", write)
 
     class FullFaiss:
         @staticmethod
@@ -236,7 +236,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
     with monkeypatch.context() as patched:
         patched.setattr(faiss, "write_index", FullFaiss.write_index)
-        with pytest.raises(DataError, match=r"index could not be written.*The vectors are kept"):
+        with pytest.raises(WriteError, match=r"index could not be written.*The vectors are kept"):
             build_index(store, model)
     folder = vectors_folder(store.folder, model.fingerprint)
     assert not list(folder.glob("*.tmp"))
@@ -278,7 +278,7 @@ def test_the_kind_is_chosen_by_size() -> None:
 def test_the_description_is_complete(store: CorpusStore, model: ToySimilarity) -> None:
     index = build_index(store, model)
     stored = json.loads((index.shards.folder / "index.json").read_text())
-    assert stored == {"format": index_module.FORMAT, **asdict(index.about)}
+    assert stored == sealed(index.about)
     assert IndexAbout.read(index.shards.folder) == index.about
     assert (index.about.digest, index.about.fingerprint) == (store.digest, model.fingerprint)
 

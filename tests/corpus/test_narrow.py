@@ -10,14 +10,14 @@ from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import Augmenter
 from erda.corpus.build import build_corpus
+from erda.corpus.embedding import ProcessEmbedder, embed_corpus
 from erda.corpus.index import build_index
 from erda.corpus.narrow import narrow_rows, write_rows
-from erda.corpus.process_engine import process_embedder
-from erda.corpus.shards import embed_corpus, vectors_folder
+from erda.corpus.shards import vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
 from erda.data.formats import example_from_json
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError, SettingsError, WriteError
 
 WORDS = [f"word{i}" for i in range(60)]
 
@@ -74,7 +74,7 @@ def test_nothing_asked_is_a_fault(tmp_path: Path) -> None:
         narrow_rows(whole.store, whole.index, whole.model, [])
     with pytest.raises(SettingsError, match="--top: must be at least 1"):
         narrow_rows(whole.store, whole.index, whole.model, SHOTS, top=0)
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(WriteError, match="Cannot write"):
         write_rows(whole.store, np.arange(3), Path("/proc/none/near.jsonl"))
 
 
@@ -99,6 +99,6 @@ def test_processes_embed_as_one_does_and_go_on_after_a_stop(tmp_path: Path) -> N
     model = load_similarity(folder)
     alone = embed_corpus(store, model, shard_rows=10).vectors(range(50))
     (vectors_folder(store.folder, model.fingerprint) / "journal.jsonl").write_text("")
-    engine = process_embedder(store, str(folder), n_processes=2)
-    together = embed_corpus(store, model, shard_rows=10, engine=engine).vectors(range(50))
+    processes = ProcessEmbedder(corpus=store.folder, model=str(folder), n_processes=2)
+    together = embed_corpus(store, model, shard_rows=10, embedder=processes).vectors(range(50))
     np.testing.assert_allclose(alone, together, atol=2e-3)  # half precision; threads sum in another order

@@ -124,7 +124,7 @@ class Elsewhere:
 def test_the_commands_mine_on_a_cluster(tmp_path, monkeypatch):
     store = toy_store(tmp_path, random_rows(200, n_entities=8))
     here, far = tmp_path / "here.jsonl", tmp_path / "far.jsonl"
-    monkeypatch.setattr("erda.corpus.ray_engine.RayEngine", Elsewhere)
+    monkeypatch.setattr("erda.corpus.ray_jobs.RayJobs", Elsewhere)
     Elsewhere.asked.clear()
     erda_corpus("pairs", store.folder, "--limit", 40, "--out", here)
     assert Elsewhere.asked == []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_corpus import random_rows, toy_store
 
-from erda.corpus import ray_engine
+from erda.corpus import ray_jobs
 from erda.corpus.mining import RowPairs
 from erda.corpus.shards import VectorShards, vectors_folder
 from erda.corpus.similarity import load_similarity
@@ -110,7 +110,7 @@ def test_the_command_mines_on_the_cluster(
 
 def test_faults_of_ours_are_found_inside_those_of_ray() -> None:
     text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
-    found = ray_engine._in_our_words(RuntimeError(text))
+    found = ray_jobs._in_our_words(RuntimeError(text))
     assert isinstance(found, DataError)
     assert str(found) == "node 1 does not see the corpus"
-    assert "the Ray job failed: task failed" in str(ray_engine._in_our_words(RuntimeError("lines\n\ntask failed")))
+    assert "the Ray job failed: task failed" in str(ray_jobs._in_our_words(RuntimeError("lines\n\ntask failed")))

@@ -100,14 +100,16 @@ def build(options: argparse.Namespace) -> int:
 
 
 def _print_report(report: BuildReport, folder: Path) -> None:
+    from erda.corpus.manifest import Manifest
+
     manifest = report.manifest
-    if report.mended:
-        print(f"Mended: {', '.join(report.mended)}.")
+    if report.repaired:
+        print(f"Repaired: {', '.join(report.repaired)}.")
     if not report.n_added:
         print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, every file checked).")
         return
     print(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
-    latest = type(manifest)((manifest.segments[-1],)).dropped
+    latest = Manifest((manifest.segments[-1],)).dropped
     if latest:
         print("Left out, by reason:")
     places: dict[str, str] = {}

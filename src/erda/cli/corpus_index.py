@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from erda.cli.checking import below_one, refuse, without_effect
+
+if TYPE_CHECKING:
+    from erda.corpus.embedding import Embedder
 
 EXAMPLES = """examples:
   erda corpus index corpora/wiki
@@ -70,43 +74,43 @@ def make_index(args: argparse.Namespace) -> int:
         ]
     )
     store = CorpusStore.open(args.corpus)
-    engine = None
+    embedder: Embedder | None = None
     if args.engine == "local":
         model = load_similarity(args.model, device=args.device, dtype=args.dtype)
         if args.jobs and args.jobs > 1:
-            from erda.corpus.process_engine import process_embedder
+            from erda.corpus.embedding import ProcessEmbedder
 
-            engine = process_embedder(
-                store,
-                args.model,
+            embedder = ProcessEmbedder(
+                corpus=store.folder,
+                model=args.model,
                 n_processes=args.jobs,
                 device=args.device,
                 dtype=args.dtype,
                 batch_size=args.batch_size,
             )
     else:
-        from erda.corpus.ray_engine import RayEngine
+        from erda.corpus.ray_jobs import RayJobs
 
         model = load_similarity(args.model)  # here only to know which one it is
-        where = RayEngine(
+        where = RayJobs(
             address=args.address or "auto",
             n_workers=args.workers,
             device=args.device,
             dtype=args.dtype,
             batch_size=args.batch_size,
         )
-        engine = where.embedder(store, args.model, model.fingerprint)
+        embedder = where.embedder(store, args.model, model.fingerprint)
     index = build_index(
         store,
         model,
         factory=args.factory,
         rebuild=args.rebuild,
-        engine=engine,
+        embedder=embedder,
         batch_size=args.batch_size,
         show=lambda line: print(line, file=sys.stderr),
     )
     about = index.about
     print(f"{about.n_rows:,} rows, {about.dim} numbers each, {about.factory}: {about.file.size / 1e6:,.1f} MB")
-    print("exact search" if about.factory == "Flat" else f"recall@1 {about.care.recall:.3f} against exact search")
+    print("exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search")
     print(f"in {index.shards.folder}")
     return 0

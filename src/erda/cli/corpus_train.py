@@ -13,7 +13,7 @@ from erda.cli.checking import refuse, without_effect
 from erda.cli.corpus_index import add_engine_arguments
 
 if TYPE_CHECKING:
-    from erda.corpus.ray_engine import RayEngine
+    from erda.corpus.ray_jobs import RayJobs
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -104,7 +104,7 @@ def write_pair_file(args: argparse.Namespace) -> int:
     return 0
 
 
-def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayEngine | None:
+def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
     """Who draws the pairs of corpus folders: a cluster, or None for this process."""
     from erda.errors import SettingsError
 
@@ -114,9 +114,9 @@ def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayEngine | Non
     if not any(path.is_dir() for path in sources):
         shown = ", ".join(map(str, sources))
         raise SettingsError(f"--engine ray: mines folders of 'erda corpus build' only, and {shown} is none.")
-    from erda.corpus.ray_engine import RayEngine
+    from erda.corpus.ray_jobs import RayJobs
 
-    return RayEngine(address=args.address or "auto")
+    return RayJobs(address=args.address or "auto")
 
 
 def evaluate_model(args: argparse.Namespace) -> int:

@@ -93,7 +93,7 @@ def set_effort(index: Any, factory: str, effort: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class SearchEffort:
     """How carefully an index is searched, and the recall@1 against exact search that this gives.
 
     `effort` is nprobe or efSearch (0: the kind has none); `spare` rows more than asked for are scored again.
@@ -104,17 +104,17 @@ class Care:
     recall: float = 1.0
 
 
-def tune(index: Any, factory: str, shards: VectorShards, target: float) -> Care:
-    """The least care that finds the nearest other row of `target` of a sample of rows; the best there is if none does.
+def tune(index: Any, factory: str, shards: VectorShards, target: float) -> SearchEffort:
+    """The least effort that finds the nearest other row of `target` of a sample of rows, else the best there is.
 
     Effort is chosen first, with as many spare rows as are ever taken, then the number of spare rows.
     """
     if factory == "Flat":
-        return Care()
+        return SearchEffort()
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
     queries = shards.vectors(asked)
     best = best_scores(shards, queries, but=asked)
-    tried: list[Care] = []
+    tried: list[SearchEffort] = []
     for effort in _EFFORTS if _effort_name(factory) else (0,):
         set_effort(index, factory, effort)
         _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
@@ -123,11 +123,11 @@ def tune(index: Any, factory: str, shards: VectorShards, target: float) -> Care:
         good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _NEAR
         recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
         enough = next((i for i, recall in enumerate(recalls) if recall >= min(target, recalls[-1])), -1)
-        tried.append(Care(effort, _SPARES[enough], recalls[enough]))
+        tried.append(SearchEffort(effort, _SPARES[enough], recalls[enough]))
         if tried[-1].recall >= target:
             break
-    most = max(care.recall for care in tried)
-    chosen = next(care for care in tried if care.recall >= min(target, most - 0.002))
+    most = max(one.recall for one in tried)
+    chosen = next(one for one in tried if one.recall >= min(target, most - 0.002))
     set_effort(index, factory, chosen.effort)
     return chosen
 

@@ -7,29 +7,23 @@ corpus. An index of another model or another version of the corpus is refused, n
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import AliasChoices, Field
 
-from erda.corpus.engine import disk_faults, locked
-from erda.corpus.faiss_kinds import TARGET_RECALL, Care, choose_factory, make_index, rescore, set_effort, tune
-from erda.corpus.manifest import StoredFile, fault_of, settle, sha256_of, write_json
-from erda.corpus.shards import (
-    BUSY,
-    FOLDER,
-    ShardPlan,
-    VectorShards,
-    embed_corpus,
-    read_about,
-    read_journal,
-    vectors_folder,
-)
-from erda.errors import DataError, ModelError
+from erda.corpus.embedding import BUSY, Embedder, embed_corpus
+from erda.corpus.faiss_kinds import TARGET_RECALL, SearchEffort, choose_factory, make_index, rescore, set_effort, tune
+from erda.corpus.manifest import StoredFile, Version, fault_of
+from erda.corpus.shards import ABOUT as VECTORS_ABOUT
+from erda.corpus.shards import FOLDER, VectorShards, read_about, read_journal, vectors_folder
+from erda.corpus.sql import disk_faults
+from erda.errors import DataError, ModelError, WriteError
+from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
@@ -39,7 +33,6 @@ FORMAT = 1
 REGROW = 4  # an index that has grown this many times over since it was trained is trained anew
 _ABOUT = "index.json"
 _FILE = "index.faiss"
-Engine = Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredFile]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +47,24 @@ class IndexAbout:
     factory: str
     chosen: bool  # the factory was chosen by size, not asked for
     trained_rows: int
-    care: Care
+    search: Annotated[SearchEffort, Field(validation_alias=AliasChoices("search", "care"))]
     file: StoredFile
+    format: int = FORMAT
 
     @classmethod
     def read(cls, folder: Path) -> IndexAbout:
         """The description in a folder of vectors."""
-        path = folder / _ABOUT
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-            if value.pop("format") != FORMAT:
-                raise ValueError("made by another version of erda")
-            return cls(**{**value, "care": Care(**value["care"]), "file": StoredFile(**value["file"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path}: cannot be read ({error!r}); run 'erda corpus index' again.") from None
+        about = read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
+        if about.format != FORMAT or about.file.path != _FILE:
+            raise DataError(f"{folder / _ABOUT}: made by another version of erda; run 'erda corpus index' again.")
+        return about
+
+
+class Neighbours(NamedTuple):
+    """The nearest rows of each of n vectors, nearest first: scores and rows, both [n, k]; -1 where there are fewer."""
+
+    scores: np.ndarray
+    rows: np.ndarray
 
 
 class VectorIndex:
@@ -80,7 +77,10 @@ class VectorIndex:
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
-        """The index of a corpus for a model, memory-mapped where FAISS can; refused where it is of another one."""
+        """The index of a corpus for a model, memory-mapped where FAISS can; refused where it is of another one.
+
+        Files that changed since they were last found good are read whole and checked by their sha256.
+        """
         folder = vectors_folder(store.folder, model.fingerprint)
         again = f"run: erda corpus index {store.folder}"
         if not (folder / _ABOUT).exists():
@@ -89,7 +89,7 @@ class VectorIndex:
         if about.fingerprint != model.fingerprint:
             raise ModelError(f"{folder}: made by model {about.fingerprint[:16]}, not {model.fingerprint[:16]}; {again}")
         if about.digest != store.digest:
-            if (about.n_rows, about.digest) in store.versions:
+            if Version(about.n_rows, about.digest) in store.versions:
                 raise DataError(
                     f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows; the corpus was "
                     f"added to since. To add the new rows to the index, {again}"
@@ -98,29 +98,27 @@ class VectorIndex:
                 f"{folder}: made of another version of the corpus (digest {about.digest[:12]}, {about.n_rows:,} rows; "
                 f"now {store.digest[:12]}, {len(store):,} rows); {again} --rebuild"
             )
-        size = (folder / _FILE).stat().st_size if (folder / _FILE).exists() else 0
-        if size != about.file.size:
-            raise DataError(f"{folder / _FILE}: {size} bytes; expected {about.file.size}. It is damaged; {again}")
-        index = _read_faiss(folder / _FILE, about, again)
-        return cls(about, index, VectorShards.open(folder))
+        shards = VectorShards.open(folder, beside=[about.file])
+        if (len(shards), shards.dim) != (about.n_rows, about.dim):
+            raise DataError(f"{folder}: unfinished (vectors of {len(shards):,} of {about.n_rows:,} rows); {again}")
+        return cls(about, _read_faiss(folder / _FILE, about, again), shards)
 
     def __len__(self) -> int:
         return self.about.n_rows
 
-    def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and rows of the `k` nearest of each vector, nearest first: both [n, k]; -1 where there are fewer."""
+    def search(self, vectors: np.ndarray, k: int) -> Neighbours:
+        """The `k` nearest rows of each vector."""
         vectors = np.ascontiguousarray(vectors, np.float32)
         if vectors.ndim != 2 or vectors.shape[1] != self.about.dim:
             raise ModelError(f"vectors of shape {vectors.shape} were searched in an index of {self.about.dim} numbers.")
         if not len(vectors):
-            return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
+            return Neighbours(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
         if self.about.factory == "Flat":
-            scores, rows = self._index.search(vectors, min(k, len(self)))
-            return scores, rows
-        _, rows = self._index.search(vectors, min(k + self.about.care.spare, len(self)))
+            return Neighbours(*self._index.search(vectors, min(k, len(self))))
+        _, rows = self._index.search(vectors, min(k + self.about.search.spare, len(self)))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
+        return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
 
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """The vectors of rows as they were computed (in half precision), not as the index may have shortened them."""
@@ -133,7 +131,7 @@ def build_index(
     *,
     factory: str | None = None,
     rebuild: bool = False,
-    engine: Engine | None = None,
+    embedder: Embedder | None = None,
     batch_size: int = 64,
     target_recall: float = TARGET_RECALL,
     show: Callable[[str], None] = lambda message: None,
@@ -143,7 +141,7 @@ def build_index(
     Without `factory` the kind is chosen by size (`choose_factory`). Rows that were added to the corpus are added to the
     index; it is made anew when another factory is asked for, or when it has outgrown what it was trained on.
     """
-    shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, engine=engine)
+    shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
         before = _before(folder, show)
@@ -167,11 +165,11 @@ def build_index(
                 factory=wanted,
                 chosen=factory is None,
                 trained_rows=len(shards),
-                care=made.care,
+                search=made.search,
                 file=_write_faiss(made.index, folder),
             )
         if about is not before:
-            write_json(folder / _ABOUT, {"format": FORMAT, **asdict(about)})
+            write_json(folder / _ABOUT, sealed(about))
     return VectorIndex.open(store, model)
 
 
@@ -188,7 +186,7 @@ def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
 
 def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
     """Whether an index can be kept and added to."""
-    known = (about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
+    known = Version(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
     if about.factory != "Flat" and len(store) > REGROW * about.trained_rows:
         return False
     keep_kind = about.factory == wanted or (not asked and (not about.chosen or about.factory != "Flat"))
@@ -200,7 +198,7 @@ class MadeIndex:
     """A FAISS index of all vectors, and how it has to be searched."""
 
     index: Any
-    care: Care
+    search: SearchEffort
 
 
 def index_shards(
@@ -216,10 +214,10 @@ def index_shards(
     index = make_index(factory, shards)
     for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
         index.add(vectors)
-    care = tune(index, factory, shards, target_recall)
-    if care.recall < target_recall:
-        show(f"{factory} finds the nearest row of {care.recall:.1%} of sentences even at its most careful")
-    return MadeIndex(index, care)
+    search = tune(index, factory, shards, target_recall)
+    if search.recall < target_recall:
+        show(f"{factory} finds the nearest row of {search.recall:.1%} of sentences even at its most careful")
+    return MadeIndex(index, search)
 
 
 def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusStore) -> IndexAbout:
@@ -235,22 +233,18 @@ def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusS
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
     import faiss
 
-    temporary = folder / f"{_FILE}.tmp"
-    try:
+    path = folder / _FILE
+    with whole_file(path) as temporary:
         try:
             faiss.write_index(index, str(temporary))
         except RuntimeError as error:  # all that FAISS says of a full disk
             free = shutil.disk_usage(folder).free
             reason = str(error).splitlines()[-1].split("Error: ")[-1]
-            raise DataError(
+            raise WriteError(
                 f"{folder}: the index could not be written ({reason}; {free:,} bytes are free). The vectors are kept: "
                 "free some space and run the same command again."
             ) from None
-        found = StoredFile(_FILE, temporary.stat().st_size, sha256_of(temporary))
-        settle(temporary, folder / _FILE)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return found
+    return StoredFile.of(folder, path)
 
 
 def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
@@ -267,7 +261,7 @@ def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
             raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
     if index.ntotal != about.n_rows or index.d != about.dim:
         raise DataError(f"{path}: holds {index.ntotal:,} rows; expected {about.n_rows:,}. It is damaged; {again}")
-    set_effort(index, about.factory, about.care.effort)
+    set_effort(index, about.factory, about.search.effort)
     return index
 
 
@@ -279,9 +273,7 @@ def _refuse_missing(corpus: Path, folder: Path, model: SimilarityModel, again: s
             f"{corpus}: the index was made by another similarity model: {made_by}; this one is {model.base} "
             f"({folder.name}). Use that model, or make an index for this one: {again.removeprefix('run: ')} --model ..."
         )
-    if (folder / "vectors.json").exists():
-        done, total = len(read_journal(folder)), read_about(folder)
-        raise DataError(
-            f"{folder}: unfinished ({done} shards of {total['shard_rows']:,} rows are done); to go on, {again}"
-        )
+    if (folder / VECTORS_ABOUT).exists():
+        done, shard_rows = len(read_journal(folder)), read_about(folder).shard_rows
+        raise DataError(f"{folder}: unfinished ({done} shards of {shard_rows:,} rows are done); to go on, {again}")
     raise DataError(f"{corpus}: has no index yet; {again}")

@@ -1,31 +1,46 @@
 """Second half of a build: chunks -> the parts of a segment, sorted by entity pair, without duplicates, numbered.
 
-Each part holds a range of head entities, so it can be made, checked, repeated and mended on its own; DuckDB sorts it,
-out of core where it has to.
+Each part holds a range of head entities, so it can be made, checked and repeated on its own; DuckDB sorts it, out of
+core where it has to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from erda.corpus.engine import file_list, quoted
-from erda.corpus.manifest import Part, StoredFile, store_file
+from erda.corpus.lookup import write_lookup
+from erda.corpus.manifest import Part, StoredFile
 from erda.corpus.sources import Row
+from erda.corpus.sql import file_list, quoted
 from erda.corpus.staging import Staged
+from erda.files import whole_file
 
 PART_ROWS = 500_000
 ROW_GROUP = 2048  # the smallest that DuckDB reads: a few rows cost little
 SAMPLE_ROWS = 1_000_000
 _CONTENT = ["row", "head_key", "tail_key", "sentence", *Row._fields]
-COLUMNS = ", ".join(["head_key", "tail_key", "sentence", *Row._fields, "lookup"])
+_COLUMNS = ", ".join(["head_key", "tail_key", "sentence", *Row._fields, "lookup"])
 
 
-def part_bounds(connection: Any, staged: Sequence[Staged]) -> list[tuple[str | None, str | None]]:
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Head keys from `low` on and below `high`; None is no border."""
+
+    low: str | None
+    high: str | None
+
+    def where(self) -> str:
+        """As a condition in SQL."""
+        conditions = [f"head_key >= {quoted(self.low)}"] if self.low is not None else []
+        conditions += [f"head_key < {quoted(self.high)}"] if self.high is not None else []
+        return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def key_ranges(connection: Any, staged: Sequence[Staged]) -> tuple[KeyRange, ...]:
     """Ranges of head keys that hold about `PART_ROWS` rows each; never an entity in two."""
     n_rows = sum(source.n_rows for source in staged)
     n_parts = max(1, round(n_rows / PART_ROWS))
@@ -37,8 +52,7 @@ def part_bounds(connection: Any, staged: Sequence[Staged]) -> list[tuple[str | N
             f"SELECT head_key FROM read_parquet({file_list(chunks)}) WHERE sentence % {every} = 0 ORDER BY head_key"
         ).fetchnumpy()["head_key"]
         borders = sorted({str(keys[len(keys) * i // n_parts]) for i in range(1, n_parts)} - {str(keys[0])})
-    edges: list[str | None] = [None, *borders, None]
-    return list(pairwise(edges))
+    return tuple(KeyRange(low, high) for low, high in pairwise([None, *borders, None]))
 
 
 def write_part(
@@ -48,14 +62,13 @@ def write_part(
     *,
     staged: Sequence[Staged],
     earlier: Sequence[Path],
-    bound: tuple[str | None, str | None],
+    keys: KeyRange,
     start: int,
 ) -> Part:
     """Sort, number and write the rows of one range; of duplicates the first read stays, none that `earlier` has."""
-    low, high = bound
-    within = _within(low, high)
     pool = " UNION ALL ".join(
-        f"SELECT {origin} AS origin, ordinal, {COLUMNS} FROM read_parquet({file_list(source.chunk_paths())}) {within}"
+        f"SELECT {origin} AS origin, ordinal, {_COLUMNS} "
+        f"FROM read_parquet({file_list(source.chunk_paths())}) {keys.where()}"
         for origin, source in enumerate(staged)
         if source.chunks
     )
@@ -63,62 +76,36 @@ def write_part(
     if earlier:
         known = (
             "ANTI JOIN (SELECT head_key, tail_key, sentence FROM "
-            f"read_parquet({file_list(list(earlier))}) {within}) AS earlier USING (head_key, tail_key, sentence)"
+            f"read_parquet({file_list(earlier)}) {keys.where()}) AS earlier USING (head_key, tail_key, sentence)"
         )
-    temporary = path.with_name(path.name + ".tmp")
-    connection.execute(
-        f"""COPY (
-            WITH pool AS ({pool}),
-            first AS (
-                SELECT * FROM pool
-                QUALIFY row_number() OVER (PARTITION BY head_key, tail_key, sentence ORDER BY origin, ordinal) = 1
-            )
-            SELECT {start} + row_number() OVER (ORDER BY head_key, tail_key, sentence) - 1 AS row, {COLUMNS}
-            FROM first {known} ORDER BY row
-        ) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})"""
-    )
-    content, n_rows = content_digest(connection, temporary)
-    return Part(store_file(folder, temporary, path), start, n_rows, low, high, content)
+    with whole_file(path) as temporary:
+        connection.execute(
+            f"""COPY (
+                WITH pool AS ({pool}),
+                first AS (
+                    SELECT * FROM pool
+                    QUALIFY row_number() OVER (PARTITION BY head_key, tail_key, sentence ORDER BY origin, ordinal) = 1
+                )
+                SELECT {start} + row_number() OVER (ORDER BY head_key, tail_key, sentence) - 1 AS row, {_COLUMNS}
+                FROM first {known} ORDER BY row
+            ) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})"""
+        )
+        columns = ", ".join(f"coalesce({name}::VARCHAR, chr(30))" for name in _CONTENT)
+        content, n_rows = connection.execute(
+            f"SELECT bit_xor(md5_number(concat_ws(chr(31), {columns})))::VARCHAR, count(*) "
+            f"FROM read_parquet({quoted(temporary)})"
+        ).fetchall()[0]
+    return Part(StoredFile.of(folder, path), start, n_rows, keys.low, keys.high, content or "0")
 
 
-def content_digest(connection: Any, path: Path) -> tuple[str, int]:
-    """A digest of the rows of a part, numbers included, and how many there are."""
-    columns = ", ".join(f"coalesce({name}::VARCHAR, chr(30))" for name in _CONTENT)
-    digest, n_rows = connection.execute(
-        f"SELECT bit_xor(md5_number(concat_ws(chr(31), {columns})))::VARCHAR, count(*) "
-        f"FROM read_parquet({quoted(path)})"
-    ).fetchall()[0]
-    return digest or "0", n_rows
-
-
-def write_lookup(connection: Any, folder: Path, segment: Path, parts: Sequence[Path]) -> tuple[StoredFile, StoredFile]:
-    """Write the lookup of a segment: all keys sorted, and the row of each, as two arrays on disk (`lookup.py`)."""
-    files = file_list(list(parts))
+def write_segment_lookup(connection: Any, folder: Path, parts: Sequence[Path]) -> tuple[StoredFile, StoredFile]:
+    """Write the lookup of a segment beside its parts: all keys sorted, and the row of each (`lookup.py`)."""
+    files = file_list(parts)
     n_keys = connection.execute(f"SELECT coalesce(sum(len(lookup)), 0) FROM read_parquet({files})").fetchall()[0][0]
-    temporary = segment / "keys.npy.tmp", segment / "rows.npy.tmp"
-    arrays = [
-        np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(int(n_keys),))
-        for path, dtype in zip(temporary, (np.uint64, np.int64), strict=True)
-    ]
     result = connection.sql(
         f"SELECT key, row FROM (SELECT unnest(lookup) AS key, row FROM read_parquet({files})) ORDER BY key, row"
     )
-    at = 0
-    for batch in result.to_arrow_reader(1_000_000):
-        for array, column in zip(arrays, batch.columns, strict=True):
-            array[at : at + batch.num_rows] = column.to_numpy()
-        at += batch.num_rows
-    for array in arrays:
-        array.flush()
-    del arrays
-    keys, rows = (store_file(folder, path, path.with_suffix("")) for path in temporary)
-    return keys, rows
-
-
-def _within(low: str | None, high: str | None) -> str:
-    conditions = []
-    if low is not None:
-        conditions.append(f"head_key >= {quoted(low)}")
-    if high is not None:
-        conditions.append(f"head_key < {quoted(high)}")
-    return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    keys, rows = parts[0].with_name("keys.npy"), parts[0].with_name("rows.npy")
+    batches = ((batch.column(0).to_numpy(), batch.column(1).to_numpy()) for batch in result.to_arrow_reader(1_000_000))
+    write_lookup(keys, rows, int(n_keys), batches)
+    return StoredFile.of(folder, keys), StoredFile.of(folder, rows)

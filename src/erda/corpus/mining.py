@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.engine import file_list
+from erda.corpus.sql import file_list
 
 _STEPS = 3  # how many neighbours are tried on either side for a row with another entity
 

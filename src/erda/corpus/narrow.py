@@ -17,6 +17,7 @@ import numpy as np
 
 from erda.data.formats import example_to_json
 from erda.errors import DataError, SettingsError
+from erda.files import whole_file
 from erda.text.keys import EntityPair
 from erda.types import Example
 
@@ -43,27 +44,20 @@ def narrow_rows(
     rows = [np.concatenate(store.find([EntityPair.of(example) for example in examples]))]
     for start in tqdm(range(0, len(examples), _BATCH), desc="searching", unit="batch", disable=None):
         vectors = model.encode(examples[start : start + _BATCH])
-        _, found = index.search(vectors, top)
+        found = index.search(vectors, top).rows
         rows.append(found[found >= 0].ravel())
     return np.unique(np.concatenate(rows))
 
 
 def write_rows(store: CorpusStore, rows: np.ndarray, path: Path) -> None:
     """Write rows of a corpus as tagged JSONL (gzip by its name), which `erda corpus build` takes."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            gzip.open(temporary, "wt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else temporary.open("w", encoding="utf-8") as file
-        ):
-            file.writelines(_lines(store, rows))
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        whole_file(path) as temporary,
+        gzip.open(temporary, "wt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else temporary.open("w", encoding="utf-8") as file,
+    ):
+        file.writelines(_lines(store, rows))
 
 
 def _lines(store: CorpusStore, rows: np.ndarray) -> Iterator[str]:

@@ -127,7 +127,7 @@ def read_tagged(paths: Sequence[Path], *, keep: Callable[[str, str], bool] | Non
 
 
 class Miner(Protocol):
-    """Draws pairs from a corpus elsewhere (`RayEngine`); the same ones as `CorpusStore` with the same seed."""
+    """Draws pairs from a corpus elsewhere (`RayJobs`); the same ones as `CorpusStore` with the same seed."""
 
     def positive_pairs(
         self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = MAX_PER_PAIR

@@ -5,22 +5,33 @@ A build that was stopped at any moment goes on after the last noted chunk of eac
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.engine import connect, file_list
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.manifest import StoredFile, fault_of, store_file
+from erda.corpus.manifest import StoredFile, fault_of
 from erda.corpus.sources import Limits, Row, Source, Tally
+from erda.corpus.sql import connect, file_list
+from erda.files import add_line, read_lines, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
 JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChunk:
+    """A line of the journal: what was read since the line before, up to `position` of the source."""
+
+    position: int
+    done: bool
+    chunk: StoredFile | None
+    redirects: StoredFile | None
+    n_rows: int
+    tally: Tally
 
 
 @dataclass
@@ -38,6 +49,14 @@ class Staged:
     def chunk_paths(self) -> list[Path]:
         """The chunks' files."""
         return [self.folder / chunk.path for chunk in self.chunks]
+
+    def add(self, noted: StagedChunk) -> None:
+        """Count a chunk that is on the disk."""
+        self.chunks += [noted.chunk] if noted.chunk else []
+        self.redirects += [noted.redirects] if noted.redirects else []
+        self.position, self.done = noted.position, noted.done
+        self.n_rows += noted.n_rows
+        self.tally.add(noted.tally)
 
 
 def stage(
@@ -62,11 +81,15 @@ def stage(
 class _Stager:
     def __init__(self, staged: Staged, excluded: Excluded) -> None:
         self.staged, self.excluded = staged, excluded
-        self.rows: list[tuple[Any, ...]] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows: list[Row] = []
+        self.sentences: list[int] = []
         self.redirects: dict[str, str] = {}
         self.tally = Tally()
 
-    def take(self, rows: list[Row], tally: Tally, redirects: Any) -> None:
+    def take(self, rows: Sequence[Row], tally: Tally, redirects: Mapping[str, str]) -> None:
         """Keep the rows that may enter."""
         self.tally.add(tally)
         self.redirects.update(redirects)
@@ -80,49 +103,40 @@ class _Stager:
             elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
                 self.tally.drop("head and tail are the same entity", row.source or "")
             else:
-                self.rows.append((*row, key))
+                self.rows.append(row)
+                self.sentences.append(key)
 
     def flush(self, *, done: bool) -> None:
         """Write a chunk and note it."""
-        staged, number = self.staged, len(self.staged.chunks)
-        entry: dict[str, Any] = {"position": staged.position, "done": done, "chunk": None, "redirects": None}
-        if self.rows:
-            path = staged.folder / f"chunk-{number:05d}.parquet"
-            table = chunk_table([Row(*row[:-1]) for row in self.rows], [row[-1] for row in self.rows], staged.n_rows)
-            entry["chunk"] = _write(table, staged.folder, path)
-        if self.redirects:
-            entry["redirects"] = self._write_redirects(number)
-        entry |= {"n_rows": len(self.rows), "tally": self.tally.to_json()}
-        _note(staged.folder / JOURNAL, entry)
-        _apply(staged, entry)
-        self.rows, self.redirects, self.tally = [], {}, Tally()
-
-    def _write_redirects(self, number: int) -> dict[str, Any]:
         import pyarrow as pa
 
-        table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
-        return _write(
-            table, self.staged.folder, self.staged.folder / f"redirects-{len(self.staged.redirects):05d}.parquet"
-        )
+        staged, chunk, redirects = self.staged, None, None
+        if self.rows:
+            table = chunk_table(self.rows, self.sentences, staged.n_rows)
+            chunk = _write(table, staged.folder / f"chunk-{len(staged.chunks):05d}.parquet")
+        if self.redirects:
+            table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
+            redirects = _write(table, staged.folder / f"redirects-{len(staged.redirects):05d}.parquet")
+        noted = StagedChunk(staged.position, done, chunk, redirects, len(self.rows), self.tally)
+        add_line(staged.folder / JOURNAL, noted)
+        staged.add(noted)
+        self._clear()
 
 
 def read_journal(folder: Path) -> Staged:
-    """What an earlier run noted; from the first damaged chunk on, nothing counts and all is read again."""
+    """What an earlier run noted; from the first damaged line or chunk on, nothing counts and all is read again."""
     staged = Staged(folder)
-    path = folder / JOURNAL
-    kept: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            break  # the last line of a run that was killed while writing it
-        files = [StoredFile(**entry[kind]) for kind in ("chunk", "redirects") if entry[kind]]
-        if not line.endswith("\n") or any(fault_of(folder, file) for file in files):
+    lines = read_lines(folder / JOURNAL, StagedChunk)
+    kept: list[StagedChunk] = []
+    for noted in lines:
+        if noted is None or any(fault_of(folder, file) for file in (noted.chunk, noted.redirects) if file):
             break
-        _apply(staged, entry)
-        kept.append(line)
-    if path.exists():
-        path.write_text("".join(kept), encoding="utf-8")
+        staged.add(noted)
+        kept.append(noted)
+    if len(kept) < len(lines):
+        (folder / JOURNAL).unlink()
+        for noted in kept:
+            add_line(folder / JOURNAL, noted)
     return staged
 
 
@@ -135,13 +149,12 @@ def resolve_redirects(staged: Sequence[Staged], *, memory: str) -> None:
     connection.execute(f"CREATE VIEW redirects AS SELECT * FROM read_parquet({file_list(files)})")
     for source in staged:
         for position, chunk in enumerate(source.chunks):
-            path = source.folder / chunk.path.replace("chunk-", "resolved-")
-            source.n_rows -= _resolve_chunk(connection, source.folder / chunk.path, path, source.tally)
-            source.chunks[position] = StoredFile(path.name, 0, "")
+            rows = _resolved(connection, source.folder / chunk.path, source)
+            source.chunks[position] = _write(rows, source.folder / chunk.path.replace("chunk-", "resolved-"))
 
 
-def _resolve_chunk(connection: Any, chunk: Path, path: Path, tally: Tally) -> int:
-    """Write a chunk anew with its ids resolved; gives the number of rows that fell away."""
+def _resolved(connection: Any, chunk: Path, source: Staged) -> Any:
+    """A chunk with its ids resolved; rows that fall away are taken off the counts of its source."""
     import pyarrow.parquet as pq
 
     targets = dict(
@@ -161,15 +174,14 @@ def _resolve_chunk(connection: Any, chunk: Path, path: Path, tally: Tally) -> in
         head_id, tail_id = (targets.get(i, i) if i else None for i in (row.head_id, row.tail_id))
         moved = row._replace(head_id=head_id, tail_id=tail_id)
         if head_id and head_id == tail_id:
-            tally.drop("head and tail are the same entity", row.source or "")
+            source.tally.drop("head and tail are the same entity", row.source or "")
+            source.n_rows -= 1
             continue
         rows.append(moved)
         sentences.append(sentence)
         ordinals.append(ordinal)
         lookups.append(lookup if moved == row else sorted({*lookup, *_lookup(moved)}))
-    table = chunk_table(rows, sentences, ordinals=ordinals, lookups=lookups)
-    _write(table, path.parent, path)
-    return len(columns["text"]) - len(rows)
+    return chunk_table(rows, sentences, ordinals=ordinals, lookups=lookups)
 
 
 def chunk_table(
@@ -200,30 +212,12 @@ def _lookup(row: Row) -> set[int]:
     return lookup_keys(EntityPair(row.head_name, row.tail_name, row.head_id, row.tail_id))
 
 
-def _write(table: Any, folder: Path, path: Path) -> dict[str, Any]:
+def _write(table: Any, path: Path) -> StoredFile:
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(path.name + ".tmp")
-    pq.write_table(table, temporary, row_group_size=8192, compression="zstd")
-    file = store_file(folder, temporary, path)
-    return {"path": file.path, "size": file.size, "sha256": file.sha256}
-
-
-def _note(path: Path, entry: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as journal:
-        journal.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        journal.flush()
-        os.fsync(journal.fileno())
-
-
-def _apply(staged: Staged, entry: dict[str, Any]) -> None:
-    if entry["chunk"]:
-        staged.chunks.append(StoredFile(**entry["chunk"]))
-    if entry["redirects"]:
-        staged.redirects.append(StoredFile(**entry["redirects"]))
-    staged.position, staged.done = entry["position"], entry["done"]
-    staged.n_rows += entry["n_rows"]
-    staged.tally.add(Tally(**entry["tally"]))
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary, row_group_size=8192, compression="zstd")
+    return StoredFile.of(path.parent, path)
 
 
 def forget_others(folder: Path, kept: Sequence[str]) -> None:

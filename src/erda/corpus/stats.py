@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.engine import file_list
 from erda.corpus.manifest import Manifest
-
-_TOKENS = "length(text) - length(replace(text, ' ', '')) + 1"
+from erda.corpus.sql import file_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +34,24 @@ class CorpusStats:
 
 def corpus_stats(connection: Any, parts: Sequence[Path], manifest: Manifest) -> CorpusStats:
     """Count; groups larger than memory spill to disk."""
-    rows = f"read_parquet({file_list(list(parts))})"
-    n_rows, n_documents, mean, median, p95, longest = connection.execute(
-        f"SELECT count(*), count(DISTINCT source), avg(n), median(n), quantile_cont(n, 0.95), max(n) "
-        f"FROM (SELECT source, {_TOKENS} AS n FROM {rows})"
-    ).fetchall()[0]
-    n_pairs, repeated, rows_of_repeated = connection.execute(
-        "SELECT count(*), count(*) FILTER (n > 1), coalesce(sum(n) FILTER (n > 1), 0) "
-        f"FROM (SELECT count(*) AS n FROM {rows} GROUP BY hash(head_key, tail_key))"
-    ).fetchall()[0]
-    n_entities = connection.execute(
-        f"SELECT count(DISTINCT key) FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM {rows})"
-    ).fetchall()[0][0]
-    n_sentences = connection.execute(f"SELECT count(DISTINCT sentence) FROM {rows}").fetchall()[0][0]
+    rows = f"read_parquet({file_list(parts)})"
+    counts: dict[str, Any] = {}
+    for query in (
+        "SELECT count(*) AS n_rows, count(DISTINCT source) AS n_documents, avg(n) AS length_mean, "
+        "median(n) AS length_median, quantile_cont(n, 0.95) AS length_p95, max(n) AS length_max "
+        f"FROM (SELECT source, length(text) - length(replace(text, ' ', '')) + 1 AS n FROM {rows})",
+        "SELECT count(*) AS n_pairs, count(*) FILTER (n > 1) AS repeated_pairs, "
+        "coalesce(sum(n) FILTER (n > 1), 0)::BIGINT AS rows_of_repeated "
+        f"FROM (SELECT count(*) AS n FROM {rows} GROUP BY hash(head_key, tail_key))",
+        "SELECT count(DISTINCT key) AS n_entities "
+        f"FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM {rows})",
+        f"SELECT count(DISTINCT sentence) AS n_sentences FROM {rows}",
+    ):
+        found = connection.execute(query)
+        counts |= zip((column[0] for column in found.description), found.fetchall()[0], strict=True)
     sources = [(Path(source.path).name, source.n_rows) for segment in manifest.segments for source in segment.sources]
     return CorpusStats(
-        n_rows=n_rows,
-        n_sentences=n_sentences,
-        n_pairs=n_pairs,
-        repeated_pairs=repeated,
-        rows_of_repeated=int(rows_of_repeated),
-        n_entities=n_entities,
-        n_documents=n_documents,
-        length_mean=mean,
-        length_median=median,
-        length_p95=p95,
-        length_max=longest,
+        **counts,
         sources=tuple(sources),
         dropped=manifest.dropped,
         excluded_from=manifest.excluded_from,

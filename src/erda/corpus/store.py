@@ -7,27 +7,24 @@ groups (2,048 rows each) that hold the rows asked for. So memory does not grow w
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from erda.corpus import mining
-from erda.corpus.engine import connect, disk_faults, file_list
 from erda.corpus.lookup import Lookup
-from erda.corpus.manifest import Manifest, Part, StoredFile, fault_of, read_manifest, write_json
+from erda.corpus.manifest import Manifest, Part, Version, faults_of, read_manifest
+from erda.corpus.sql import connect, disk_faults, file_list
 from erda.corpus.stats import CorpusStats, corpus_stats
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys, plain
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Span
 
-_CHECKED = "checked.json"
 _FIELDS = (
     "row, sentence, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, "
     "relation, source"
@@ -43,6 +40,13 @@ class CorpusSentence:
     example: Example
 
 
+class SearchHits(NamedTuple):
+    """How many rows a text was found in, and the first of them."""
+
+    n_rows: int
+    sentences: list[CorpusSentence]
+
+
 class CorpusStore:
     """A finished corpus. `open` checks that no file is damaged; one that has not changed since is not read again."""
 
@@ -51,7 +55,7 @@ class CorpusStore:
         self.manifest = manifest
         self._settings: dict[str, Any] = {"memory": memory, "n_threads": n_threads}
         self._connection: Any = None
-        self._parts: list[Part] = [part for segment in manifest.segments for part in segment.parts if part.n_rows]
+        self._parts = [part for part in manifest.parts() if part.n_rows]
         self._starts = [part.start for part in self._parts]
         self._lookups = [
             Lookup(*(folder / file.path for file in segment.lookup)) for segment in manifest.segments if segment.n_rows
@@ -61,7 +65,7 @@ class CorpusStore:
     def open(cls, folder: Path, *, memory: str = "1GB", n_threads: int | None = None) -> CorpusStore:
         """Open the corpus in `folder`; `memory` bounds its queries."""
         manifest = read_manifest(folder)
-        faults = _faults(folder, manifest)
+        faults = faults_of(folder, manifest.files())
         if faults:
             raise DataError(
                 "\n".join(f"{fault}." for fault in faults)
@@ -78,14 +82,9 @@ class CorpusStore:
         return self.manifest.digest
 
     @property
-    def versions(self) -> tuple[tuple[int, str], ...]:
-        """(number of rows, digest) after the first build and after each `--add`; the last is the corpus as it is.
-
-        An index made of an earlier version covers the first rows of the corpus and can be added to.
-        """
-        segments = self.manifest.segments
-        grown = [Manifest(segments[: n + 1]) for n in range(len(segments))]
-        return tuple((manifest.n_rows, manifest.digest) for manifest in grown)
+    def versions(self) -> tuple[Version, ...]:
+        """The corpus after the first build and after each `--add` (`Manifest.versions`)."""
+        return self.manifest.versions
 
     def find(self, pairs: Sequence[EntityPair]) -> list[np.ndarray]:
         """The rows of each pair, sorted: one pass over the lookup for all of them."""
@@ -122,7 +121,7 @@ class CorpusStore:
         unique = np.unique(wanted)
         numbers = ", ".join(map(str, unique.tolist()))
         query = f"SELECT {_FIELDS} FROM read_parquet({self._files(unique)}) WHERE row IN ({numbers})"
-        by_row = {record[0]: _sentence(record) for record in self._query(query).fetchall()}
+        by_row = {sentence.row: sentence for sentence in self._fetched(query, len(unique))}
         return [by_row[row] for row in wanted.tolist()]
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> list[Example]:
@@ -136,15 +135,15 @@ class CorpusStore:
             right = min(left + size, stop)
             files = self._files(np.array([left, right - 1]), between=True)
             query = f"SELECT {_FIELDS} FROM read_parquet({files}) WHERE row >= {left} AND row < {right} ORDER BY row"
-            yield [_sentence(record) for record in self._query(query).fetchall()]
+            yield self._fetched(query, right - left)
 
-    def search(self, text: str, *, limit: int = 20) -> tuple[int, list[CorpusSentence]]:
+    def search(self, text: str, *, limit: int = 20) -> SearchHits:
         """How many rows hold every word of `text`, and the first of them: those with the words in a row come first."""
         words = [text[left:right].lower() for left, right in tokens_of(text)]
         if not words:
             raise DataError("nothing to search for: the text has no words.")
         if not self._parts:
-            return 0, []
+            return SearchHits(0, [])
         rarest_first = sorted(set(words), key=len, reverse=True)
         conditions = " AND ".join("contains(lower(text), ?)" for _ in rarest_first)
         query = (
@@ -153,7 +152,7 @@ class CorpusStore:
             f"SELECT row, (SELECT count(*) FROM hits) FROM hits ORDER BY whole DESC, row LIMIT {limit:d}"
         )
         hits = self._query(query, [" ".join(words), *rarest_first]).fetchall()
-        return (hits[0][1] if hits else 0), self.sentences([row for row, _ in hits])
+        return SearchHits(hits[0][1] if hits else 0, self.sentences([row for row, _ in hits]))
 
     def names_like(self, name: str, *, limit: int = 5) -> list[str]:
         """Entity names that hold `name`, the commonest first: what a person may have meant."""
@@ -199,6 +198,12 @@ class CorpusStore:
         with disk_faults(self.folder):
             return self._engine().execute(query, list(values))
 
+    def _fetched(self, query: str, n_rows: int) -> list[CorpusSentence]:
+        found = [_sentence(record) for record in self._query(query).fetchall()]
+        if len(found) != n_rows:
+            raise DataError(f"{self.folder}: {len(found)} rows instead of {n_rows}; the corpus is damaged.")
+        return found
+
     def _paths(self, parts: Sequence[Part]) -> list[Path]:
         return [self.folder / part.file.path for part in parts]
 
@@ -215,34 +220,3 @@ def _sentence(record: Sequence[Any]) -> CorpusSentence:
     head = Entity(head_name, Span(head_start, head_end), head_id)
     tail = Entity(tail_name, Span(tail_start, tail_end), tail_id)
     return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, rest[0], f"corpus:{row}", rest[1]))
-
-
-def _faults(folder: Path, manifest: Manifest) -> list[str]:
-    """Damaged files. A file whose size and time are those of its last good check is not read again."""
-    path = folder / _CHECKED
-    try:
-        checked = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        checked = {}
-    faults: list[str] = []
-    now: dict[str, list[Any] | None] = {}
-    for file in manifest.files():
-        state = _state(folder, file)
-        if state is not None and checked.get(file.path) == state:
-            now[file.path] = state
-        elif fault := fault_of(folder, file):
-            faults.append(fault)
-        else:
-            now[file.path] = state
-    if now != checked:
-        with suppress(OSError):  # a corpus on a read-only disk is checked each time
-            write_json(path, now)
-    return faults
-
-
-def _state(folder: Path, file: StoredFile) -> list[Any] | None:
-    try:
-        stat = (folder / file.path).stat()
-    except OSError:
-        return None
-    return [file.sha256, stat.st_size, stat.st_mtime_ns]

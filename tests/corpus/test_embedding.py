@@ -11,9 +11,10 @@ import torch
 from toy_corpus import random_rows, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus import process_engine
-from erda.corpus.process_engine import process_embedder
-from erda.corpus.shards import embed_corpus, vectors_folder
+from erda.corpus import embedding
+from erda.corpus.embedding import ProcessEmbedder, embed_corpus
+from erda.corpus.shards import ShardPlan, plan_shards, vectors_folder
+from erda.corpus.store import CorpusStore
 from erda.errors import ErdaError, ModelError
 
 
@@ -24,10 +25,9 @@ class Full(ToySimilarity):
 
 def test_a_gpu_that_is_full_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = toy_store(tmp_path, random_rows(20))
-    monkeypatch.setattr(process_engine, "_opened", {"store": store, "model": Full()})
-    work = (store.folder, None, "cuda", "float32", 1), tmp_path, 64
+    monkeypatch.setattr(embedding, "_opened", {"store": store, "model": Full()})
     with pytest.raises(ErdaError, match=r"out of memory.*kept.*smaller --batch-size, or fewer --jobs") as caught:
-        process_engine._embed_one(*work, next(iter(_plans(store.versions))))
+        _processes(store).embed(tmp_path, _plan(store))
     assert "Tried to allocate 2.00 GiB." in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     with pytest.raises(ErdaError, match="out of memory while sentences were embedded"):
@@ -41,20 +41,22 @@ def test_a_model_that_does_not_fit_says_what_to_do(tmp_path: Path, monkeypatch: 
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", load)
-    work = (store.folder, None, "cuda", "float32", torch.get_num_threads()), tmp_path, 64
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     with pytest.raises(ErdaError, match="fewer --jobs"):
-        process_engine._embed_one(*work, next(iter(_plans(store.versions))))
+        _processes(store).embed(tmp_path, _plan(store))
 
 
 def test_a_fault_of_a_process_that_opens_the_model_is_its_own_message(tmp_path: Path) -> None:
     store, model = toy_store(tmp_path, random_rows(20)), ToySimilarity()
-    engine = process_embedder(store, str(tmp_path / "nowhere"), n_processes=2)
+    nowhere = ProcessEmbedder(corpus=store.folder, model=str(tmp_path / "nowhere"), n_processes=2)
     with pytest.raises(ModelError, match="No model folder at"):
-        embed_corpus(store, model, shard_rows=10, engine=engine)
+        embed_corpus(store, model, shard_rows=10, embedder=nowhere)
     assert not list(vectors_folder(store.folder, model.fingerprint).glob("*.npy"))
 
 
-def _plans(versions: list[tuple[int, str]]) -> list[object]:
-    from erda.corpus.shards import plan_shards
+def _processes(store: CorpusStore) -> ProcessEmbedder:
+    return ProcessEmbedder(corpus=store.folder, model=None, n_processes=1, device="cuda")
 
-    return list(plan_shards(versions, 100))
+
+def _plan(store: CorpusStore) -> ShardPlan:
+    return plan_shards(store.versions, 100)[0]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from erda.errors import DataError
+from erda.errors import DataError, WriteError
+from erda.files import FULL
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", "out of disk")
 
 
@@ -33,44 +32,25 @@ def quoted(value: str | Path) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def file_list(paths: list[Path]) -> str:
+def file_list(paths: Sequence[Path]) -> str:
     """Paths as a SQL list, for `read_parquet`."""
     return "[" + ", ".join(quoted(path) for path in paths) + "]"
 
 
 @contextmanager
 def disk_faults(folder: Path) -> Iterator[None]:
-    """Turn a full disk, and whatever else stops DuckDB or Arrow, into a `DataError` that says what to do."""
+    """Turn a full disk, and whatever else stops DuckDB or Arrow, into a fault that says what to do."""
     import duckdb
 
     try:
         yield
     except (OSError, duckdb.Error) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if getattr(error, "errno", None) in _FULL or any(text in str(error).lower() for text in _FULL_TEXT):
-            raise DataError(
+        if getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT):
+            raise WriteError(
                 f"{folder}: the disk is full ({message}). What was finished is kept: free some space and run the same "
                 "command again."
             ) from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise DataError(f"{folder}: out of memory ({message}); allow more with --memory.") from None
         raise DataError(f"{folder}: {message}. What was finished is kept; run the same command again.") from None
-
-
-@contextmanager
-def locked(folder: Path, *, busy: str) -> Iterator[None]:
-    """Make the folder and keep other runs away from it; where one is there already, a `DataError` that says `busy`."""
-    import filelock
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise DataError(f"{folder}: {busy}.") from None
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from None
-    try:
-        yield
-    finally:
-        lock.release()

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from erda.cluster import connected, require_ray
-from erda.corpus.engine import connect, file_list, quoted
+from erda.corpus.embedding import BATCH_SIZE, Embedder, embed_shard
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
-from erda.corpus.shards import BATCH_SIZE, ShardPlan, embed_shard
+from erda.corpus.shards import Shard, ShardPlan
+from erda.corpus.sql import connect, file_list, quoted
 from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 
@@ -38,7 +39,7 @@ _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayEngine:
+class RayJobs:
     """Where and how widely to work. `address` is "auto", "local" (a cluster of this machine alone) or HOST:PORT.
 
     `n_workers` similarity models are held at once (default: one for every GPU of the cluster, or for every CPU).
@@ -50,10 +51,8 @@ class RayEngine:
     dtype: str = "float32"
     batch_size: int = BATCH_SIZE
 
-    def embedder(
-        self, store: CorpusStore, model: str | None, fingerprint: str
-    ) -> Callable[[Path, Sequence[ShardPlan]], Iterator[tuple[ShardPlan, StoredFile]]]:
-        """What `embed_corpus` takes as its engine: each shard is computed and written by a worker."""
+    def embedder(self, store: CorpusStore, model: str | None, fingerprint: str) -> Embedder:
+        """What `embed_corpus` takes: each shard is computed and written by a worker."""
         device_kind(self.device)  # a name that is none is said here, not by every node
         job = {
             "corpus": str(store.folder.resolve()),
@@ -66,9 +65,7 @@ class RayEngine:
         }
         return partial(self._embed, job)
 
-    def _embed(
-        self, job: dict[str, Any], folder: Path, plans: Sequence[ShardPlan]
-    ) -> Iterator[tuple[ShardPlan, StoredFile]]:
+    def _embed(self, job: dict[str, Any], folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
         with self._cluster() as ray:
             n_workers = self.n_workers or int(ray.cluster_resources().get("GPU" if self._n_gpus else "CPU", 1))
             work = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans))
@@ -82,7 +79,7 @@ class RayEngine:
             )
             for row in done.iter_rows():
                 plan = ShardPlan(int(row["start"]), int(row["stop"]), str(row["version"]))
-                yield plan, StoredFile(str(row["path"]), int(row["size"]), str(row["sha256"]))
+                yield Shard(plan, StoredFile(str(row["path"]), int(row["size"]), str(row["sha256"])))
 
     def positive_pairs(
         self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = 3, n_buckets: int = 32
@@ -115,8 +112,7 @@ class RayEngine:
         n_buckets: int,
     ) -> RowPairs:
         """Pairs of each kind (what they share) from buckets of rows, put in the order of the local draw."""
-        parts = [part for segment in store.manifest.segments for part in segment.parts if part.n_rows]
-        paths = [str((store.folder / part.file.path).resolve()) for part in parts]
+        paths = [str(path.resolve()) for path in store.manifest.part_paths(store.folder)]
         works = [{"shared": kind, "bucket": bucket} for kind in kinds for bucket in range(n_buckets)]
         with self._cluster() as ray:
             found = ray.data.from_items(works, override_num_blocks=len(works)).map_batches(
@@ -166,16 +162,12 @@ class _ShardWorker:
     folder: str
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Compute shards: plans in, plans and files out, both by column."""
+        """Compute a shard: its plan in, plan and file out, both by column."""
         store, model = self._opened
-        plans = [
-            ShardPlan(int(start), int(stop), str(version))
-            for start, stop, version in zip(batch["start"], batch["stop"], batch["version"], strict=True)
-        ]
-        folder = Path(self.folder)
-        files = [embed_shard(store, model, plan, folder, batch_size=self.batch_size) for plan in plans]
-        rows = [{**asdict(plan), **asdict(file)} for plan, file in zip(plans, files, strict=True)]
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        (start,), (stop,), (version,) = batch["start"], batch["stop"], batch["version"]
+        plan = ShardPlan(int(start), int(stop), str(version))
+        shard = embed_shard(store, model, plan, Path(self.folder), batch_size=self.batch_size)
+        return {name: [value] for name, value in {**asdict(shard.plan), **asdict(shard.file)}.items()}
 
     @cached_property
     def _opened(self) -> tuple[CorpusStore, SimilarityModel]:
