@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from erda.corpus.shards import ShardPlan, write_shard
+from erda.files import add_line
 from erda.errors import DataError
 from index import bench_index, cluster_centres, clustered_vectors
 
@@ -37,11 +38,7 @@ def test_real_vectors_are_asked_for_their_nearest_other_row(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     vectors = clustered_vectors(rng, cluster_centres(rng, 20, 16), 1000).astype(np.float16)
     plan = ShardPlan(0, 1000, "v")
-    file = write_shard(tmp_path, plan, vectors)
-    (tmp_path / "journal.jsonl").write_text(
-        f'{{"plan": {{"start": 0, "stop": 1000, "version": "v"}}, '
-        f'"file": {{"path": "{file.path}", "size": {file.size}, "sha256": "{file.sha256}"}}}}\n'
-    )
+    add_line(tmp_path / "journal.jsonl", write_shard(tmp_path, plan, vectors))
     figures = bench_index(vectors=tmp_path, factory="IVF8,Flat", n_queries=30)
     assert figures.n_rows == 1000
     assert 0.8 <= figures.recall <= 1
