@@ -198,7 +198,7 @@ def read_sealed(path: Path, kind: type[T], *, error: type[ErdaError] = DataError
     return decode_sealed(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
 
 
-def add_line(path: Path, value: Any) -> None:
+def add_to_journal(path: Path, value: Any) -> None:
     """Add a sealed value to a journal; it is on the disk when this returns."""
     try:
         with path.open("ab+") as journal:
@@ -211,7 +211,7 @@ def add_line(path: Path, value: Any) -> None:
         raise WriteError(cannot_write(path, error)) from error
 
 
-def read_lines(path: Path, kind: type[T], *, error: type[ErdaError] = DataError) -> list[T | None]:
+def journal_values(path: Path, kind: type[T], *, error: type[ErdaError] = DataError) -> list[T | None]:
     """The values of a journal, if there is one; None for a line that is damaged or was cut short."""
     found: list[T | None] = []
     for line in read_bytes(path, error=error).splitlines() if path.exists() else ():

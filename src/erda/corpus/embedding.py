@@ -36,7 +36,7 @@ from erda.corpus.shards import (
 from erda.corpus.sql import disk_faults
 from erda.encoders.devices import is_out_of_memory
 from erda.errors import DataError, ErdaError, ModelError
-from erda.files import add_line, locked, remove_unfinished, sealed, write_json
+from erda.files import add_to_journal, locked, remove_unfinished, sealed, write_json
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
@@ -81,9 +81,9 @@ def embed_corpus(
         with tqdm(total=len(store), initial=len(store) - n_missing, desc="embedding", unit="row", disable=None) as bar:
             for plan in missing if embedder is None else ():
                 shard = embed_shard(store, model, plan, folder, batch_size=batch_size, tick=bar.update)
-                add_line(folder / JOURNAL, shard)
+                add_to_journal(folder / JOURNAL, shard)
             for shard in embedder(folder, missing) if embedder is not None and missing else ():
-                add_line(folder / JOURNAL, shard)
+                add_to_journal(folder / JOURNAL, shard)
                 bar.update(shard.plan.stop - shard.plan.start)
         remove_unfinished(folder)
     return VectorShards(folder, about.dim, plans)

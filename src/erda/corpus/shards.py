@@ -16,7 +16,7 @@ import numpy as np
 
 from erda.corpus.manifest import StoredFile, Version, faults_of
 from erda.errors import DataError
-from erda.files import UNREADABLE, is_unfinished, read_lines, read_sealed, whole_file
+from erda.files import UNREADABLE, is_unfinished, journal_values, read_sealed, whole_file
 
 FORMAT = 1
 FOLDER = "vectors"
@@ -90,7 +90,7 @@ def read_about(folder: Path) -> VectorsAbout:
 
 def read_journal(folder: Path) -> dict[ShardPlan, Shard]:
     """The shards that were finished; a line that was damaged or cut short by an interruption does not count."""
-    shards = [shard for shard in read_lines(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name]
+    shards = [shard for shard in journal_values(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name]
     return {shard.plan: shard for shard in shards}
 
 

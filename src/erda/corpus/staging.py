@@ -15,7 +15,7 @@ from erda.corpus.exclude import NEAR, Excluded
 from erda.corpus.manifest import StoredFile, fault_of
 from erda.corpus.sources import Limits, Row, Source, Tally
 from erda.corpus.sql import connect, file_list
-from erda.files import add_line, read_lines, whole_file
+from erda.files import add_to_journal, journal_values, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
@@ -118,7 +118,7 @@ class _Stager:
             table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
             redirects = _write(table, staged.folder / f"redirects-{len(staged.redirects):05d}.parquet")
         noted = StagedChunk(staged.position, done, chunk, redirects, len(self.rows), self.tally)
-        add_line(staged.folder / JOURNAL, noted)
+        add_to_journal(staged.folder / JOURNAL, noted)
         staged.add(noted)
         self._clear()
 
@@ -126,7 +126,7 @@ class _Stager:
 def read_journal(folder: Path) -> Staged:
     """What an earlier run noted; from the first damaged line or chunk on, nothing counts and all is read again."""
     staged = Staged(folder)
-    lines = read_lines(folder / JOURNAL, StagedChunk)
+    lines = journal_values(folder / JOURNAL, StagedChunk)
     kept: list[StagedChunk] = []
     for noted in lines:
         if noted is None or any(fault_of(folder, file) for file in (noted.chunk, noted.redirects) if file):
@@ -136,7 +136,7 @@ def read_journal(folder: Path) -> Staged:
     if len(kept) < len(lines):
         (folder / JOURNAL).unlink()
         for noted in kept:
-            add_line(folder / JOURNAL, noted)
+            add_to_journal(folder / JOURNAL, noted)
     return staged
 
 
