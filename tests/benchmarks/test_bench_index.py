@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from erda.corpus.shards import ShardPlan, write_shard
-from erda.files import add_to_journal
 from erda.errors import DataError
+from erda.files import add_to_journal
 from index import bench_index, cluster_centres, clustered_vectors
 
 

@@ -90,7 +90,9 @@ def read_about(folder: Path) -> VectorsAbout:
 
 def read_journal(folder: Path) -> dict[ShardPlan, Shard]:
     """The shards that were finished; a line that was damaged or cut short by an interruption does not count."""
-    shards = [shard for shard in journal_values(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name]
+    shards = [
+        shard for shard in journal_values(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name
+    ]
     return {shard.plan: shard for shard in shards}
 
 
