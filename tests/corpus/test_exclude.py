@@ -119,7 +119,7 @@ def test_near_duplicates_stay_out_of_what_is_added_later(tmp_path):
 def test_a_build_that_was_stopped_goes_on_with_the_same_rule_only(tmp_path, monkeypatch):
     (tmp_path / "test.txt").write_text(TEST + "\n")
     rows = write_rows(tmp_path / "rows.jsonl", [NEAR_ROW, *random_rows(3)])
-    monkeypatch.setattr("erda.corpus.segments.write_lookup", lambda *_: 1 / 0)
+    monkeypatch.setattr("erda.corpus.segments.write_segment_lookup", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build_corpus([rows], tmp_path / "corpus", exclude=[tmp_path / "test.txt"])
     monkeypatch.undo()
