@@ -1,10 +1,12 @@
 """Documents say what the code does: the command line, the links, the README's first example."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import erda
 from erda.cli.document import render
 from erda.cli.main import build_parser
 
@@ -30,6 +32,21 @@ def test_commands_in_documents_exist(page):
     commands = build_parser()._subparsers._group_actions[0].choices
     named = set(re.findall(r"(?:^|`|\$ )erda ([a-z]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE))
     assert named <= set(commands)
+
+
+def test_every_public_name_is_there_typed_and_documented():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## The public names")[2].partition("\n## ")[0]
+    stub = (ROOT / "src" / "erda" / "__init__.pyi").read_text(encoding="utf-8")
+    names = {name for name in erda.__all__ if name != "__version__"}
+    assert set(re.findall(r"`(\w+)`", table)) == names
+    assert set(re.findall(r"import (\w+) as \1$", stub, flags=re.MULTILINE)) == names
+    for name in names:
+        module = re.search(rf"from (\S+) import {name} as", stub)
+        assert module is not None
+        assert getattr(erda, name) is getattr(import_module(module[1]), name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = erda.nothing
 
 
 def test_readme_is_short():
