@@ -212,7 +212,8 @@ def _refuse_contained(job: Job, manifest: Manifest) -> None:
     connection = connect(memory=job.settings.memory, n_threads=job.settings.n_threads)
     found = connection.execute(f"SELECT text, sentence, count(*) FROM read_parquet({file_list(parts)}) GROUP BY ALL")
     while rows := found.fetchmany(10_000):
-        held += sum(n for text, key, n in rows if job.excluded.reason(text, key))
+        refused = job.excluded.refused({text: key for text, key, _ in rows})
+        held += sum(n for text, _, n in rows if text in refused)
     if held:
         raise DataError(
             f"{job.folder} already holds {held:,} rows of the sentences given with --exclude or near-duplicates of "

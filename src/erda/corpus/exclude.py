@@ -12,9 +12,11 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import repeat
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,11 @@ OVERLAP = 0.5
 SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
 _RUN = 8
-_WORD = re.compile(r"[^\W_]+")
+_END = "\ue000"  # stands after each text, as a word of its own
+_NO_WORD = re.compile(rf"[^\w\s{_END}]+|_+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(_RUN)], np.uint64)
 _NO_RUNS = np.zeros(0, np.uint64)
+_SIEVE_BITS = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,16 @@ class _Sentence:
 
     runs: np.ndarray
     needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The runs of all sentences, sorted, to look into; `owners` are places among the keys."""
+
+    runs: np.ndarray
+    owners: np.ndarray
+    needed: np.ndarray
+    sieve: np.ndarray  # whether any run begins with these bits
 
 
 class Excluded:
@@ -61,12 +75,11 @@ class Excluded:
             raise SettingsError(f"--exclude-overlap is a share from 0 to 1, got {overlap:g}.")
         found: dict[int, _Sentence] = {}
         for path in paths:
-            empty = True
-            for text in _sentences(path):
-                empty = False
-                runs = np.unique(_runs(text)) if overlap else _NO_RUNS
-                found.setdefault(sentence_key(text), _Sentence(runs, max(1, ceil(overlap * len(runs) - 1e-9))))
-            if empty:
+            texts = list(_sentences(path))
+            runs = _runs_of_each(texts) if overlap else repeat(_NO_RUNS)
+            for text, held in zip(texts, runs, strict=False):
+                found.setdefault(sentence_key(text), _Sentence(held, max(1, ceil(overlap * len(held) - 1e-9))))
+            if not texts:
                 raise DataError(
                     f"{path}: no sentence in it; nothing would be excluded. Expected JSONL, a CFRL split, ..."
                 )
@@ -92,26 +105,32 @@ class Excluded:
     def digest(self) -> str:
         """What tells two sets of excluded sentences apart."""
         whole = hashlib.sha256(self.keys.tobytes())
-        if len(self._runs[0]):
-            for array in self._arrays().values():
+        arrays = self._arrays()
+        if len(arrays["runs"]):
+            for array in arrays.values():
                 whole.update(array.tobytes())
         return whole.hexdigest()
 
-    def reason(self, text: str, key: int) -> str | None:
-        """Why a sentence with this key may not enter; None where it may."""
-        if key in self._sentences:
-            return SAME
-        runs, owners = self._runs
-        if not len(runs) or len(held := np.unique(_runs(text))) == 0:
-            return None
-        left = runs.searchsorted(held)
-        if not (runs[np.minimum(left, len(runs) - 1)] == held).any():
-            return None
-        shared: dict[int, int] = {}
-        for start, end in zip(left, runs.searchsorted(held, "right"), strict=True):
-            for owner in owners[start:end].tolist():
-                shared[owner] = shared.get(owner, 0) + 1
-        return NEAR if any(n >= self._sentences[int(self.keys[owner])].needed for owner, n in shared.items()) else None
+    def refused(self, keys: Mapping[str, int]) -> dict[str, str]:
+        """Of these sentences, given with their keys, those that may not enter, with the reason."""
+        refused = {text: SAME for text, key in keys.items() if key in self._sentences}
+        known, texts = self._known, list(keys)
+        if not texts or not len(known.runs):
+            return refused
+        runs, ends = _runs(texts)
+        places = np.flatnonzero(known.sieve[runs >> np.uint64(64 - _SIEVE_BITS)])
+        left, right = (known.runs.searchsorted(runs[places], side) for side in ("left", "right"))
+        there = right > left
+        places, left, right = places[there], left[there], right[there]
+        shared: dict[int, set[tuple[int, int]]] = {}  # text -> excluded sentences and the runs shared with each
+        for number, run, start, end in zip(ends.searchsorted(places), runs[places], left, right, strict=True):
+            for owner in known.owners[start:end].tolist():
+                shared.setdefault(int(number), set()).add((owner, int(run)))
+        for number, found in shared.items():
+            counts = Counter(owner for owner, _ in found)
+            if any(n >= known.needed[owner] for owner, n in counts.items()):
+                refused.setdefault(texts[number], NEAR)
+        return refused
 
     def save(self, path: Path) -> None:
         """Write everything that `load` needs."""
@@ -129,11 +148,13 @@ class Excluded:
         return cls({key: _Sentence(held, needed) for key, held, needed in parts})
 
     @cached_property
-    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """All runs, sorted, and the place among the keys of the sentence that each belongs to."""
+    def _known(self) -> _Known:
         arrays = self._arrays()
         order = np.argsort(arrays["runs"], kind="stable")
-        return arrays["runs"][order], np.repeat(np.arange(len(self)), arrays["n_runs"])[order]
+        runs = arrays["runs"][order]
+        sieve = np.zeros(1 << _SIEVE_BITS, np.bool_)
+        sieve[runs >> np.uint64(64 - _SIEVE_BITS)] = True
+        return _Known(runs, np.repeat(np.arange(len(self)), arrays["n_runs"])[order], arrays["needed"], sieve)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         ordered = [self._sentences[key] for key in self.keys.tolist()]
@@ -145,19 +166,39 @@ class Excluded:
         }
 
 
-def _runs(text: str) -> np.ndarray:
-    """A 64-bit hash of every run of eight words of a text."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    words = _WORD.findall(text.lower())
-    if len(words) < _RUN:
-        return _NO_RUNS
-    return np.convolve(np.array([*map(_word_hash, words)], np.uint64), _POWERS, "valid")
+def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """A 64-bit hash of every run of eight words, and the place at which each text ends among the words.
+
+    An end is a word of its own, so that no run of an excluded sentence goes over one.
+    """
+    joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
+    if not joined.isascii():
+        joined = unicodedata.normalize("NFC", joined)
+    hashes = np.fromiter(map(_HASHES.__getitem__, _NO_WORD.sub(" ", joined.lower()).split()), np.uint64)
+    if len(_HASHES) > _MOST_HASHES:
+        _HASHES.clear()
+    return np.convolve(hashes, _POWERS, "valid") if len(hashes) >= _RUN else _NO_RUNS, np.flatnonzero(hashes == 0)
 
 
-@lru_cache(maxsize=1 << 17)
-def _word_hash(word: str) -> int:
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+def _runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
+    """The runs of each text, every one once."""
+    runs, ends = _runs(texts)
+    start = 0
+    for end in ends.tolist():
+        yield np.unique(runs[start : max(start, end - _RUN + 1)])
+        start = end + 1
+
+
+class _Hashes(dict[str, int]):
+    """64-bit hashes of words, computed once; that of an end is 0."""
+
+    def __missing__(self, word: str) -> int:
+        digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+        self[word] = 0 if word == _END else int.from_bytes(digest, "little") or 1
+        return self[word]
+
+
+_HASHES, _MOST_HASHES = _Hashes(), 1 << 18
 
 
 def _sentences(path: Path) -> Iterator[str]:

@@ -93,18 +93,16 @@ class _Stager:
         """Keep the rows that may enter."""
         self.tally.add(tally)
         self.redirects.update(redirects)
-        text, key, reason = "", 0, None
+        keys = {text: sentence_key(text) for text in dict.fromkeys(row.text for row in rows)}
+        refused = self.excluded.refused(keys)
         for row in rows:
-            if row.text != text:  # the pairs of one sentence follow each other
-                text, key = row.text, sentence_key(row.text)
-                reason = self.excluded.reason(text, key)
-            if reason:
+            if reason := refused.get(row.text):
                 self.tally.drop(reason, (row.source or "") if reason == NEAR else "")
             elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
                 self.tally.drop("head and tail are the same entity", row.source or "")
             else:
                 self.rows.append(row)
-                self.sentences.append(key)
+                self.sentences.append(keys[row.text])
 
     def flush(self, *, done: bool) -> None:
         """Write a chunk and note it."""
