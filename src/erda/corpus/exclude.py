@@ -34,7 +34,7 @@ SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
 _RUN = 8
 _END = "\ue000"  # stands after each text, as a word of its own
-_NO_WORD = re.compile(rf"[^\w\s{_END}]+|_+")
+_WORD = re.compile(r"[^\W_]+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(_RUN)], np.uint64)
 _NO_RUNS = np.zeros(0, np.uint64)
 _SIEVE_BITS = 22
@@ -172,12 +172,10 @@ def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     An end is a word of its own, so that no run of an excluded sentence goes over one.
     """
     joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
-    if not joined.isascii():
-        joined = unicodedata.normalize("NFC", joined)
-    hashes = np.fromiter(map(_HASHES.__getitem__, _NO_WORD.sub(" ", joined.lower()).split()), np.uint64)
-    if len(_HASHES) > _MOST_HASHES:
-        _HASHES.clear()
-    return np.convolve(hashes, _POWERS, "valid") if len(hashes) >= _RUN else _NO_RUNS, np.flatnonzero(hashes == 0)
+    words = np.frombuffer(b"".join(map(_WORDS.__getitem__, joined.lower().split())), np.uint64)
+    if len(_WORDS) > _MOST_WORDS:
+        _WORDS.clear()
+    return np.convolve(words, _POWERS, "valid") if len(words) >= _RUN else _NO_RUNS, np.flatnonzero(words == 0)
 
 
 def _runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
@@ -189,16 +187,17 @@ def _runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
         start = end + 1
 
 
-class _Hashes(dict[str, int]):
-    """64-bit hashes of words, computed once; that of an end is 0."""
+class _Words(dict[str, bytes]):
+    """The words of a token (none, one or several) as hashes of eight bytes each, computed once; an end is 0."""
 
-    def __missing__(self, word: str) -> int:
-        digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
-        self[word] = 0 if word == _END else int.from_bytes(digest, "little") or 1
-        return self[word]
+    def __missing__(self, token: str) -> bytes:
+        words = _WORD.findall(unicodedata.normalize("NFC", token))
+        hashes = b"".join(hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
+        self[token] = bytes(8) if token == _END else hashes
+        return self[token]
 
 
-_HASHES, _MOST_HASHES = _Hashes(), 1 << 18
+_WORDS, _MOST_WORDS = _Words(), 1 << 18
 
 
 def _sentences(path: Path) -> Iterator[str]:
