@@ -184,7 +184,9 @@ _SAID: dict[str, Callable[[Any], str]] = {
     "extra_forbidden": lambda fault: "is not known here.",
     "unexpected_keyword_argument": lambda fault: "is not known here.",
     "value_error": lambda fault: str(fault["ctx"]["error"]),
-    "json_invalid": lambda fault: f"is not whole JSON ({fault['ctx']['error']}).",
+    "too_short": lambda fault: "expected at least {min_length} values, got {actual_length}.".format(**fault["ctx"]),
+    "too_long": lambda fault: "expected at most {max_length} values, got {actual_length}.".format(**fault["ctx"]),
+    "json_invalid": lambda fault: f"is not whole JSON ({_at_column(fault['ctx']['error'])}).",
     "literal_error": lambda fault: unknown_name("word", str(fault["input"]), _words(fault["ctx"]["expected"])),
 }
 _LIMITS = {
@@ -205,6 +207,10 @@ def _said(fault: Any) -> str:
     expected = _KINDS.get(kind, _KINDS.get(kind.split("_")[0]))
     what = f"expected {expected}" if expected else fault["msg"][:1].lower() + fault["msg"][1:]
     return f"{what}, got {got}."
+
+
+def _at_column(error: str) -> str:
+    return error.replace(" at line 1 column", " at column")  # lines are counted by whoever reads them
 
 
 def _words(expected: str) -> list[str]:

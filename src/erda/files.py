@@ -14,10 +14,10 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -116,22 +116,31 @@ def _adapter(kind: Any) -> Any:
 
 
 def decode_json(
-    content: bytes | str, kind: type[T], *, place: str, error: type[ErdaError] = DataError, remedy: str = ""
+    content: bytes | str, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = ""
 ) -> T:
     """JSON as a value of `kind` (a dataclass, a model, a plain type); else one line: place, field, fault, remedy."""
+    read = partial(_adapter(cast(Any, kind)).validate_json, content, strict=True)
+    return cast(T, _decoded(read, place, error, remedy))
+
+
+def decode(value: Any, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = "") -> T:
+    """What JSON gave as a value of `kind`, whose fields say themselves how strict they are; else the same one line."""
+    return cast(T, _decoded(partial(_adapter(cast(Any, kind)).validate_python, value), place, error, remedy))
+
+
+def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy: str) -> Any:
     from pydantic import ValidationError
 
     from erda.fields import faults_of
 
     try:
-        found: T = _adapter(cast(Any, kind)).validate_json(content, strict=True)
+        return read()
     except ValidationError as fault:
         said = faults_of(fault)
-        more = f" (and {len(said) - 1} more faults)" if len(said) > 1 else ""
-        raise error(f"{place}: {said[0]}{more}{remedy and f' {remedy}'}") from None
+        what = said[0] + (f" (and {len(said) - 1} more faults)" if len(said) > 1 else "")
     except (ErdaError, ValueError) as fault:  # what a value's own checks say
-        raise error(f"{place}: {fault}{remedy and f' {remedy}'}") from None
-    return found
+        what = str(fault)
+    raise error(" ".join(filter(None, (place and f"{place}:", what, remedy))))
 
 
 def read_json(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:

@@ -8,10 +8,11 @@ import pytest
 from toy_examples import row, write_lines
 from toy_fewrel import write_derived, write_split
 
-from erda.data.catalogue import DATASETS, data_folder, default_seeds, load_dataset, open_stream
+from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
 from erda.data.own import detect_format, read_examples, readable_name
 from erda.data.published import ORDERS
 from erda.errors import DataError, SettingsError, StreamError
+from erda.files import data_folder
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:

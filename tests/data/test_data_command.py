@@ -52,10 +52,13 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "        1  knows",
         "        1  meets",
         "           ... and 3 more relations, the rarest with 1",
-        "1 rows without a relation (null or no_relation), left out",
+        "1 rows without a relation, kept apart (Dataset.unrelated)",
         "1 duplicates, kept once:",
         "  2 repeats 1",
         "2 examples have the same sentence and entities as another, with another relation",
+        "5 relations have fewer than 6 examples, too few for 5 shots and a test: "
+        "knows (1), meets (1), r0 (1), r1 (1), r2 (1)",
+        f"  leave them out: erda run --dataset {path} --set min_examples=6",
         "longest sentence: 4 tokens",
     ]
 

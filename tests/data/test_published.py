@@ -10,7 +10,7 @@ from toy_fewrel import wiki_files, write_derived, write_split
 
 from erda.data.fewrel import draw_validation, read_full, read_relations, write_validation
 from erda.data.published import ORDERS, published_order, published_stream, read_published
-from erda.data.streams import sentence_key
+from erda.data.streams import text_key
 from erda.errors import DataError, StreamError
 
 
@@ -136,7 +136,7 @@ def test_validation_is_the_same_when_it_was_written(public_folder: Path) -> None
 
 def test_too_few_sentences_for_validation_are_refused(public_folder: Path) -> None:
     examples = read_full(public_folder).train
-    taken = {sentence_key(example) for example in examples if example.relation == "P7"}
+    taken = {text_key(example) for example in examples if example.relation == "P7"}
     with pytest.raises(DataError, match="relation 'P7' has 1 sentences for validation; 50 needed"):
         draw_validation(examples, sorted(taken)[1:])
 

@@ -143,11 +143,14 @@ def test_fewrel_takes_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> 
     ("changes", "message"),
     [
         ({"t": ["bob", "Q2", [[3]]]}, "tail mention [3] is out of range (3 tokens)."),
-        ({"t": ["bob", "Q2", [[]]]}, "tail mention must be a list of token indices, got []."),
-        ({"t": ["bob", "Q2", []]}, "tail has no mention."),
-        ({"t": ["bob"]}, "tail ('t') must be [name, id, mentions]."),
-        ({"tokens": []}, "'tokens' must be a list of words."),
-        ({"tokens": "Ann met Bob"}, "expected an object with 'tokens', 'h' and 't'."),
+        ({"t": ["bob", "Q2", [[]]]}, "t[2][0]: expected at least 1 values, got 0."),
+        (
+            {"t": ["bob", "Q2", []]},
+            "t[2]: expected at least 1 values, got 0. Expected {tokens: [word, ...], h: [name",
+        ),
+        ({"t": ["bob"]}, "t[1]: is missing."),
+        ({"tokens": []}, "tokens: expected at least 1 values, got 0."),
+        ({"tokens": "Ann met Bob"}, "tokens: expected a list, got 'Ann met Bob'."),
         ({"tokens": ["Ann", "met", " "]}, "tail mention [2] covers no word."),
     ],
 )
@@ -198,9 +201,9 @@ def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Ex
     [
         ({"obj_end": 6}, "tail (obj_start 5, obj_end 6) is out of range (6 tokens)."),
         ({"obj_start": 5, "obj_end": 4}, "out of range"),
-        ({"subj_start": None}, "head: 'subj_start' and 'subj_end' must be whole numbers."),
-        ({"token": ["a", ""]}, "'token' must be a list of words."),
-        ({"relation": None}, "'relation' must be text, got None."),
+        ({"subj_start": None}, "subj_start: expected a whole number, got None."),
+        ({"token": ["a", " "]}, "token[1]: expected text, got ' '."),
+        ({"relation": None}, "relation: expected text, got None."),
         ({"obj_start": 2}, "overlaps"),
         ({"obj_start": 1, "obj_end": 2}, "head and tail are the same span"),
     ],
@@ -233,6 +236,10 @@ def test_tacred_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict
         (b'[{"token": ["\xe9"]}]', ":1: not UTF-8 (byte 0xe9)"),
         (b"\x1f\x8bdamaged", "damaged or cut short"),
         (b"[" * 50_000, "not JSON"),
+        (b'[{"token": "\\ud800"}]', ":1: not JSON: half of a surrogate pair"),
+        (b'[\n{"token": ' + b"7" * 5_000 + b"}]", ":2: not JSON: a number of too many digits"),
+        ('[{"token": 1}]'.encode("utf-16"), "this is UTF-16; save it as UTF-8"),
+        ('[{"token": 1}]'.encode("utf-16-le"), "this is UTF-16; save it as UTF-8"),
     ],
 )
 def test_files_that_are_not_json(tmp_path: Path, read: object, content: bytes, message: str) -> None:

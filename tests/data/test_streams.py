@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from toy_examples import sentence, toy_dataset
 
 from erda.data.dataset import Dataset
-from erda.data.drawing import draw_candidates, draw_stream, split_pools
-from erda.data.streams import Manifest, Plan, Pool, TaskStream, build_stream, sentence_key
+from erda.data.drawn import draw_candidates, draw_stream, split_pools
+from erda.data.streams import Plan, Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import StreamError
 from erda.types import Entity, Example, Relation, Span, Task
 
@@ -107,7 +107,7 @@ def test_digest_follows_data_seed_and_shots() -> None:
 
 def test_the_manifest_survives_json() -> None:
     manifest = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3).manifest
-    again = Manifest.from_json(json.loads(json.dumps(manifest.to_json())))
+    again = StreamManifest.from_json(json.loads(json.dumps(manifest.to_json())))
     assert again == manifest
     assert again.digest == manifest.digest
     summary = manifest.summary()
@@ -145,8 +145,7 @@ def test_a_sentence_with_several_pairs_is_never_in_two_pools() -> None:
     dataset = Dataset("pairs", relations, tuple(examples))
     pools = split_pools(dataset, shots=3, test_per_relation=100, validation_per_relation=50)
     keys = [
-        {sentence_key(e) for part in pool.values() for e in part}
-        for pool in (pools.train, pools.validation, pools.test)
+        {text_key(e) for part in pool.values() for e in part} for pool in (pools.train, pools.validation, pools.test)
     ]
     assert all(keys)
     assert not keys[0] & keys[1]

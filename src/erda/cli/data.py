@@ -41,13 +41,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     check = _parser(commands, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
     check.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
     check.add_argument("--format", metavar="NAME", help="cfrl, fewrel, jsonl or tacred (default: what it looks like)")
+    check.add_argument(
+        "--no-relation",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a relation that says that there is none, as Other; null and no_relation always do (may be repeated)",
+    )
     check.add_argument("--top", metavar="N", type=int, default=20, help="relations to show (default: 20)")
     check.set_defaults(handler=check_file)
 
 
 def list_datasets(args: argparse.Namespace) -> int:
     """Print one line for each dataset."""
-    from erda.data.catalogue import DATASETS, data_folder, missing_files
+    from erda.data.catalogue import DATASETS, missing_files
+    from erda.files import data_folder
 
     folder = data_folder()
     rows = []
@@ -76,7 +84,7 @@ def check_file(args: argparse.Namespace) -> int:
     """Read a file and print what it holds; faults end the command with 2."""
     from erda.data.own import describe, read_examples
 
-    print(describe(read_examples(args.file, args.format), top=args.top))
+    print(describe(read_examples(args.file, args.format, args.no_relation), top=args.top))
     return 0
 
 

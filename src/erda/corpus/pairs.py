@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from erda.data.formats.jsonl import example_from_json
-from erda.data.formats.reading import Faults, read_lines
 from erda.errors import DataError, SettingsError
 from erda.text.keys import entity_key
+from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
 
 if TYPE_CHECKING:

@@ -81,8 +81,8 @@ def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int, miner:
 
 def read_validation(path: Path | None) -> list[Example]:
     """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
-    from erda.data.catalogue import data_folder
     from erda.data.formats.jsonl import read_jsonl
+    from erda.files import data_folder
 
     if path is None:
         path = data_folder() / VALIDATION_FILE

@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
-from erda.data.dataset import Dataset
-from erda.data.drawing import draw_stream
+from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
+from erda.data.drawn import draw_stream
 from erda.data.fewrel import WIKI_FILES, read_full
-from erda.data.files import Stamps, data_checksum, file_stamps, require_files
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
-from erda.data.own import name_relations, read_own, relation_files
+from erda.data.own import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.published import ORDERS, published_stream, read_published
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
+from erda.files import data_folder
 
 GITHUB = "https://raw.githubusercontent.com"
 
@@ -105,16 +104,22 @@ def _load_redoc41(folder: Path) -> Dataset:
     require_files("redoc41", [examples, relations])
     listed = tuple(read_relation_list(relations))
     reading = read_jsonl(examples, {relation.id for relation in listed})
-    return Dataset("redoc41", listed, reading.examples, checksum=data_checksum([examples], relations=listed))
+    checksum = data_checksum([examples], relations=listed)
+    return Dataset("redoc41", listed, reading.examples, checksum=checksum, unrelated=reading.unrelated)
 
 
 def _load_tacred(folder: Path) -> Dataset:
     """All three files as one pool: some relations are too rare in the LDC's own train file for ten shots."""
     files = [folder / name for name in _TACRED_FILES]
     require_files("tacred", files)
-    examples = tuple(example for file in files for example in read_tacred(file).examples)
+    readings = [read_tacred(file) for file in files]
+    examples, unrelated = (
+        tuple(chain.from_iterable(pools))
+        for pools in zip(*((reading.examples, reading.unrelated) for reading in readings), strict=True)
+    )
     relations = name_relations(examples)
-    return Dataset("tacred", relations, examples, checksum=data_checksum(files, relations=relations))
+    checksum = data_checksum(files, relations=relations)
+    return Dataset("tacred", relations, examples, checksum=checksum, unrelated=unrelated)
 
 
 def _load_atlas(folder: Path) -> Dataset:
@@ -177,20 +182,6 @@ DATASETS: dict[str, Entry] = {
 }
 
 
-def data_folder() -> Path:
-    """Where datasets are: ERDA_DATA, or `erda/data` in the user's cache folder."""
-    named = os.environ.get("ERDA_DATA")
-    if named:
-        return Path(named).expanduser()
-    if sys.platform == "darwin":
-        cache = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        cache = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "erda" / "data"
-
-
 def missing_files(entry: Entry, folder: Path) -> list[str]:
     """What a dataset still needs in the data folder; empty when it can be loaded."""
     missing = []
@@ -214,12 +205,15 @@ def find_entry(name: str) -> Entry:
     return DATASETS[name]
 
 
-def load_dataset(name_or_path: str | Path, *, folder: Path | None = None) -> Dataset:
-    """A dataset by its name, or from the user's own file or folder (docs/data.md)."""
+def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_relation: Collection[str] = ()) -> Dataset:
+    """A dataset by its name, or from the user's own file or folder (docs/data.md).
+
+    Rows of own data without a relation, or with one that is named in `no_relation`, are its `unrelated` examples.
+    """
     path = _own_path(name_or_path)
     if path is not None:
         beside = sorted(path.iterdir()) if path.is_dir() else relation_files(path)
-        return _read_own_once(path, file_stamps([path, *beside]))
+        return _read_own_once(path, file_stamps([path, *beside]), frozenset(no_relation))
     entry = find_entry(str(name_or_path))
     folder = folder or data_folder()
     missing = missing_files(entry, folder)
@@ -242,12 +236,15 @@ def open_stream(
     n_tasks: int | None = None,
     test_per_relation: int | None = 100,
     candidates: int | None = None,
+    min_examples: int | None = None,
+    no_relation: str = "",
     folder: Path | None = None,
 ) -> TaskStream:
     """The stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
 
     What is not asked for comes from the dataset's own shape (`DATASETS`); a user's own data: 5-way, 5-shot throughout.
-    `family` names the published orders, and otherwise only the six seeds that `default_seeds` gives.
+    `family` names the published orders, and otherwise only the six seeds that `default_seeds` gives. `min_examples`
+    leaves rarer relations out; `no_relation` names those (with commas between) that say that there is none, as "Other".
     """
     seed = default_seeds(dataset, family)[0] if seed is None else seed
     if dataset == "fewrel":
@@ -257,13 +254,13 @@ def open_stream(
             load_folder, shots=5 if shots is None else shots, family=family, seed=seed, n_tasks=n_tasks
         )
     own = _own_path(dataset) is not None
-    shape = Shape(way=5, first_shots=None) if own else find_entry(str(dataset)).shape
+    shape = Shape(way=5, shots=OWN_SHOTS, first_shots=None) if own else find_entry(str(dataset)).shape
     asked = {"way": way, "shots": shots, "first_way": first_way, "first_shots": first_shots}
     if way is not None and first_way is None:
         shape = replace(shape, first_way=None)
     shape = replace(shape, **{name: number for name, number in asked.items() if number is not None})
     return draw_stream(
-        load_dataset(dataset, folder=folder),
+        load_dataset(dataset, folder=folder, no_relation=[name.strip() for name in no_relation.split(",")]),
         way=shape.way,
         shots=shape.shots,
         seed=seed,
@@ -272,6 +269,7 @@ def open_stream(
         n_tasks=n_tasks,
         test_per_relation=test_per_relation,
         candidates=candidates,
+        min_examples=min_examples,
     )
 
 
@@ -289,8 +287,8 @@ def _load_once(name: str, folder: Path, stamps: Stamps) -> Dataset:
 
 
 @lru_cache(maxsize=4)
-def _read_own_once(path: Path, stamps: Stamps) -> Dataset:
-    return read_own(path)
+def _read_own_once(path: Path, stamps: Stamps, no_relation: frozenset[str]) -> Dataset:
+    return read_own(path, no_relation=no_relation)
 
 
 def _own_path(name_or_path: str | Path) -> Path | None:

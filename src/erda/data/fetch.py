@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from erda.data.catalogue import GITHUB, Entry, RemoteFile, data_folder, find_entry, missing_files, not_there
+from erda.data.catalogue import GITHUB, RemoteFile, find_entry, missing_files, not_there
 from erda.data.fewrel import VALIDATION_FILE, write_validation
 from erda.errors import DataError
+from erda.files import data_folder, whole_file
 
 TIMEOUT_S = 30
 
@@ -25,12 +24,12 @@ def get_dataset(
     """
     entry, folder = find_entry(name), folder or data_folder()
     if not missing_files(entry, folder):
-        damaged = [file for file in entry.remote if _is_damaged(folder / file.target, file.blob)]
-        if not damaged:
+        there = [file for file in entry.remote if (folder / file.target).is_file()]
+        if all(_is_whole(folder / file.target, file.blob) for file in there):
             say(f"{name}: everything is here ({folder}).")
             return folder
     if not entry.remote:
-        raise DataError(_by_hand(entry, folder))
+        raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
     wanted = [file for file in entry.remote if not _is_whole(folder / file.target, file.blob)]
     for position, file in enumerate(wanted):
         say(f"{file.url(mirror)}\n  -> {folder / file.target}")
@@ -59,12 +58,7 @@ class _UnreachableError(Exception):
 
 
 def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
-    part: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        os.close(handle)
-        part = Path(name)
+    with whole_file(target) as part:
         _download(file.url(mirror), part)
         got = git_blob_id(part)
         if got != file.blob:
@@ -72,13 +66,6 @@ def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
                 f"{file.url(mirror)}: not the file that is expected (git blob id {got}, expected {file.blob}); "
                 "nothing was kept. Try again, or fetch it another way."
             )
-        part.chmod(0o644)
-        part.replace(target)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written ({error.strerror or error}).") from None
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
 
 
 def _download(url: str, path: Path) -> None:
@@ -101,14 +88,6 @@ def _download(url: str, path: Path) -> None:
 
 def _is_whole(path: Path, blob: str) -> bool:
     return path.is_file() and git_blob_id(path) == blob
-
-
-def _is_damaged(path: Path, blob: str) -> bool:
-    return path.is_file() and git_blob_id(path) != blob
-
-
-def _by_hand(entry: Entry, folder: Path) -> str:
-    return f"{not_there(entry, folder)}\n{entry.obtain}"
 
 
 def _put_these(reason: str, files: list[RemoteFile], folder: Path, mirror: str) -> str:

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from erda.data.dataset import Dataset
-from erda.data.files import data_checksum, require_files
-from erda.data.formats import example_to_json, read_fewrel, read_jsonl
-from erda.data.formats.reading import Faults, read_json, read_lines
-from erda.data.formats.relations import read_relation_list
-from erda.data.streams import sentence_key
+from erda.data.dataset import Dataset, data_checksum, require_files
+from erda.data.formats import example_to_json, read_fewrel, read_jsonl, read_relation_list
+from erda.data.streams import text_key
 from erda.errors import DataError
+from erda.files import read_json, write_bytes
+from erda.text.keys import sentence_key
+from erda.text.reading import read_lines
 from erda.types import Example, Relation
 
 N_VALIDATION = 50  # validation examples a relation
@@ -34,13 +34,9 @@ def read_relations(folder: Path) -> list[Relation]:
         return read_relation_list(folder / "relations.json")
     names_file, texts_file = folder / "cfrl" / "relation_name.txt", folder / "pid2name.json"
     require_files("fewrel", [names_file, texts_file])
-    faults = Faults(names_file)
-    names = [line.strip() for _, line in read_lines(names_file, faults) if line.strip()]
-    faults.raise_if_any()
-    texts = read_json(texts_file)
-    if not isinstance(texts, dict):
-        raise DataError(f"{texts_file}: expected an object of Wikidata ids with name and description.")
-    by_name = {str(value[0]): (pid, str(value[1])) for pid, value in texts.items() if isinstance(value, list)}
+    names = [line.strip() for _, line in read_lines(names_file) if line.strip()]
+    texts = read_json(texts_file, dict[str, tuple[str, str]], remedy="Fetch it again: erda data get fewrel.")
+    by_name = {name: (pid, text) for pid, (name, text) in texts.items()}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise DataError(f"{texts_file}: no relation is called {unknown[0]!r} ({len(unknown)} names are missing).")
@@ -53,41 +49,35 @@ def read_validation(folder: Path, relations: Sequence[Relation]) -> tuple[Exampl
     if path.is_file():
         return read_jsonl(path, {relation.id for relation in relations}).examples
     splits = sorted((folder / "cfrl").glob("*-shot/*_0.txt"))
-    taken = {" ".join(fields[2].casefold().split()) for file in splits for fields in _split_fields(file)}
-    return draw_validation(_read_wiki(folder, relations), taken)
+    rows = (line.split("\t") for file in splits for _, line in read_lines(file))
+    return draw_validation(_read_wiki(folder, relations), {sentence_key(row[2]) for row in rows if len(row) > 2})
 
 
 def write_validation(folder: Path) -> Path:
     """Write the validation examples that `read_validation` draws from FewRel's own files, for the next time."""
-    path, part = folder / VALIDATION_FILE, folder / f".{VALIDATION_FILE}.part"
+    path = folder / VALIDATION_FILE
     rows = [example_to_json(example) for example in read_validation(folder, read_relations(folder))]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    try:
-        part.write_bytes(gzip.compress(text.encode(), mtime=0))
-        part.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
-    finally:
-        part.unlink(missing_ok=True)
+    write_bytes(path, gzip.compress(text.encode(), mtime=0))
     return path
 
 
-def draw_validation(examples: Iterable[Example], taken: Collection[str]) -> tuple[Example, ...]:
-    """Fifty examples a relation at random by a fixed seed, from sentences that are not `taken`; none twice."""
-    free: dict[str, dict[str, Example]] = {}
+def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tuple[Example, ...]:
+    """Fifty examples a relation at random by a fixed seed, from sentences whose keys are not `taken`; none twice."""
+    free: dict[str, dict[int, Example]] = {}
     for example in examples:
-        key = sentence_key(example)
+        key = text_key(example)
         if key not in taken:
             free.setdefault(str(example.relation), {}).setdefault(key, example)
     chosen: list[Example] = []
-    used: set[str] = set()
-    for relation in sorted(free):
-        keys = [key for key in sorted(free[relation]) if key not in used]
+    used: set[int] = set()
+    for relation, sentences in sorted(free.items()):
+        keys = sorted(sentences.keys() - used, key=lambda key: " ".join(sentences[key].tokens).casefold())
         random.Random(f"{VALIDATION_SEED}:{relation}").shuffle(keys)
         if len(keys) < N_VALIDATION:
             raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} needed.")
         used.update(keys[:N_VALIDATION])
-        chosen += [free[relation][key] for key in keys[:N_VALIDATION]]
+        chosen += [sentences[key] for key in keys[:N_VALIDATION]]
     return tuple(chosen)
 
 
@@ -118,12 +108,3 @@ def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ..
         for example in read_fewrel(file).examples
         if example.relation in known
     )
-
-
-def _split_fields(path: Path) -> Iterable[list[str]]:
-    faults = Faults(path)
-    for _, line in read_lines(path, faults):
-        fields = line.split("\t")
-        if len(fields) > 2:
-            yield fields
-    faults.raise_if_any()

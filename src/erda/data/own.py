@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from erda.data.dataset import Dataset
-from erda.data.files import data_checksum
+from erda.data.dataset import Dataset, data_checksum
 from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
-from erda.data.formats.reading import read_start
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
+from erda.text.reading import read_start
 from erda.types import Example, Relation
 
-FORMATS: dict[str, Callable[[Path], Reading]] = {
-    "cfrl": read_cfrl,
+FORMATS: dict[str, Callable[[Path, Collection[str]], Reading]] = {
+    "cfrl": lambda path, no_relation: read_cfrl(path),
     "fewrel": read_fewrel,
-    "jsonl": read_jsonl,
+    "jsonl": lambda path, no_relation: read_jsonl(path, _listed_ids(path), no_relation),
     "tacred": read_tacred,
 }
+OWN_SHOTS = 5  # of a stream of own data, where no number is asked for
+ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json") for packed in ("", ".gz", ".bz2"))
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
 _TACRED_PREFIXES = {"per": "person", "org": "organization"}
 
 
-def read_examples(path: Path, format: str | None = None) -> Reading:
-    """Read a file in a named format, or in the one that it looks like. Relations listed beside it are checked."""
+def read_examples(path: Path, format: str | None = None, no_relation: Collection[str] = ()) -> Reading:
+    """Read a file in a named format, or in the one that it looks like. Relations listed beside it are checked.
+
+    Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`.
+    """
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
-    format = format or detect_format(path)
-    listed = relations_beside(path)
-    if format == "jsonl" and listed:
-        return read_jsonl(path, {relation.id for relation in listed})
-    return FORMATS[format](path)
+    return FORMATS[format or detect_format(path)](path, no_relation)
 
 
 def detect_format(path: Path) -> str:
@@ -59,14 +60,19 @@ def relations_beside(path: Path) -> list[Relation]:
     return next((read_relation_list(file) for file in relation_files(path) if file.is_file()), [])
 
 
-def read_own(path: Path, *, name: str | None = None) -> Dataset:
+def _listed_ids(path: Path) -> set[str] | None:
+    return {relation.id for relation in relations_beside(path)} or None
+
+
+def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str] = ()) -> Dataset:
     """A dataset from one file, or from a folder that holds `train.jsonl` and perhaps `validation` and `test` files.
 
-    Files end in `.jsonl`, `.jsonl.gz`, `.json` or `.json.gz`. Only relations that occur belong to the dataset.
+    Files end in `.jsonl` or `.json`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong to the
+    dataset.
     """
     path = Path(path)
     files = {"train": path} if path.is_file() else _folder_files(path)
-    readings = {pool: read_examples(file) for pool, file in files.items()}
+    readings = {pool: read_examples(file, no_relation=no_relation) for pool, file in files.items()}
     pools = {pool: readings[pool].examples if pool in readings else () for pool in POOLS}
     relations = name_relations(
         (example for pool in POOLS for example in pools[pool]), relations_beside(next(iter(files.values())))
@@ -74,7 +80,13 @@ def read_own(path: Path, *, name: str | None = None) -> Dataset:
     if not relations:
         raise DataError(f"{path}: no example has a relation.")
     stem = path.name.split(".")[0] if path.is_file() else path.name
-    return Dataset(name or stem, relations, **pools, checksum=data_checksum(files.values(), relations=relations))
+    return Dataset(
+        name or stem,
+        relations,
+        **pools,
+        checksum=data_checksum(files.values(), relations=relations),
+        unrelated=tuple(example for reading in readings.values() for example in reading.unrelated),
+    )
 
 
 def name_relations(examples: Iterable[Example], listed: Collection[Relation] = ()) -> tuple[Relation, ...]:
@@ -104,7 +116,7 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
     if reading.unrelated:
-        lines.append(f"{len(reading.unrelated)} rows without a relation (null or no_relation), left out")
+        lines.append(f"{len(reading.unrelated)} rows without a relation, kept apart (Dataset.unrelated)")
     lines += [f"{count} rows left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
         kept = "kept once" if reading.format == "jsonl" else "kept as published"
@@ -115,9 +127,24 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     n_conflicts = _count_conflicts(reading.examples)
     if n_conflicts:
         lines.append(f"{n_conflicts} examples have the same sentence and entities as another, with another relation")
+    lines += _rare(reading)
     longest = max((len(example.tokens) for example in reading.examples), default=0)
     lines.append(f"longest sentence: {longest} tokens")
     return "\n".join(lines)
+
+
+def _rare(reading: Reading) -> list[str]:
+    """A warning of relations that block a stream of the usual shape, and the command that leaves them out."""
+    least = OWN_SHOTS + 1
+    rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
+    if not rare:
+        return []
+    return [
+        f"{len(rare)} relations have fewer than {least} examples, too few for {OWN_SHOTS} shots and a test: "
+        + ", ".join(rare[:SHOWN_FAULTS])
+        + (", ..." if len(rare) > SHOWN_FAULTS else ""),
+        f"  leave them out: erda run --dataset {shlex.quote(str(reading.path))} --set min_examples={least}",
+    ]
 
 
 def _count_conflicts(examples: Iterable[Example]) -> int:
@@ -133,10 +160,10 @@ def _folder_files(folder: Path) -> dict[str, Path]:
         raise DataError(f"{folder}: no such file or folder.")
     found = {}
     for pool in POOLS:
-        for ending in (".jsonl", ".jsonl.gz", ".json", ".json.gz"):
+        for ending in ENDINGS:
             if (folder / f"{pool}{ending}").is_file():
                 found[pool] = folder / f"{pool}{ending}"
                 break
     if "train" not in found:
-        raise DataError(f"{folder}: holds no train.jsonl (also .jsonl.gz, .json, .json.gz).")
+        raise DataError(f"{folder}: holds no train.jsonl (also .json; both also as .gz or .bz2).")
     return found

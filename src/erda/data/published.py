@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from erda.data.dataset import Dataset
-from erda.data.drawing import draw_candidates
+from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
+from erda.data.drawn import draw_candidates, not_learned
 from erda.data.fewrel import read_relations, read_validation
-from erda.data.files import Stamps, data_checksum, file_stamps, require_files
 from erda.data.formats import Reading, read_cfrl
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError, StreamError, unknown_name
+from erda.files import UNREADABLE
 from erda.types import Example, Relation
 
 SHOTS = (2, 5, 10)
@@ -48,7 +48,7 @@ ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class PublishedSplit:
     """One published split as it was read."""
 
     relations: tuple[Relation, ...]  # by index
@@ -70,6 +70,7 @@ def published_stream(
     """
     order = published_order(family, seed, n_tasks)
     split = read_split(folder, shots)
+    groups = _groups(published_order(family, seed), split)
     plan = Plan(
         name=f"fewrel 10-way {shots}-shot, {family} order {seed}",
         dataset="fewrel",
@@ -78,9 +79,10 @@ def published_stream(
         seed=seed,
         shots=shots,
         first_shots=FIRST_SHOTS,
-        groups=_groups(order, split),
+        groups=groups[:n_tasks],
         order=order,
         counts={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
+        notes=not_learned(groups, n_tasks),
     )
     listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
     return build_stream(
@@ -99,7 +101,7 @@ def read_published(folder: Path, *, shots: int = 5) -> Dataset:
     )
 
 
-def read_split(folder: Path, shots: int) -> Split:
+def read_split(folder: Path, shots: int) -> PublishedSplit:
     """The files of one published split."""
     if shots not in SHOTS:
         raise StreamError(
@@ -112,13 +114,13 @@ def read_split(folder: Path, shots: int) -> Split:
 
 
 @lru_cache(maxsize=3)
-def _read_once(folder: Path, shots: int, stamps: Stamps) -> Split:
+def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
     """A split stays in memory for the next stream while its files are the same."""
     files = train, test, labels, indices = _split_files(folder, shots)
     relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
     validation = read_validation(folder, relations)
-    return Split(
+    return PublishedSplit(
         relations=tuple(relations),
         train=read_cfrl(train, index),
         test=read_cfrl(test, index),
@@ -148,7 +150,7 @@ def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
     return (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
 
 
-def _groups(order: Sequence[int], split: Split) -> list[tuple[Relation, ...]]:
+def _groups(order: Sequence[int], split: PublishedSplit) -> list[tuple[Relation, ...]]:
     """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
     relations, labels, indices = split.relations, split.labels, split.indices
     label, index = _numbers(labels), _numbers(indices)
@@ -168,7 +170,7 @@ def _groups(order: Sequence[int], split: Split) -> list[tuple[Relation, ...]]:
 def _numbers(path: Path) -> list[int]:
     try:
         values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
         raise DataError(f"{path}: expected one row of whole numbers.")

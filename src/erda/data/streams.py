@@ -10,9 +10,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from erda.errors import DataError, StreamError
+from erda.files import decode_json
+from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task, TestSet
 
 DRAWN = "drawn"  # the family of streams that are drawn by seed; the others are published orders
@@ -20,7 +22,7 @@ Ids = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class StreamManifest:
     """What a stream consists of, down to the example. Two runs are comparable when their digests are equal."""
 
     dataset: str
@@ -35,22 +37,23 @@ class Manifest:
     validation: Ids = field(repr=False)
     test: Ids = field(repr=False)
     hygiene: Mapping[str, int] = field(default_factory=dict)  # sentences that occur where they should not
+    notes: tuple[str, ...] = ()  # what a reader should be told, as relations that were left out
 
     @property
     def digest(self) -> str:
-        """The sha256 of everything above, in hex."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """The sha256 of everything above but the notes, in hex."""
+        text = json.dumps(replace(self, notes=()).to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as plain JSON values."""
-        return json.loads(json.dumps(asdict(self)))
+        """The manifest as plain JSON values; without `notes` where there are none."""
+        value: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return value if self.notes else {name: part for name, part in value.items() if name != "notes"}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> StreamManifest:
         """The manifest that `to_json` wrote."""
-        ids = {name: tuple(map(tuple, value[name])) for name in ("relations", "train", "validation", "test")}
-        return cls(**{**value, **ids, "order": tuple(value["order"]), "hygiene": dict(value["hygiene"])})
+        return decode_json(json.dumps(value), cls, place="stream manifest")
 
     def summary(self) -> dict[str, Any]:
         """The manifest without its example ids but with its digest and counts: small enough for every record."""
@@ -61,7 +64,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskWithTests:
     """One task of a stream with the questions that belong to it."""
 
     task: Task
@@ -72,7 +75,7 @@ class Step:
 class TaskStream:
     """Tasks in the order of learning. `len`, iteration and indexing give `Task`s; tests are asked for by name."""
 
-    def __init__(self, name: str, steps: Sequence[Step], manifest: Manifest) -> None:
+    def __init__(self, name: str, steps: Sequence[TaskWithTests], manifest: StreamManifest) -> None:
         self.name = name
         self.manifest = manifest
         self._steps = tuple(steps)
@@ -140,6 +143,7 @@ class Plan:
     groups: Sequence[Sequence[Relation]]  # the relations of each task, in the order of learning
     order: tuple[int, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)  # more for the manifest's `hygiene`
+    notes: tuple[str, ...] = ()
 
 
 def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> TaskStream:
@@ -154,8 +158,8 @@ def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> Ta
             task = Task(index, tuple(group), tuple(train.of(group).examples))
         except DataError as error:
             raise StreamError(f"Cannot build stream '{plan.name}': {error}") from None
-        steps.append(Step(task, validation.of(group).questions(), test.of(group).questions()))
-    manifest = Manifest(
+        steps.append(TaskWithTests(task, validation.of(group).questions(), test.of(group).questions()))
+    manifest = StreamManifest(
         dataset=plan.dataset,
         checksum=plan.checksum,
         family=plan.family,
@@ -168,25 +172,26 @@ def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> Ta
         validation=tuple(_ids(step.validation.examples) for step in steps),
         test=tuple(_ids(step.test.examples) for step in steps),
         hygiene={**plan.counts, **_hygiene(steps)},
+        notes=plan.notes,
     )
     _check_disjoint(manifest)
     return TaskStream(plan.name, steps, manifest)
 
 
-def sentence_key(example: Example) -> str:
-    """A sentence as it is compared: case and spacing do not matter."""
-    return " ".join(" ".join(example.tokens).casefold().split())
+def text_key(example: Example) -> int:
+    """The key of an example's sentence: case and spacing do not matter."""
+    return sentence_key(" ".join(example.tokens))
 
 
 def _ids(examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(example.id for example in examples)
 
 
-def _hygiene(steps: Sequence[Step]) -> dict[str, int]:
+def _hygiene(steps: Sequence[TaskWithTests]) -> dict[str, int]:
     """How many test and validation sentences also occur where they should not."""
-    train = {sentence_key(example) for step in steps for example in step.task.examples}
-    test = [sentence_key(example) for step in steps for example in step.test.examples]
-    validation = [sentence_key(example) for step in steps for example in step.validation.examples]
+    train = {text_key(example) for step in steps for example in step.task.examples}
+    test = [text_key(example) for step in steps for example in step.test.examples]
+    validation = [text_key(example) for step in steps for example in step.validation.examples]
     tested = set(test)
     return {
         "test_in_train": sum(key in train for key in test),
@@ -195,7 +200,7 @@ def _hygiene(steps: Sequence[Step]) -> dict[str, int]:
     }
 
 
-def _check_disjoint(manifest: Manifest) -> None:
+def _check_disjoint(manifest: StreamManifest) -> None:
     seen: dict[str, str] = {}
     for pool in ("train", "validation", "test"):
         for ids in getattr(manifest, pool):

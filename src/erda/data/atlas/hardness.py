@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 
 from erda.data.atlas.generate import build
-from erda.data.drawing import draw_stream
+from erda.data.drawn import draw_stream
 from erda.data.streams import TaskStream
 
 WAY = 6

@@ -1,9 +1,9 @@
 """File formats: each reader turns one file into a `Reading`, or says everything that is wrong with it."""
 
+from erda.data.formats.base import Reading
 from erda.data.formats.cfrl import read_cfrl
 from erda.data.formats.fewrel import read_fewrel
-from erda.data.formats.jsonl import example_from_json, example_to_json, read_jsonl, tokenise
-from erda.data.formats.reading import Reading
+from erda.data.formats.jsonl import example_from_json, example_to_json, read_jsonl
 from erda.data.formats.relations import read_relation_list
 from erda.data.formats.tacred import read_tacred
 
@@ -16,5 +16,4 @@ __all__ = [
     "read_jsonl",
     "read_relation_list",
     "read_tacred",
-    "tokenise",
 ]

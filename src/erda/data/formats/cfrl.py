@@ -7,10 +7,12 @@ tail id
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from erda.data.formats.reading import Duplicates, Faults, Reading, read_lines
+from erda.data.formats.base import Reading, Rows
 from erda.errors import DataError
+from erda.text.reading import read_lines
 from erda.types import Entity, Example, Span
 
 N_FIELDS = 9
@@ -22,24 +24,18 @@ def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading
     `relations` maps the file's relation indices ("1" to "80") to relation ids; without it the indices are the ids.
     The id of an example is `<folder>/<file>:<line>`, as in `5-shot/train_0:17`.
     """
-    faults, duplicates = Faults(path), Duplicates()
-    examples: list[Example] = []
+    rows = Rows(path, "cfrl")
     candidates: list[tuple[str, ...]] = []
     prefix = f"{path.parent.name}/{path.name.split('.')[0]}"
-    number = 0
-    for number, line in read_lines(path, faults):
-        try:
-            example, listed = _parse(line, f"{prefix}:{number}", relations)
-        except DataError as error:
-            faults.add(number, str(error))
-            continue
-        duplicates.seen(example, number)
-        examples.append(example)
+
+    def example(number: int, line: str) -> Example:
+        found, listed = _parse(line, f"{prefix}:{number}", relations)
         candidates.append(listed)
-    if not number:
-        raise DataError(f"{path}: the file is empty; expected tab-separated lines of {N_FIELDS} fields.")
-    faults.raise_if_any()
-    return Reading(path, "cfrl", tuple(examples), candidates=tuple(candidates), duplicates=tuple(duplicates.found))
+        return found
+
+    for number, line in read_lines(path, rows.faults):
+        rows.add(number, partial(example, number, line))
+    return rows.reading(f"tab-separated lines of {N_FIELDS} fields", tuple(candidates))
 
 
 def _parse(line: str, example_id: str, relations: Mapping[str, str] | None) -> tuple[Example, tuple[str, ...]]:

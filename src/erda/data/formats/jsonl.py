@@ -1,56 +1,71 @@
-"""Our own format: one JSON object a line, plain or gzip.
+"""Our own format: one JSON object a line, plain or packed.
 
 `tokens` with spans that count tokens, or `text` with spans that count characters; ends excluded in both.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Mapping
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from erda.data.formats.reading import Duplicates, Faults, Reading, is_unrelated, read_lines
+from pydantic import Field, StrictInt, StrictStr
+
+from erda.data.formats.base import Reading, Rows
 from erda.errors import DataError, unknown_name
+from erda.files import decode, decode_json
+from erda.text.marks import Mark, example_from_text
+from erda.text.reading import read_lines
 from erda.types import Entity, Example, Span
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+Text = StrictStr | None
 
 
-def read_jsonl(path: Path, relations: Collection[str] | None = None) -> Reading:
+@dataclass(frozen=True, slots=True)
+class EntityRow:
+    """An entity as it stands in a row."""
+
+    span: Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
+    name: Text = None
+    id: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRow:
+    """A row as it stands in the file; other fields are not read."""
+
+    head: EntityRow
+    tail: EntityRow
+    tokens: Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1)] | None = None
+    text: Text = None
+    relation: Text = None
+    id: Text = None
+    source: Text = None
+
+
+def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
     """Examples of a JSONL file. A duplicate is kept once; both its lines are in `Reading.duplicates`.
 
     `relations` are the known relation ids; any other is a fault. A row without `id` is named `<file>:<line>`.
     """
-    faults, duplicates = Faults(path), Duplicates()
-    examples: list[Example] = []
-    unrelated: list[Example] = []
+    rows = Rows(path, "jsonl", no_relation, once=True)
     ids: dict[str, int] = {}
     stem = path.name.split(".")[0]
-    n_rows = 0
-    for number, line in read_lines(path, faults):
-        if not line.strip():
-            continue
-        n_rows += 1
-        try:
-            row = _row(line)
-            example = example_from_json(row, default_id=f"{stem}:{number}")
-            none = is_unrelated(example.relation)
-            if relations is not None and not none and example.relation not in relations:
-                raise DataError(_unlisted(str(example.relation), relations))
-            if ids.setdefault(example.id, number) != number:
-                raise DataError(f"id {example.id!r} was already used on line {ids[example.id]}.")
-        except DataError as error:
-            faults.add(number, str(error))
-            continue
-        if not duplicates.seen(example, number):
-            (unrelated if none else examples).append(example)
-    faults.raise_if_any()
-    if not n_rows:
-        raise DataError(f"{path}: the file is empty; expected one JSON object a line.")
-    return Reading(path, "jsonl", tuple(examples), tuple(unrelated), duplicates=tuple(duplicates.found))
+
+    def example(number: int, line: str) -> Example:
+        found = _example(decode_json(line, ExampleRow), f"{stem}:{number}")
+        if relations is not None and found.relation not in relations and not rows.is_unrelated(found.relation):
+            raise DataError(_unlisted(str(found.relation), relations))
+        if ids.setdefault(found.id, number) != number:
+            raise DataError(f"id {found.id!r} was already used on line {ids[found.id]}.")
+        return found
+
+    for number, line in read_lines(path, rows.faults):
+        if line and not line.isspace():
+            rows.add(number, partial(example, number, line))
+    return rows.reading("one JSON object a line")
 
 
 def example_to_json(example: Example) -> dict[str, Any]:
@@ -65,138 +80,38 @@ def example_to_json(example: Example) -> dict[str, Any]:
     }
 
 
-def example_from_json(row: Mapping[str, Any], *, default_id: str = "") -> Example:
+def example_from_json(row: Mapping[str, Any]) -> Example:
     """The example that a JSON object of our own format describes; says what is wrong with one that is not."""
-    if ("tokens" in row) == ("text" in row):
-        raise DataError(
-            "give either 'tokens' or 'text'" + (", not both." if "tokens" in row else "; both are missing.")
-        )
-    if "tokens" in row:
-        tokens = _tokens(row["tokens"])
-        head, tail = (_entity(row, role, tokens) for role in ("head", "tail"))
-    else:
-        tokens, head, tail = _from_text(row)
-    return Example(
-        tokens,
-        head,
-        tail,
-        _optional_text(row, "relation"),
-        _optional_text(row, "id") or default_id,
-        _optional_text(row, "source"),
-    )
+    return _example(decode(row, ExampleRow))
 
 
-def tokenise(text: str) -> list[str]:
-    """Words and single punctuation marks.
+def _example(row: ExampleRow, default_id: str = "") -> Example:
+    if (row.tokens is None) == (row.text is None):
+        both = "both are missing" if row.text is None else "not both"
+        raise DataError(f"give either 'tokens' or 'text', {both}.")
+    relation, example_id, source = row.relation or None, row.id or default_id, row.source or None
+    if row.text is not None:
+        marks = [Mark(one.span[0], one.span[1], one.name, one.id or None) for one in (row.head, row.tail)]
+        return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
+    tokens = tuple(row.tokens or ())
+    head, tail = (_entity(one, role, tokens) for role, one in (("head", row.head), ("tail", row.tail)))
+    return Example(tokens, head, tail, relation, example_id, source)
 
-    >>> tokenise("Oslo's mayor, Anne.")
-    ['Oslo', "'", 's', 'mayor', ',', 'Anne', '.']
-    """
-    return _TOKEN.findall(text)
 
-
-def _row(line: str) -> Mapping[str, Any]:
+def _entity(row: EntityRow, role: str, tokens: tuple[str, ...]) -> Entity:
+    start, end = row.span
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"not JSON: {error.msg} (column {error.colno}).") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON: {error}.") from None
-    if "\\u" in line and _has_lone_surrogate(row):
-        raise DataError("not text: half of a surrogate pair (\\ud800 to \\udfff) stands alone.")
-    if not isinstance(row, dict):
-        raise DataError(f"expected a JSON object, got {_kind(row)}.")
-    return row
-
-
-def _has_lone_surrogate(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _tokens(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise DataError(f"'tokens' must be a list of words, got {_kind(value)}.")
-    for position, token in enumerate(value):
-        if not isinstance(token, str) or not token:
-            raise DataError(f"token {position} must be text, got {token!r}.")
-    return tuple(value)
-
-
-def _entity(row: Mapping[str, Any], role: str, tokens: tuple[str, ...]) -> Entity:
-    value, (start, end) = _entity_object(row, role)
-    span = _in_role(role, start, end)
+        span = Span(start, end)
+    except DataError as error:
+        raise DataError(f"{role} {error}") from None
     mention = " ".join(tokens[start:end])
     if end <= len(tokens) and not mention.strip():
         raise DataError(f"{role} span ({start}, {end}) covers no word.")
-    return Entity(_optional_text(value, "name", role) or mention, span, _optional_text(value, "id", role))
-
-
-def _from_text(row: Mapping[str, Any]) -> tuple[tuple[str, ...], Entity, Entity]:
-    """Tokens and entities of a row with `text`; the borders of an entity are always borders of tokens."""
-    text = row["text"]
-    if not isinstance(text, str) or not text.strip():
-        raise DataError(f"'text' must be a sentence, got {_kind(text)}.")
-    marked = {role: _entity_object(row, role) for role in ("head", "tail")}
-    for role, (_, (start, end)) in marked.items():
-        _in_role(role, start, end)
-        if end > len(text):
-            raise DataError(f"{role} span ({start}, {end}) ends after the last character ({len(text)} characters).")
-        if not tokenise(text[start:end]):
-            raise DataError(f"{role} span ({start}, {end}) covers no word.")
-    cuts = sorted({0, len(text), *(offset for _, offsets in marked.values() for offset in offsets)})
-    tokens: list[str] = []
-    token_at = {0: 0}
-    for left, right in pairwise(cuts):
-        tokens += tokenise(text[left:right])
-        token_at[right] = len(tokens)
-    entities = [
-        Entity(
-            _optional_text(value, "name", role) or text[start:end].strip(),
-            Span(token_at[start], token_at[end]),
-            _optional_text(value, "id", role),
-        )
-        for role, (value, (start, end)) in marked.items()
-    ]
-    return tuple(tokens), entities[0], entities[1]
-
-
-def _entity_object(row: Mapping[str, Any], role: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
-    value = row.get(role)
-    if not isinstance(value, dict):
-        raise DataError(f"'{role}' must be an object with a 'span', got {_kind(value)}.")
-    span = value.get("span")
-    if not isinstance(span, list) or len(span) != 2 or any(type(offset) is not int for offset in span):
-        raise DataError(f"{role} span must be two numbers [start, end), got {span!r}.")
-    return value, (span[0], span[1])
-
-
-def _in_role(role: str, start: int, end: int) -> Span:
-    try:
-        return Span(start, end)
-    except DataError as error:
-        raise DataError(f"{role} {error}") from None
-
-
-def _optional_text(value: Mapping[str, Any], key: str, role: str | None = None) -> str | None:
-    text = value.get(key)
-    if text is not None and not isinstance(text, str):
-        raise DataError(f"{f'{role} ' if role else ''}'{key}' must be text or null, got {_kind(text)}.")
-    return text or None
+    return Entity(row.name or mention, span, row.id or None)
 
 
 def _entity_to_json(entity: Entity) -> dict[str, Any]:
     return {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true/false", type(None): "nothing"}
-    if value in ([], ""):
-        return f"empty {'list' if value == [] else 'text'}"
-    return names.get(type(value), f"{value!r}")
 
 
 def _unlisted(relation: str, relations: Collection[str]) -> str:

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from erda.data.formats.reading import Faults, JsonWalk, read_text
+from pydantic import StrictInt, StrictStr
+
 from erda.errors import DataError
+from erda.files import decode
+from erda.text.reading import Faults, JsonWalk
 from erda.types import Relation
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRelation:
+    """A relation as it stands in the file."""
+
+    id: StrictStr | None = None
+    pid: StrictStr | None = None
+    name: StrictStr | None = None
+    description: StrictStr | None = None
+    index: StrictInt | None = None
 
 
 def read_relation_list(path: Path) -> list[Relation]:
     """Relations in the order of the file, or by `index` (from 1) where they have one."""
     faults = Faults(path)
-    found: list[tuple[int, Relation]] = []
-    ids: dict[str, int] = {}
-    walk = JsonWalk(path, read_text(path))
+    places: dict[str, int] = {}
+    lines: dict[str, int] = {}
+    relations: list[Relation] = []
+    walk = JsonWalk(path)
     for line, value in walk.array():
         try:
-            relation, index = _relation(value)
-            if ids.setdefault(relation.id, line) != line:
-                raise DataError(f"relation '{relation.id}' was already listed on line {ids[relation.id]}.")
+            listed = decode(value, ListedRelation)
+            relation_id = listed.id or listed.pid
+            if relation_id is None:
+                raise DataError("'id' is missing.")
+            if lines.setdefault(relation_id, line) != line:
+                raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
+            relations.append(Relation(relation_id, listed.name or relation_id, listed.description or ""))
+            places[relation_id] = len(relations) if listed.index is None else listed.index
         except DataError as error:
             faults.add(line, str(error))
-            continue
-        found.append((len(found) + 1 if index is None else index, relation))
     walk.end()
     faults.raise_if_any()
-    if not found:
+    if not relations:
         raise DataError(f"{path}: no relation is listed.")
-    return [relation for _, relation in sorted(found, key=lambda pair: pair[0])]
-
-
-def _relation(value: object) -> tuple[Relation, int | None]:
-    if not isinstance(value, dict):
-        raise DataError("expected an object with 'id', 'name' and 'description'.")
-    relation_id = value.get("id", value.get("pid"))
-    name, description, index = value.get("name", relation_id), value.get("description") or "", value.get("index")
-    if not all(isinstance(text, str) for text in (relation_id, name, description)):
-        raise DataError("'id', 'name' and 'description' must be text.")
-    if index is not None and type(index) is not int:
-        raise DataError(f"'index' must be a whole number, got {index!r}.")
-    return Relation(str(relation_id), str(name), str(description)), index
+    return sorted(relations, key=lambda relation: places[relation.id])

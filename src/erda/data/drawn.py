@@ -7,12 +7,13 @@ of its own, its sentences are split once, by a fixed rule, so that the questions
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from erda.data.dataset import Dataset
-from erda.data.streams import DRAWN, Plan, Pool, TaskStream, build_stream, sentence_key
+from erda.data.streams import DRAWN, Plan, Pool, TaskStream, build_stream
 from erda.errors import StreamError, join_faults
 from erda.types import Example, Relation
 
@@ -35,23 +36,31 @@ def draw_stream(
     test_per_relation: int | None = 100,
     validation_per_relation: int | None = 50,
     candidates: int | None = None,
+    min_examples: int | None = None,
 ) -> TaskStream:
     """A stream: first `first_way` relations with `first_shots` examples each, then tasks of `way` with `shots`.
 
     `first_way` defaults to `way`; `first_shots=None` means `shots`. The first task is drawn among the relations that
     have enough examples. The last task takes the relations that are left and may be smaller; `n_tasks` stops earlier.
-    `candidates` lists so many wrong relations with each question (None: no candidate lists).
+    `candidates` lists so many wrong relations with each question (None: no candidate lists). Relations with fewer than
+    `min_examples` examples are left out. The manifest notes what is left out.
     """
     first_way, first_shots = first_way or way, first_shots or shots
     _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
     dataset, n_ambiguous = without_ambiguous(dataset)
+    dataset, rare = _without_rare(dataset, min_examples)
     pools = split_pools(
         dataset, shots=shots, test_per_relation=test_per_relation, validation_per_relation=validation_per_relation
     )
     _check_enough(dataset, pools, shots, n_ambiguous)
-    groups = _draw_groups(
-        dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks, seed=seed
-    )
+    groups = _draw_groups(dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, seed=seed)
+    if n_tasks is not None and n_tasks > len(groups):
+        raise StreamError(
+            f"Dataset '{dataset.name}' has {len(dataset.relations)} relations: a first task of {first_way} and then "
+            f"{way} a task make {len(groups)} tasks; {n_tasks} were asked for."
+        )
+    notes = (*rare, *not_learned(groups, n_tasks))
+    groups = groups[:n_tasks]
     train: list[Example] = []
     for index, group in enumerate(groups):
         wanted = shots if index else first_shots
@@ -67,6 +76,7 @@ def draw_stream(
         first_shots=first_shots,
         groups=groups,
         counts={"ambiguous_left_out": n_ambiguous},
+        notes=notes,
     )
     return build_stream(
         plan,
@@ -132,6 +142,15 @@ def split_pools(
     return Pools(train, validation, test)
 
 
+def not_learned(groups: Sequence[Sequence[Relation]], n_tasks: int | None) -> tuple[str, ...]:
+    """The line that says which relations a stream of `n_tasks` tasks never comes to; none where it takes all."""
+    left = [relation.id for group in groups[n_tasks:] for relation in group] if n_tasks else []
+    if not left:
+        return ()
+    total = sum(map(len, groups))
+    return (f"n_tasks={n_tasks} leaves out {len(left)} of {total} relations: {', '.join(left)}",)
+
+
 def draw_candidates(examples: Sequence[Example], relations: Iterable[str], n_listed: int) -> list[tuple[str, ...]]:
     """For each example `n_listed` wrong relations at random; they depend on its id, not on the order of the stream."""
     ids = sorted(relations)
@@ -149,13 +168,13 @@ def _split_sentences(
     sentences: dict[str, list[Example]] = {}
     for examples in train.values():
         for example in examples:
-            sentences.setdefault(sentence_key(example), []).append(example)
+            sentences.setdefault(_spaced(example), []).append(example)
     left = {relation: len(examples) for relation, examples in train.items()}
     floor = {relation: _reserve(n_examples, shots) for relation, n_examples in left.items()}
     purpose: dict[str, int] = {}  # sentence -> 0 validation, 1 test
     given = {relation: [0, 0] for relation in train}
     for relation in sorted(train, key=lambda relation: (len(train[relation]), relation)):
-        keys = _shuffled(list(dict.fromkeys(sentence_key(example) for example in train[relation])), 0, relation)
+        keys = _shuffled(list(dict.fromkeys(_spaced(example) for example in train[relation])), 0, relation)
         for key in keys:
             wanted = next((p for p in (1, 0) if given[relation][p] < quotas[relation][p]), None)
             if wanted is None:
@@ -174,8 +193,13 @@ def _split_sentences(
         for pool in split:
             pool[relation] = []
         for example in examples:
-            split[purpose.get(sentence_key(example), -1) + 1][relation].append(example)
+            split[purpose.get(_spaced(example), -1) + 1][relation].append(example)
     return split
+
+
+def _spaced(example: Example) -> str:
+    """A sentence as the split takes it. `sentence_key` sees more sentences as one; the streams on record do not."""
+    return " ".join(" ".join(example.tokens).casefold().split())
 
 
 def _draw_groups(
@@ -185,7 +209,6 @@ def _draw_groups(
     way: int,
     first_way: int,
     first_shots: int,
-    n_tasks: int | None,
     seed: int,
 ) -> list[tuple[Relation, ...]]:
     """The relations of each task in an order drawn by seed; every relation once."""
@@ -202,13 +225,7 @@ def _draw_groups(
             f"examples each; {len(base)} have so many (the most is {most}). Ask for fewer examples in the first task."
         )
     rest = [relation for relation in relations if relation not in base]
-    groups = [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
-    if n_tasks is not None and n_tasks > len(groups):
-        raise StreamError(
-            f"Dataset '{dataset.name}' has {len(relations)} relations: a first task of {first_way} and then {way} a "
-            f"task make {len(groups)} tasks; {n_tasks} were asked for."
-        )
-    return groups[:n_tasks]
+    return [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
 
 
 def _check_numbers(**numbers: int | None) -> None:
@@ -218,12 +235,13 @@ def _check_numbers(**numbers: int | None) -> None:
 
 
 def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) -> None:
-    faults = []
+    faults, least = [], shots + 1
     for relation in dataset.relations:
         n_train, n_test = len(pools.train[relation.id]), len(pools.test[relation.id])
         if n_train < shots:
             faults.append(f"relation '{relation.id}' has {n_train} training examples; {shots} shots were asked for.")
         elif not n_test:
+            least = max(least, 0 if dataset.test else n_train + 1)
             faults.append(
                 f"relation '{relation.id}' has {n_train} examples; {shots} shots leave none for the test."
                 if not dataset.test
@@ -231,7 +249,35 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) 
             )
     if faults:
         left_out = " (examples with two relations for the same entities are left out)" if n_ambiguous else ""
-        raise StreamError(f"Dataset '{dataset.name}' cannot give such a stream{left_out}:\n{join_faults(faults)}")
+        remedy = (
+            f"Ask for fewer shots, or leave them out with min_examples={least} (erda run: --set min_examples={least})."
+        )
+        raise StreamError(
+            f"Dataset '{dataset.name}' cannot give such a stream{left_out}:\n{join_faults(faults)}\n{remedy}"
+        )
+
+
+def _without_rare(dataset: Dataset, min_examples: int | None) -> tuple[Dataset, tuple[str, ...]]:
+    """The dataset without relations that have too few examples, or none in its own test; and a line that names them."""
+    if min_examples is None:
+        return dataset, ()
+    counts = Counter(example.relation for example in dataset.train)
+    tested = {example.relation for example in dataset.test} if dataset.test else set(counts)
+    rare = {
+        one.id: counts[one.id] for one in dataset.relations if counts[one.id] < min_examples or one.id not in tested
+    }
+    if not rare:
+        return dataset, ()
+    if len(rare) == len(dataset.relations):
+        raise StreamError(f"No relation of dataset '{dataset.name}' has {min_examples} examples; ask for fewer.")
+    pools = (
+        tuple(e for e in pool if e.relation not in rare) for pool in (dataset.train, dataset.validation, dataset.test)
+    )
+    train, validation, test = pools
+    relations = tuple(one for one in dataset.relations if one.id not in rare)
+    named = ", ".join(f"{relation} ({n})" for relation, n in rare.items())
+    note = f"left out, fewer than {min_examples} examples or none in the test: {named}"
+    return replace(dataset, relations=relations, train=train, validation=validation, test=test), (note,)
 
 
 def _question_pool(pool: ByRelation, n_listed: int | None) -> Pool:
