@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 
 from erda.errors import DataError
+
+# What the scores of a method are: cosines with prototypes in [-1, 1]; logits of a softmax; distances from references,
+# at most 0; logarithms of likelihoods, up to a constant. All are large where likely; none is a probability.
+ScoreKind = Literal["cosine", "logit", "negative distance", "log-likelihood"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,7 +86,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a method is given to learn: new relations and labelled examples of them."""
+    """What a method is given to learn: relations, new ones or known ones, and labelled examples of each."""
 
     index: int  # 0 for the first task of a stream
     relations: tuple[Relation, ...]
@@ -119,11 +123,13 @@ class Prediction:
 class Predictions(Sequence[Prediction]):
     """Scores of every known relation for every example; a sequence of `Prediction`.
 
-    `scores[i, j]` is the score of `relations[j]` for example `i`: large is likely, [n_examples, n_relations].
+    `scores[i, j]` is the score of `relations[j]` for example `i`: large is likely, [n_examples, n_relations]. `kind`
+    says what the scores of the method are, so that they can be calibrated.
     """
 
     relations: tuple[str, ...]
     scores: np.ndarray = field(repr=False)
+    kind: ScoreKind | None = None
 
     def __post_init__(self) -> None:
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.relations):
@@ -138,7 +144,7 @@ class Predictions(Sequence[Prediction]):
     def __getitem__(self, index: slice) -> Predictions: ...
     def __getitem__(self, index: int | slice) -> Prediction | Predictions:
         if isinstance(index, slice):
-            return Predictions(self.relations, self.scores[index])
+            return Predictions(self.relations, self.scores[index], self.kind)
         row = self.scores[index]
         ranked = np.argsort(-row, kind="stable")
         return Prediction(tuple(self.relations[j] for j in ranked), tuple(float(row[j]) for j in ranked))
@@ -146,6 +152,7 @@ class Predictions(Sequence[Prediction]):
     def __iter__(self) -> Iterator[Prediction]:
         return (self[i] for i in range(len(self)))
 
+    @property
     def best(self) -> list[str]:
         """The best relation of each example; ties go to the relation learned first."""
         return [self.relations[j] for j in self.scores.argmax(axis=1)]

@@ -98,7 +98,7 @@ def test_replay_keeps_what_fine_tuning_forgets() -> None:
         for index in range(3):
             method.learn(toy_task(index, shots=12))
         questions, answers = toy_questions(6, each=10)
-        best = method.predict(questions).best()
+        best = method.predict(questions).best
         kept[kind.name] = np.mean([one == gold for one, gold in zip(best[:20], answers[:20], strict=True)])
     assert kept["seqrun"] < 0.1 < kept["emr"], kept
     assert kept["joint"] > 0.5, kept

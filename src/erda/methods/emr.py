@@ -8,16 +8,14 @@ from typing import ClassVar
 
 import torch
 
-from erda.encoders.base import embed
 from erda.fields import Number
-from erda.learning.memory import Memory
 from erda.methods.sequential import SeqRun
 from erda.types import Example, Task
 
 
 @dataclass(eq=False)
 class Emr(SeqRun):
-    """The growing softmax classifier of SeqRun, trained on the new task together with the memory."""
+    """The growing softmax classifier of SeqRun, trained on the new task together with the memory. Scores are logits."""
 
     _: KW_ONLY
     memory_size: Number = 1  # exemplars a relation
@@ -29,6 +27,4 @@ class Emr(SeqRun):
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         super()._learn(task, generator)
-        memory = Memory()
-        memory.select_all(task.examples, embed(self.encoder, task.examples), n=self.memory_size)
-        self.kept += tuple(memory)
+        self._remember(task.examples, self.memory_size)

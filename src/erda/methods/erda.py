@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmentation, Augmenter, AugmentSettings
+from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.base import embed
 from erda.errors import StreamError
-from erda.fields import Count, Number, Weight
-from erda.learning.loop import descend
+from erda.fields import Number, Weight, changed_settings
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
-from erda.learning.memory import Memory
 from erda.learning.negatives import hard_negatives
 from erda.learning.prototypes import relation_embeddings
-from erda.methods.base import LearningRate, Method, NotTiny, State
-from erda.methods.saving import memory_from_json, memory_to_json
+from erda.methods.base import NotTiny, Trained
 from erda.text.keys import sentence_key
-from erda.types import Example, Relation, Task
+from erda.types import Example, Relation, ScoreKind, Task
+
+MOST_KEYS = 10_000  # of sentences learned from that are known again, for each relation: the latest
 
 
 @dataclass(eq=False)
-class Erda(Method):
+class Erda(Trained):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
     Without an `augmenter` there is nothing to draw extra examples from (the paper's "w.o. DA"). `future` are all
-    relations of the stream, for `future_relations` alone; nothing else looks at them.
+    relations of the stream, for `future_relations` alone; nothing else looks at them. Scores are cosines.
     """
 
     _: KW_ONLY
@@ -38,8 +38,6 @@ class Erda(Method):
     future: tuple[Relation, ...] = ()
     new_iterations: Number = 1  # iter_1: epochs on the new task
     memory_iterations: Number = 2  # iter_2: epochs on the new task and the memory
-    batch_size: Count = 5
-    learning_rate: LearningRate = 0.0  # 0: the encoder's own
     temperature: NotTiny = 0.2  # of the softmax in L_ce; 1: the released code's
     cross_entropy_weight: Weight = 1.0  # lambda_ce
     multi_margin_weight: Weight = 1.0  # lambda_mm
@@ -52,85 +50,66 @@ class Erda(Method):
     unit_embeddings: bool = True  # name and exemplars weigh the same in a relation's embedding, whatever their length
     future_relations: bool = False  # the released code's: names that have not come yet stand in the losses as well
     memory_size: Number = 1  # exemplars a relation; 0: without memory
-    max_gradient_norm: NotTiny = 1.0
     augmentation: bool = True  # off: "w.o. DA"
+    augment_below: Number = 50  # only for relations that have been shown in fewer examples than this
     augment: AugmentSettings = PAPERS
     # beyond the paper: neighbours of each earlier exemplar, found anew for every task
     n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
 
     name: ClassVar[str] = "erda"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.memory = Memory()
-        self.prototypes = torch.zeros(0, self.encoder.dim)
-        self.found: list[dict[str, Any]] = []  # what augmentation found for each task, with its provenance
-        self.known: set[int] = set()  # keys of every sentence learned from: none comes back as an extra example
+    score_kind: ClassVar[ScoreKind] = "cosine"
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
-        earlier = list(self.memory)
-        extras = self._augment(task)
-        rehearsed = self._rehearse(task, earlier, extras)
+        extras, rehearsed = self._augment(task)
         new = [*task.examples, *extras]
         self.prototypes = self._relation_embeddings()  # new relations: their names
-        self._descend([(example, False) for example in new], generator, epochs=self.new_iterations)
-        if self.memory_size:
-            self.memory.select_all(task.examples, embed(self.encoder, task.examples), n=self.memory_size)
-        exemplars = list(self.memory)
-        kept = {id(example) for example in exemplars}
+        self._train([(example, False) for example in new], generator, epochs=self.new_iterations)
+        self._remember(task.examples, self.memory_size)
+        kept = {id(example) for example in self.kept}
         both = [(example, False) for example in new if id(example) not in kept]
-        both += [(example, True) for example in exemplars]
+        both += [(example, True) for example in self.kept]
         both += [(example, False) for example in rehearsed]
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
-            self._descend(both, generator, epochs=1)
-        self.prototypes = self._relation_embeddings()[: len(self.relations)]  # what has not come is never predicted
+            self._train(both, generator, epochs=1)
+        self._keep("prototype", self._relation_embeddings()[: len(self.relations)])  # the future is never predicted
 
-    def _augment(self, task: Task) -> tuple[Example, ...]:
-        """A of Algorithm 1: extra examples for a few-shot task; the first task has enough of its own."""
-        self.known |= {sentence_key(" ".join(example.tokens)) for example in task.examples}
-        if self.augmenter is None or not self.augmentation or self.n_tasks == 0:
-            return ()
-        found = self._find(self.augmenter, task.examples, tuple(self.memory), known=self.known)
-        self.found.append({"task": task.index, **found.to_json()})
-        return found.examples
+    def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+        """A of Algorithm 1: extra examples of the task's relations that have few, and sentences to rehearse others by.
 
-    def _rehearse(
-        self, task: Task, exemplars: Sequence[Example], extras: Sequence[Example] = ()
-    ) -> tuple[Example, ...]:
-        """Sentences of the corpus near the exemplars of earlier relations; none of them is kept for later tasks."""
-        if self.augmenter is None or not self.augmentation or not self.n_rehearsed or not exemplars:
-            return ()
-        known = self.known | {sentence_key(" ".join(example.tokens)) for example in extras}
-        changes = {"max_matches": self.n_rehearsed, "n_neighbours": self.n_rehearsed, "search_matched": True}
-        found = self._find(self.augmenter, exemplars, task.examples, known=known, **changes)
-        self.found[-1]["rehearsed"] = found.to_json()
-        return found.examples
+        No sentence that was learned from comes back as an extra example. Rehearsed are sentences of the corpus near the
+        exemplars of earlier relations; none of them is kept for later tasks.
+        """
+        few = self._learn_keys(task)
+        if self.augmenter is None or not self.augmentation:
+            return (), ()
+        known = {key for keys in self.rows["keys"].values() for key in _numbers(keys)}
+        earlier = self.kept if self.n_rehearsed else ()
+        if not few and not earlier:
+            return (), ()
+        found = self.augmenter.find(few, exemplars=self.kept, known_keys=known, settings=self.augment)
+        noted = {"task": task.index, **found.to_json()}
+        self.noted = {"corpus": self.augmenter.origin(), "augmentation": [noted]}
+        if not earlier:
+            return found.examples, ()
+        known |= {sentence_key(" ".join(example.tokens)) for example in found.examples}
+        wider = {"max_matches": self.n_rehearsed, "n_neighbours": self.n_rehearsed, "search_matched": True}
+        settings = changed_settings(self.augment, wider)
+        rehearsed = self.augmenter.find(earlier, exemplars=task.examples, known_keys=known, settings=settings)
+        noted["rehearsed"] = rehearsed.to_json()
+        return found.examples, rehearsed.examples
 
-    def _find(
-        self,
-        augmenter: Augmenter,
-        examples: Sequence[Example],
-        exemplars: Sequence[Example],
-        *,
-        known: Set[int],
-        **changes: Any,
-    ) -> Augmentation:
-        """Extra examples by the method's settings; `exemplars` stand for the other relations (`agreement`)."""
-        return augmenter.find(examples, exemplars=exemplars, known_keys=known, settings=self.augment, **changes)
+    def _learn_keys(self, task: Task) -> list[Example]:
+        """Note which sentences each relation was shown in; the task's examples of relations with few of them."""
+        keys = self.rows["keys"] = dict(self.rows.get("keys", {}))
+        for relation in task.relations:
+            own = [sentence_key(" ".join(one.tokens)) for one in task.examples if one.relation == relation.id]
+            shown = dict.fromkeys([*_numbers(keys[relation.id]), *own] if relation.id in keys else own)
+            keys[relation.id] = torch.from_numpy(np.array([*shown][-MOST_KEYS:], np.uint64).view(np.int64))
+        return [one for one in task.examples if len(keys[one.relation or ""]) < self.augment_below]
 
-    def _descend(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
-        self.encoder.train()
-        descend(
-            items,
-            lambda batch: self._loss(batch, generator),
-            self.encoder.trained_parameters(),
-            learning_rate=self.learning_rate or self.encoder.learning_rate,
-            generator=generator,
-            epochs=epochs,
-            batch_size=self.batch_size,
-            max_gradient_norm=self.max_gradient_norm,
-        )
+    def _train(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
+        self._descend(items, lambda batch: self._loss(batch, generator), generator, epochs=epochs)
 
     def _loss(self, batch: Sequence[tuple[Example, bool]], generator: torch.Generator) -> Tensor:
         """L_new (Eq. 4) of a batch, plus L_con of its exemplars (Eq. 7)."""
@@ -144,7 +123,7 @@ class Erda(Method):
                     negatives += swapped
         vectors = self.encoder.encode([*examples, *negatives])
         similarities = cosine_similarity(vectors, self.prototypes)
-        targets = torch.tensor([self.index[example.relation or ""] for example in examples], device=vectors.device)
+        targets = self._targets(examples)
         known = similarities[: len(examples)]
         loss = self.cross_entropy_weight * cross_entropy(known, targets, temperature=self.temperature)
         if self.multi_margin_weight:
@@ -164,17 +143,13 @@ class Erda(Method):
     def _relation_embeddings(self) -> Tensor:
         """r_i of every known relation under the current encoder, without gradients; then those of the future."""
         relations = [*self.relations, *self._unlearned()]
-        was_training = self.encoder.training
-        self.encoder.eval()
         with torch.no_grad():
             names = self.encoder.encode_texts([relation.name for relation in relations])
-        self.encoder.train(was_training)
-        exemplars = list(self.memory)
-        vectors = iter(embed(self.encoder, exemplars))
-        grouped = {
-            relation: torch.stack([next(vectors) for _ in examples])
-            for relation, examples in self.memory.exemplars.items()
-        }
+        vectors = embed(self.encoder, self.kept)
+        rows: dict[str, list[int]] = {}
+        for row, example in enumerate(self.kept):
+            rows.setdefault(example.relation or "", []).append(row)
+        grouped = {relation: vectors[own] for relation, own in rows.items()}
         return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
 
     def _unlearned(self) -> list[Relation]:
@@ -189,21 +164,14 @@ class Erda(Method):
             )
         return [relation for relation in self.future if relation.id not in self.index]
 
-    def notes(self) -> dict[str, Any]:
-        """The extra examples of each task, with rule, score and source sentence."""
-        if self.augmenter is None or not self.found:
-            return {}
-        return {"corpus": self.augmenter.origin(), "augmentation": self.found}
+    def _prepare(self) -> None:
+        self.prototypes = self._stack("prototype")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
 
-    def _state(self) -> State:
-        values = {"memory": memory_to_json(self.memory), "found": list(self.found), "known": sorted(self.known)}
-        return State({"prototypes": self.prototypes}, values)
 
-    def _restore(self, state: State) -> None:
-        self.prototypes = state.tensors["prototypes"].to(self.encoder.device)
-        self.memory = memory_from_json(state.values["memory"])
-        self.found = list(state.values["found"])
-        self.known = set(state.values.get("known", ()))
+def _numbers(keys: Tensor) -> list[int]:
+    """Keys of sentences, 64 bits without a sign, out of a row."""
+    numbers: list[int] = keys.cpu().numpy().view(np.uint64).tolist()
+    return numbers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -10,84 +10,80 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.base import embed
-from erda.fields import Count, Number, Weight
-from erda.learning.loop import descend
+from erda.fields import Number, Weight
 from erda.learning.losses import cross_entropy, pairwise_margin, squared_distance
-from erda.learning.memory import Memory
-from erda.methods.base import LearningRate, Method, NotTiny, State
-from erda.methods.saving import memory_from_json, memory_to_json
-from erda.types import Example, Task
+from erda.methods.base import Trained
+from erda.types import Example, ScoreKind, Task
 
 
 @dataclass(eq=False)
-class IdlvqC(Method):
-    """The nearest reference vector; a new task may not move the exemplars, and references follow where it does."""
+class IdlvqC(Trained):
+    """The nearest reference vector; a new task may not move the exemplars, and references follow where it does.
+
+    Scores are negative squared distances over the learned scale, -d^2 / gamma^2.
+    """
 
     _: KW_ONLY
     base_epochs: Number = 8  # on the first task: references need longer than the encoder (validation data)
     new_epochs: Number = 3  # on each later task and the memory
-    batch_size: Count = 5
-    learning_rate: LearningRate = 0.0  # 0: the encoder's own
     intra_weight: Weight = 0.1  # of the compactness of a relation
     forgetting_weight: Weight = 5.0  # of keeping exemplars where they were
     margin: Weight = 1.0  # between squared distances
     memory_size: Number = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
     centred: bool = False  # references of the first task become means again after it; not in the publication
-    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "idlvq-c"
+    score_kind: ClassVar[ScoreKind] = "negative distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        device = self.encoder.device
-        self.memory = Memory()
-        self.references = torch.zeros(0, self.encoder.dim, device=device)  # m_i of what was learned before
-        self.scale = nn.Parameter(torch.ones((), device=device))  # gamma
+        self.shared["scale"] = torch.ones((), device=self.encoder.device)  # gamma
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
-        new, old = list(task.examples), list(self.memory)
-        is_first = not len(self.references)
-        fresh = nn.Parameter(self._means(new, embed(self.encoder, new)))  # m_i of the new relations
+        new, old, is_first = list(task.examples), list(self.kept), not self.rows.get("reference")
+        means, taught = self._means(new, embed(self.encoder, new))
+        references = self._stack("reference", means[len(means) - self._n_without("reference") :])
+        fresh = nn.Parameter(references[taught])  # m_i of the task's relations; new ones start as means
+        scale = nn.Parameter(self.shared["scale"].clone())
         before = dict(zip(map(id, old), embed(self.encoder, old), strict=True))
-        self.encoder.train()
-        descend(
-            new + old,
-            lambda batch: self._base_loss(batch, fresh) if is_first else self._new_loss(batch, fresh, before),
-            [*self.encoder.trained_parameters(), fresh, self.scale],
-            learning_rate=self.learning_rate or self.encoder.learning_rate,
-            generator=generator,
-            epochs=self.base_epochs if is_first else self.new_epochs,
-            batch_size=self.batch_size,
-            max_gradient_norm=self.max_gradient_norm,
-        )
+
+        def loss(batch: Sequence[Example]) -> Tensor:
+            if is_first:
+                return self._base_loss(batch, fresh, scale)
+            return self._new_loss(batch, references.index_copy(0, taught, fresh), before)
+
+        epochs = self.base_epochs if is_first else self.new_epochs
+        self._descend(new + old, loss, generator, epochs=epochs, parameters=[fresh, scale])
         if old:  # calibration: a reference follows the drift of its exemplars
-            drift = embed(self.encoder, old) - torch.stack(list(before.values()))
-            self.references = self.references + self._means(old, drift)
+            drift, rows = self._means(old, embed(self.encoder, old) - torch.stack(list(before.values())))
+            references = references.index_add(0, rows, drift)
         vectors = embed(self.encoder, new)
-        learned = self._means(new, vectors) if self.centred and is_first else fresh.detach()
-        self.references = torch.cat([self.references, learned])
-        self.memory.select_all(new, vectors, n=self.memory_size)
+        learned = self._means(new, vectors)[0] if self.centred and is_first else fresh.detach()
+        self._keep("reference", references.index_copy(0, taught, learned))
+        self.shared["scale"] = scale.detach()
+        self._remember(new, self.memory_size, vectors)
 
-    def _means(self, examples: Sequence[Example], vectors: Tensor) -> Tensor:
-        """Mean vector of each relation among `examples`, in the order of learning: [n_relations, dim]."""
-        rows = self._rows(examples)
-        return torch.stack([vectors[rows == row].mean(dim=0) for row in rows.unique()])
+    def _means(self, examples: Sequence[Example], vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean vector of each relation among `examples`, in the order of learning: [n, dim], and its row: [n]."""
+        rows = self._targets(examples)
+        found = rows.unique()
+        return torch.stack([vectors[rows == row].mean(dim=0) for row in found]), found
 
-    def _base_loss(self, batch: Sequence[Example], fresh: Tensor) -> Tensor:
+    def _base_loss(self, batch: Sequence[Example], references: Tensor, scale: Tensor) -> Tensor:
         """Softmax over scaled distances, and compactness."""
-        rows = self._rows(batch)
-        distances = squared_distance(self.encoder.encode(batch), fresh)
-        loss = cross_entropy(-distances / self.scale.square(), rows)
+        rows = self._targets(batch)
+        distances = squared_distance(self.encoder.encode(batch), references)
+        loss = cross_entropy(-distances / scale.square(), rows)
         return loss + self.intra_weight * distances.gather(1, rows[:, None]).mean()
 
-    def _new_loss(self, batch: Sequence[Example], fresh: Tensor, before: dict[int, Tensor]) -> Tensor:
+    def _new_loss(self, batch: Sequence[Example], references: Tensor, before: Mapping[int, Tensor]) -> Tensor:
         """Margin and compactness of new examples; exemplars stay where they were `before`."""
-        is_new = torch.tensor([id(example) not in before for example in batch], device=fresh.device)
-        rows, vectors = self._rows(batch), self.encoder.encode(batch)
+        is_new = torch.tensor([id(example) not in before for example in batch], device=references.device)
+        rows, vectors = self._targets(batch), self.encoder.encode(batch)
         loss = vectors.sum() * 0
         if is_new.any():
             rows = rows[is_new]
-            distances = squared_distance(vectors[is_new], torch.cat([self.references, fresh]))
+            distances = squared_distance(vectors[is_new], references)
             loss = pairwise_margin(-distances, rows, margin=self.margin)
             loss = loss + self.intra_weight * distances.gather(1, rows[:, None]).mean()
         if not is_new.all():
@@ -96,14 +92,8 @@ class IdlvqC(Method):
             loss = loss + self.forgetting_weight * moved.mean()
         return loss
 
+    def _prepare(self) -> None:
+        self.references = self._stack("reference")
+
     def _scores(self, examples: Sequence[Example]) -> Tensor:
-        return -squared_distance(embed(self.encoder, examples), self.references) / self.scale.square()
-
-    def _state(self) -> State:
-        tensors = {"references": self.references, "scale": self.scale}
-        return State(tensors, {"memory": memory_to_json(self.memory)})
-
-    def _restore(self, state: State) -> None:
-        self.references = state.tensors["references"].to(self.encoder.device)
-        self.scale = nn.Parameter(state.tensors["scale"].to(self.encoder.device))
-        self.memory = memory_from_json(state.values["memory"])
+        return -squared_distance(embed(self.encoder, examples), self.references) / self.shared["scale"].square()

@@ -2,74 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from erda.encoders.base import embed
-from erda.fields import Count, Number
-from erda.learning.classifier import GrowingClassifier
-from erda.learning.loop import descend
-from erda.methods.base import LearningRate, Method, NotTiny, State
-from erda.methods.saving import examples_from_json, examples_to_json
-from erda.types import Example, Task
+from erda.fields import Number
+from erda.methods.base import Trained
+from erda.types import Example, ScoreKind, Task
 
 
 @dataclass(eq=False)
-class SeqRun(Method):
-    """Fine-tune on each new task and keep nothing: the lower bound."""
+class SeqRun(Trained):
+    """Fine-tune on each new task and keep nothing: the lower bound. Scores are logits."""
 
     _: KW_ONLY
     epochs: Number = 3  # as many passes over new data as ERDA makes
-    batch_size: Count = 5
-    learning_rate: LearningRate = 0.0  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "seqrun"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.classifier = GrowingClassifier(self.encoder.dim).to(self.encoder.device)
-        self.kept: tuple[Example, ...] = ()
+    score_kind: ClassVar[ScoreKind] = "logit"
 
     def _examples(self, task: Task) -> Sequence[Example]:
         """What to train on when `task` arrives."""
         return task.examples
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
-        self.classifier.grow(len(self.relations), generator)
-        self.encoder.train()
-        descend(
-            self._examples(task),
-            self._loss,
-            [*self.encoder.trained_parameters(), *self.classifier.parameters()],
-            learning_rate=self.learning_rate or self.encoder.learning_rate,
-            generator=generator,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            max_gradient_norm=self.max_gradient_norm,
-        )
+        dim = self.encoder.dim
+        drawn = torch.empty(self._n_without("weight"), dim + 1)  # of new relations, drawn as `nn.Linear` draws its own
+        drawn = drawn.uniform_(-1 / math.sqrt(dim), 1 / math.sqrt(dim), generator=generator).to(self.encoder.device)
+        weight = nn.Parameter(self._stack("weight", drawn[:, :dim]))
+        bias = nn.Parameter(self._stack("bias", drawn[:, dim]))
 
-    def _loss(self, batch: Sequence[Example]) -> Tensor:
-        logits = self.classifier(self.encoder.encode(batch))
-        return F.cross_entropy(logits, self._rows(batch))
+        def loss(batch: Sequence[Example]) -> Tensor:
+            return F.cross_entropy(F.linear(self.encoder.encode(batch), weight, bias), self._targets(batch))
+
+        self._descend(self._examples(task), loss, generator, epochs=self.epochs, parameters=[weight, bias])
+        self._keep("weight", weight)
+        self._keep("bias", bias)
+
+    def _prepare(self) -> None:
+        self.weight, self.bias = self._stack("weight"), self._stack("bias")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
-        scores: Tensor = self.classifier(embed(self.encoder, examples))
-        return scores
-
-    def _state(self) -> State:
-        tensors = {"weight": self.classifier.weight, "bias": self.classifier.bias}
-        return State(tensors, {"kept": examples_to_json(self.kept)})
-
-    def _restore(self, state: State) -> None:
-        device = self.encoder.device
-        self.classifier.put(state.tensors["weight"].to(device), state.tensors["bias"].to(device))
-        self.kept = examples_from_json(state.values["kept"])
+        return F.linear(embed(self.encoder, examples), self.weight, self.bias)
 
 
 @dataclass(eq=False)
