@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,13 @@ def test_it_is_thirty_lines_and_keeps_the_contract(nearest_mean: str, tmp_path: 
         for name, function in inspect.getmembers(contract, inspect.isfunction)
         if name.startswith("test_") and set(inspect.signature(function).parameters) <= {"name", "tmp_path"}
     ]
-    assert len(promises) > 10
+    assert len(promises) > 20
     for number, promise in enumerate(promises):
         folder = tmp_path / str(number)
         folder.mkdir()
         parts = {"tmp_path": folder} if "tmp_path" in inspect.signature(promise).parameters else {}
-        promise(nearest_mean, **parts)
+        with suppress(pytest.skip.Exception):
+            promise(nearest_mean, **parts)
 
 
 def test_the_command_line_and_the_report_know_it(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from erda.errors import DataError, ModelError, SettingsError, StreamError
 from erda.fields import flat_values
 from erda.methods import METHODS, find_method
 from erda.methods.base import Method, method_settings
-from erda.types import Example, Task
+from erda.types import Example, Relation, ScoreKind, Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task, write_vectors
 
 KEEPS_EVERYTHING = {"joint"}  # its work may grow with all that was learned: that is what it is for
@@ -150,7 +153,7 @@ class Failing(Encoder):
         self.spec: EncoderSpec = inner.spec
         self.dim, self.learning_rate = inner.dim, inner.learning_rate
         self.left: int | None = None
-        self.n_sentences = 0
+        self.n_sentences = self.n_batches = 0
 
     def encode(self, examples: Sequence[Example]) -> torch.Tensor:
         if self.left == 0:
@@ -158,6 +161,7 @@ class Failing(Encoder):
         if self.left:
             self.left -= 1
         self.n_sentences += len(examples)
+        self.n_batches += 1
         return self.inner.encode(examples)
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
@@ -171,7 +175,10 @@ def test_an_interrupted_task_leaves_the_method_as_it_was(name: str, batches: int
     method.learn(toy_task(0))
     method.learn(toy_task(1))
     before = scores(method)
-    encoder.left = batches
+    checkpoint, encoder.n_batches = method.checkpoint(), 0
+    method.learn(toy_task(2))
+    method.restore(checkpoint)
+    encoder.left = min(batches, encoder.n_batches - 1)
     with pytest.raises(KeyboardInterrupt):
         method.learn(toy_task(2))
     encoder.left = None
@@ -179,6 +186,174 @@ def test_an_interrupted_task_leaves_the_method_as_it_was(name: str, batches: int
     assert (method.n_tasks, len(method.relations)) == (2, 4)
     method.learn(toy_task(2))
     np.testing.assert_array_equal(scores(method), scores(learned(name, 3)))
+
+
+# -- taught bit by bit -------------------------------------------------------------------------------------------------
+
+
+def taught(number: int, rows: range, *, index: int = 0) -> Task:
+    return Task(index, (toy_relation(number),), tuple(toy_example(number, row) for row in rows))
+
+
+def test_further_examples_of_a_known_relation_come_with_new_ones(name: str) -> None:
+    method = learned(name)
+    again = Relation("r1", "another name")
+    examples = (toy_example(4, 0), *(toy_example(1, row) for row in range(9, 13)))
+    method.learn(Task(2, (toy_relation(4), again), examples))
+    assert method.predict(toy_questions(1)[0]).relations == ("r0", "r1", "r2", "r3", "r4")
+    assert np.isfinite(scores(method)).all()
+    assert method.relations[1] == again
+    assert len([one for one in method.kept if one.relation == "r1"]) == len(
+        [one for one in method.kept if one.relation == "r0"]
+    ) + (4 if name in KEEPS_EVERYTHING else 0)
+
+
+def test_a_relation_can_be_taught_in_two_pieces(name: str) -> None:
+    method = build(name)
+    method.learn(toy_task(0, n_relations=3, shots=5))
+    for number in range(3):
+        method.learn(taught(number, range(5, 60), index=number + 1))
+    method.learn(Task(4, tuple(toy_relation(i) for i in range(3)), toy_task(0, n_relations=3, shots=60).examples))
+    questions, answers = toy_questions(3, each=20)
+    right = np.mean([best == gold for best, gold in zip(method.predict(questions).best, answers, strict=True)])
+    assert right > 0.6
+    assert len(method.relations) == 3
+
+
+def test_a_first_teaching_may_be_five_examples(name: str) -> None:
+    method = build(name)
+    examples = (*(toy_example(0, row) for row in range(3)), *(toy_example(1, row) for row in range(2)))
+    method.learn(Task(0, (toy_relation(0), toy_relation(1)), examples))
+    assert np.isfinite(scores(method)).all()
+    method.learn(toy_task(1, shots=30))
+    assert np.isfinite(scores(method)).all()
+    questions, answers = toy_questions(4, each=20)
+    right = np.mean(
+        [best == gold for best, gold in zip(method.predict(questions[40:]).best, answers[40:], strict=True)]
+    )
+    assert right > 0.4, "of the second task, among four relations"
+
+
+def test_a_relation_can_be_forgotten_and_learned_again(name: str, tmp_path: Path) -> None:
+    method = learned(name)
+    method.forget("r1")
+    assert method.predict(toy_questions(1)[0]).relations == ("r0", "r2", "r3")
+    assert np.isfinite(scores(method)).all()
+    assert not [one for one in method.kept if one.relation == "r1"]
+    assert all({*rows} == {"r0", "r2", "r3"} for rows in method.rows.values())
+    method.save(tmp_path / "saved")
+    back = Method.load(tmp_path / "saved", encoder=toy_encoder(99))
+    np.testing.assert_array_equal(scores(back), scores(method))
+    for one in (method, back):
+        one.learn(taught(1, range(4), index=2))
+    assert method.predict(toy_questions(1)[0]).relations == ("r0", "r2", "r3", "r1")
+    np.testing.assert_array_equal(scores(back), scores(method))
+
+
+def test_everything_can_be_forgotten(name: str) -> None:
+    method = learned(name, 1)
+    for relation in ("r0", "r1"):
+        method.forget(relation)
+    with pytest.raises(StreamError, match="Nothing was learned yet"):
+        scores(method)
+    method.learn(toy_task(1))
+    assert method.predict(toy_questions(1)[0]).relations == ("r2", "r3")
+
+
+def test_only_what_is_known_can_be_forgotten(name: str) -> None:
+    method = learned(name, 1)
+    before = scores(method)
+    with pytest.raises(StreamError, match=r"Unknown relation 'r7'\. Known: r0, r1\."):
+        method.forget("r7")
+    np.testing.assert_array_equal(scores(method), before)
+
+
+def test_a_checkpoint_brings_everything_back_to_the_last_bit(name: str) -> None:
+    method, other = learned(name), learned(name)
+    checkpoint, before = method.checkpoint(), scores(method)
+    assert {*checkpoint.weights} == {*method.encoder.trained_state()}, "never a frozen weight"
+    for _ in range(2):
+        method.learn(toy_task(2))
+        method.forget("r0")
+        method.learn(taught(1, range(10, 14)))
+        assert not np.array_equal(scores(method)[:, 0], before[:, 0])
+        method.restore(checkpoint)
+        np.testing.assert_array_equal(scores(method), before)
+    method.learn(toy_task(2))
+    other.learn(toy_task(2))
+    np.testing.assert_array_equal(scores(method), scores(other))
+    wrong = replace(checkpoint, method="another")
+    with pytest.raises(ModelError, match="A checkpoint of method 'another' cannot be restored"):
+        method.restore(wrong)
+
+
+# -- predicting --------------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_of_the_kind_that_the_method_names(name: str) -> None:
+    method = learned(name)
+    found = method.predict(toy_questions(4)[0])
+    assert found.kind == found[1:].kind == METHODS[name].score_kind
+    assert found.kind in get_args(ScoreKind)
+    if found.kind == "cosine":
+        assert np.abs(found.scores).max() <= 1 + 1e-5
+    if found.kind == "negative distance":
+        assert found.scores.max() <= 0
+
+
+def test_predicting_leaves_the_process_as_it_was(name: str) -> None:
+    method = learned(name)
+    assert not any(module.training for module in method.encoder.modules())
+    n_threads, state = torch.get_num_threads(), torch.get_rng_state()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "set_num_threads", lambda n: pytest.fail("threads are the process's own"))
+        patch.setattr(torch, "manual_seed", lambda seed: pytest.fail("nobody seeds globally"))
+        scores(method)
+    assert torch.get_num_threads() == n_threads
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any(module.training for module in method.encoder.modules())
+
+
+def test_several_threads_may_ask_at_once(name: str) -> None:
+    method = learned(name)
+    questions, _ = toy_questions(4, each=10)
+    alone = method.predict(questions).scores
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: method.predict(questions).scores, range(24)):
+            np.testing.assert_array_equal(found, alone)
+
+
+# -- encoders of other kinds -------------------------------------------------------------------------------------------
+
+
+def test_an_encoder_without_trained_parameters_is_fine(name: str, tmp_path: Path) -> None:
+    encoder = toy_encoder(3)
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    method = build(name, encoder=encoder.requires_grad_(False))
+    for index in range(3):
+        method.learn(toy_task(index, shots=20))
+    assert np.isfinite(scores(method)).all()
+    assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
+    assert method.checkpoint().weights == {}
+    method.save(tmp_path / "saved")
+    back = Method.load(tmp_path / "saved", encoder=toy_encoder(3).requires_grad_(False))
+    np.testing.assert_array_equal(scores(back), scores(method))
+
+
+def test_what_is_no_number_stops_learning_and_nothing_is_lost(name: str) -> None:
+    if not METHODS[name].trains:
+        pytest.skip(f"{name} has no loss")
+    method = learned(name)
+    before = scores(method)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method.encoder, "encode", lambda batch: torch.full((len(batch), method.encoder.dim), torch.nan))
+        with pytest.raises(StreamError, match=r"Learning broke down: the loss .* is nan\. Lower learning_rate"):
+            method.learn(toy_task(2))
+    np.testing.assert_array_equal(scores(method), before)
+    assert len(method.relations) == 4
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_saved_method_predicts_the_same_and_learns_on_the_same(name: str, tmp_path: Path) -> None:

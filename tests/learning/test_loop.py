@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from erda.errors import StreamError
 from erda.learning import loop
 from erda.learning.adam import Adam
 from erda.learning.loop import descend
@@ -88,3 +89,31 @@ def test_gradients_are_clipped_to_the_norm_given() -> None:
                 max_gradient_norm=limit,
             )
     assert norms == pytest.approx([1.0, 10.0], rel=1e-4)
+
+
+def test_without_parameters_nothing_is_even_tried() -> None:
+    def loss(batch: list[int]) -> Tensor:
+        raise AssertionError
+
+    assert math.isnan(descend([1, 2], loss, [], learning_rate=0.1, generator=generator()))
+
+
+def test_a_loss_that_no_parameter_can_change_is_left_alone() -> None:
+    weight = nn.Parameter(torch.ones(1))
+    assert descend([1], lambda _: torch.tensor(3.0), [weight], learning_rate=0.1, generator=generator()) == 3.0
+    assert weight.item() == 1.0
+
+
+def test_a_loss_that_is_no_number_says_where_and_what_to_change() -> None:
+    weight, values = nn.Parameter(torch.ones(1)), iter([1.0, 1.0, 1.0, math.nan])
+    with pytest.raises(StreamError, match=r"epoch 2, batch 1 is nan\. Lower learning_rate \(it is 0\.1\)"):
+        descend(
+            [1, 2, 3], lambda _: weight.sum() * next(values), [weight], learning_rate=0.1, generator=generator(),
+            epochs=2, batch_size=1,
+        )  # fmt: skip
+
+
+def test_weights_that_are_no_numbers_are_found_where_the_loss_was_one() -> None:
+    weight = nn.Parameter(torch.full((1,), 1e30))
+    with pytest.raises(StreamError, match=r"weights are no numbers after 1 epochs\. Lower learning_rate"):
+        descend([1], lambda _: -weight.sum(), [weight], learning_rate=3.4e38, generator=generator())

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erda.learning.memory import Memory, nearest_to_centroid
+from erda.learning.memory import nearest_of_each, nearest_to_centroid
 from toy_world import toy_example
 
 
@@ -35,27 +35,9 @@ def test_nearest_equals_a_loop(n: int, seed: int) -> None:
     assert distances[nearest_to_centroid(rows)[0]] == pytest.approx(min(distances))
 
 
-def test_a_memory_holds_exemplars_by_relation_in_the_order_of_learning() -> None:
-    memory = Memory()
-    first = [toy_example(1, row) for row in range(3)]
-    second = [toy_example(0, row) for row in range(3)]
-    memory.select("r1", first, torch.tensor([[0.0], [1.0], [5.0]]))
-    memory.select("r0", second, torch.tensor([[0.0], [1.0], [2.0]]), n=2)
-    assert list(memory) == [first[1], second[1], second[0]]
-    assert len(memory) == 3
-    assert list(memory.exemplars) == ["r1", "r0"]
-
-
-def test_select_all_takes_each_relation_among_its_own() -> None:
+def test_each_relation_is_chosen_among_its_own_in_the_order_of_appearance() -> None:
     examples = [toy_example(number, row) for row in range(3) for number in (2, 0)]
     vectors = torch.tensor([[0.0], [10.0], [1.0], [11.0], [5.0], [30.0]])
-    memory = Memory()
-    memory.select_all(examples, vectors)
-    assert memory.exemplars == {"r2": (examples[2],), "r0": (examples[3],)}
-
-
-def test_selecting_again_replaces_what_was_kept() -> None:
-    memory = Memory()
-    memory.select("r0", [toy_example(0, 0)], torch.zeros(1, 2))
-    memory.select("r0", [toy_example(0, 1)], torch.zeros(1, 2))
-    assert list(memory) == [toy_example(0, 1)]
+    assert nearest_of_each(examples, vectors) == [examples[2], examples[3]]
+    assert nearest_of_each(examples, vectors, n=2) == [examples[2], examples[0], examples[3], examples[1]]
+    assert nearest_of_each([], torch.zeros(0, 1)) == []

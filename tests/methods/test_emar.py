@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from erda.encoders.base import embed
 from erda.learning.losses import cosine_similarity
-from erda.methods import emar
+from erda.methods import base
 from erda.methods.emar import Emar
 from erda.types import Example
 from toy_world import toy_encoder, toy_questions, toy_task
@@ -24,7 +24,7 @@ def test_a_task_is_learned_alone_then_activated_and_reconsolidated_in_turn(monke
         calls.append((list(items), settings["epochs"]))
         return 0.0
 
-    monkeypatch.setattr(emar, "descend", record)
+    monkeypatch.setattr(base, "descend", record)
     method = Emar(toy_encoder(), new_epochs=4, iterations=2, activation_epochs=3, reconsolidation_epochs=2)
     method.learn(toy_task(0))
     method.learn(toy_task(1))
@@ -43,8 +43,8 @@ def test_predictions_are_compared_with_the_mean_of_relation_vector_and_exemplars
     for index in range(2):
         method.learn(toy_task(index))
     for row, relation in enumerate(method.relations):
-        exemplars = embed(method.encoder, method.memory.exemplars[relation.id])
-        expected = (method.vectors[row].detach() + exemplars.sum(dim=0)) / 3
+        exemplars = embed(method.encoder, [one for one in method.kept if one.relation == relation.id])
+        expected = (method.rows["vector"][relation.id] + exemplars.sum(dim=0)) / 3
         torch.testing.assert_close(method.prototypes[row], expected)
     questions, _ = toy_questions(4)
     expected = cosine_similarity(embed(method.encoder, questions), method.prototypes)
@@ -55,27 +55,32 @@ def test_reconsolidation_moves_the_encoder_and_not_the_relation_vectors() -> Non
     method = Emar(toy_encoder(), new_epochs=0, activation_epochs=0, reconsolidation_epochs=2)
     before = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
     method.learn(toy_task(0))
-    vectors = method.vectors.detach().clone()
+    vectors = method._stack("vector")
     after = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
     assert not torch.equal(after, before)
     method.learn(toy_task(1))
-    assert torch.equal(method.vectors[:2].detach(), vectors)
-    assert method.vectors.shape == (4, method.encoder.dim)
+    assert torch.equal(method._stack("vector")[:2], vectors)
+    assert method._stack("vector").shape == (4, method.encoder.dim)
 
 
 def test_activation_moves_both() -> None:
     method = Emar(toy_encoder(), iterations=0)
     method.learn(toy_task(0))
-    old = method.vectors.detach().clone()
+    old = method._stack("vector")
     method.learn(toy_task(1))
-    assert not torch.equal(method.vectors[:2].detach(), old)
+    assert not torch.equal(method._stack("vector")[:2], old)
 
 
-def test_the_loss_is_cross_entropy_of_cosines_over_a_temperature() -> None:
-    method = Emar(toy_encoder(), temperature=0.5)
+def test_the_loss_is_cross_entropy_of_cosines_over_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, batch = Emar(toy_encoder(), temperature=0.5, iterations=0), list(toy_task(0).examples[:2])
+    losses: list[float] = []
+
+    def measure(items: Sequence[Example], loss: Callable[[list[Example]], torch.Tensor], *_: Any, **__: Any) -> None:
+        losses.append(loss(batch).item())
+
+    monkeypatch.setattr(base, "descend", measure)
     method.learn(toy_task(0))
-    batch = list(toy_task(0).examples[:2])
-    cosines = cosine_similarity(method.encoder.encode(batch), method.vectors) / 0.5
+    cosines = cosine_similarity(embed(method.encoder, batch), method._stack("vector")) / 0.5
     slow = -sum((cosines[i, i % 2] - cosines[i].exp().sum().log()).item() for i in range(2)) / 2
     assert [example.relation for example in batch] == ["r0", "r1"]
-    assert method._loss(batch, method.vectors).item() == pytest.approx(slow, rel=1e-5)
+    assert losses == [pytest.approx(slow, rel=1e-5)]

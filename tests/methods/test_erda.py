@@ -16,10 +16,10 @@ from erda.encoders.base import Encoder, embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
-from erda.methods import erda
+from erda.methods import base, erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
-from erda.types import Example
+from erda.types import Example, Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
 
 
@@ -48,7 +48,7 @@ class Watch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     found = Watch()
-    monkeypatch.setattr(erda, "descend", found)
+    monkeypatch.setattr(base, "descend", found)
     return found
 
 
@@ -84,7 +84,7 @@ def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder(
     for index in range(2):
         method.learn(toy_task(index))
     for row, relation in enumerate(method.relations):
-        (exemplar,) = method.memory.exemplars[relation.id]
+        (exemplar,) = (one for one in method.kept if one.relation == relation.id)
         both = torch.stack([names(method)[row], embed(method.encoder, [exemplar])[0]])
         expected = (unit(both) if same_weight else both).mean(dim=0)
         torch.testing.assert_close(method.prototypes[row], expected)
@@ -97,7 +97,7 @@ def test_the_exemplar_is_nearest_to_the_centroid_after_the_first_epochs(watch: W
     method.learn(task)
     own = [example for example in task.examples if example.relation == "r0"]
     nearest = nearest_to_centroid(embed(method.encoder, own), 2)
-    assert list(method.memory.exemplars["r0"]) == [own[row] for row in nearest]
+    assert [one for one in method.kept if one.relation == "r0"] == [own[row] for row in nearest]
 
 
 def test_scores_are_cosines_with_the_prototypes() -> None:
@@ -170,7 +170,7 @@ def test_without_memory_a_relation_stays_its_name() -> None:
     method = Erda(toy_encoder(), memory_size=0)
     for index in range(2):
         method.learn(toy_task(index))
-    assert len(method.memory) == 0
+    assert method.kept == ()
     torch.testing.assert_close(method.prototypes, unit(names(method)))
 
 
@@ -206,12 +206,17 @@ class Finder:
         return {"name": "toy"}
 
 
+def learn(method: Erda, n_tasks: int) -> None:
+    """A first task with many examples, then few-shot ones."""
+    for index in range(n_tasks):
+        method.learn(toy_task(index, shots=4 if index else 60))
+
+
 def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(watch: Watch) -> None:
     finder = Finder()
     chosen = AugmentSettings(match_threshold=0.5, n_neighbours=3, entity_matching=False)
     method = Erda(toy_encoder(), augmenter=finder, augment=chosen)
-    for index in range(3):
-        method.learn(toy_task(index))
+    learn(method, 3)
     assert len(finder.asked) == 2, "the first task has enough examples of its own"
     asked = finder.asked[1]
     assert asked["settings"] == chosen
@@ -219,7 +224,7 @@ def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(wa
     extra = [toy_example(4, 500), toy_example(5, 500)]
     for items, _ in watch.calls[6:]:
         assert [(one, False) for one in extra] == [item for item in items if item[0].id.endswith("-500")]
-    assert not any(one.id.endswith("-500") for one in method.memory)
+    assert not any(one.id.endswith("-500") for one in method.kept)
 
 
 def test_without_augmentation_nothing_is_searched() -> None:
@@ -233,23 +238,23 @@ def test_without_augmentation_nothing_is_searched() -> None:
 def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_only(watch: Watch) -> None:
     finder = Finder()
     method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=3, augment=AugmentSettings(n_neighbours=2))
-    for index in range(2):
-        method.learn(toy_task(index))
+    learn(method, 2)
     new, old = finder.asked
     assert new["settings"].n_neighbours == 2
-    assert "n_neighbours" not in new
     assert [one.relation for one in old["examples"]] == ["r0", "r1"], "the exemplars of earlier relations"
-    assert (old["n_neighbours"], old["max_matches"], old["search_matched"]) == (3, 3, True)
+    assert old["settings"] == AugmentSettings(n_neighbours=3, max_matches=3, search_matched=True)
     assert {one.relation for one in old["exemplars"]} == {"r2", "r3"}, "the new task, for agreement"
     first, second, third = ([example.id for example, _ in items] for items, _ in watch.calls[3:])
     rehearsed = {"0-500", "1-500"}
     assert rehearsed & {*first} == set()
     assert rehearsed <= {*second}
     assert rehearsed <= {*third}
-    assert not any(one.id.endswith("-500") for one in method.memory)
+    assert not any(one.id.endswith("-500") for one in method.kept)
     noted = method.notes()
     assert noted["augmentation"][0]["rehearsed"] == {"examples": ["0-500", "1-500"]}
     assert noted["corpus"] == {"name": "toy"}
+    method.learn(toy_task(2))
+    assert [one["task"] for one in method.notes()["augmentation"]] == [2], "of the last task alone"
 
 
 def test_no_sentence_that_was_learned_from_comes_back(tmp_path: Path) -> None:
@@ -272,9 +277,41 @@ def test_nothing_is_rehearsed_by_default_or_without_memory() -> None:
     for settings in ({}, {"n_rehearsed": 3, "memory_size": 0}):
         finder = Finder()
         method = Erda(toy_encoder(), augmenter=finder, **settings)
-        for index in range(2):
-            method.learn(toy_task(index))
+        learn(method, 2)
         assert len(finder.asked) == 1
+
+
+def test_relations_with_few_examples_are_augmented_whichever_task_they_come_in() -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, augment_below=6)
+    method.learn(toy_task(0, shots=4))
+    assert len(finder.asked[0]["examples"]) == 8, "a first teaching may be small"
+    many = [toy_example(2, row) for row in range(6)]
+    few = [toy_example(3, row) for row in range(5)]
+    method.learn(Task(1, (toy_relation(2), toy_relation(3)), (*many, *few)))
+    assert finder.asked[1]["examples"] == few
+    more = [toy_example(0, row) for row in range(4, 6)]
+    method.learn(Task(2, (toy_relation(0),), tuple(more)))
+    assert len(finder.asked) == 2, "four examples and two more are six"
+    assert method.notes() == {}
+
+
+def test_an_example_that_is_shown_again_is_no_further_example() -> None:
+    finder = Finder()
+    method = Erda(toy_encoder(), augmenter=finder, augment_below=5)
+    for _ in range(2):
+        method.learn(toy_task(0, shots=4))
+    assert len(finder.asked) == 2
+
+
+def test_what_is_known_of_sentences_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erda, "MOST_KEYS", 5)
+    method = Erda(toy_encoder())
+    for start in (0, 4):
+        own = tuple(toy_example(0, row) for row in range(start, start + 4))
+        method.learn(Task(0, (toy_relation(0),), own))
+    latest = [sentence_key(" ".join(toy_example(0, row).tokens)) for row in range(3, 8)]
+    assert erda._numbers(method.rows["keys"]["r0"]) == latest
 
 
 FUTURE = tuple(toy_relation(number) for number in range(6))

@@ -11,7 +11,7 @@ import torch
 
 from erda.encoders.base import embed
 from erda.learning.losses import squared_distance
-from erda.methods import idlvq
+from erda.methods import base
 from erda.methods.idlvq import IdlvqC
 from erda.types import Example
 from toy_world import toy_encoder, toy_questions, toy_task
@@ -28,7 +28,7 @@ def instead_of_learning(
         change()
         return 0.0
 
-    monkeypatch.setattr(idlvq, "descend", record)
+    monkeypatch.setattr(base, "descend", record)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_old_references_follow_the_drift_of_their_exemplars(monkeypatch: pytest.
     method = IdlvqC(toy_encoder(), memory_size=2)
     instead_of_learning(monkeypatch)
     method.learn(toy_task(0))
-    exemplars = method.memory.exemplars
+    exemplars = {name: of(name, method.kept) for name in ("r0", "r1")}
     references = method.references.clone()
     before = {name: embed(method.encoder, kept) for name, kept in exemplars.items()}
 
@@ -81,8 +81,7 @@ def distance(one: torch.Tensor, two: torch.Tensor) -> float:
 def test_the_first_task_is_a_softmax_over_scaled_distances_with_compactness() -> None:
     method = IdlvqC(toy_encoder(), intra_weight=0.3)
     method.learn(toy_task(0))
-    with torch.no_grad():
-        method.scale.fill_(1.5)
+    scale = torch.tensor(1.5)
     batch = list(toy_task(0).examples[:3])
     vectors = method.encoder.encode(batch).detach()
     slow = 0.0
@@ -91,14 +90,14 @@ def test_the_first_task_is_a_softmax_over_scaled_distances_with_compactness() ->
         own = distances[method.index[example.relation or ""]]
         softmax = np.exp(-own / 1.5**2) / sum(np.exp(-d / 1.5**2) for d in distances)
         slow += (-np.log(softmax) + 0.3 * own) / 3
-    assert method._base_loss(batch, method.references).item() == pytest.approx(slow, rel=1e-4)
+    assert method._base_loss(batch, method.references, scale).item() == pytest.approx(slow, rel=1e-4)
 
 
 def test_later_tasks_are_a_margin_with_compactness_and_no_movement_of_exemplars() -> None:
     method = IdlvqC(toy_encoder(), margin=0.7, intra_weight=0.3, forgetting_weight=2.0)
     method.learn(toy_task(0))
     method.index |= {"r2": 2, "r3": 3}
-    new, (exemplar, *_) = list(toy_task(1).examples[:2]), method.memory
+    new, (exemplar, *_) = list(toy_task(1).examples[:2]), method.kept
     fresh = torch.randn(2, method.encoder.dim, generator=torch.Generator().manual_seed(0)) * 0.1
     anchor = torch.randn(method.encoder.dim, generator=torch.Generator().manual_seed(1)) * 0.1
     references = torch.cat([method.references, fresh])
@@ -111,9 +110,9 @@ def test_later_tasks_are_a_margin_with_compactness_and_no_movement_of_exemplars(
         slow += (max(0.0, 0.7 + distances[row] - nearest) + 0.3 * distances[row]) / 2
     moved = 2.0 * distance(vectors[1], anchor)
     before = {id(exemplar): anchor}
-    assert method._new_loss(batch, fresh, before).item() == pytest.approx(slow + moved, rel=1e-4)
-    assert method._new_loss([exemplar], fresh, before).item() == pytest.approx(moved, rel=1e-4)
-    assert method._new_loss([batch[0], batch[2]], fresh, before).item() == pytest.approx(slow, rel=1e-4)
+    assert method._new_loss(batch, references, before).item() == pytest.approx(slow + moved, rel=1e-4)
+    assert method._new_loss([exemplar], references, before).item() == pytest.approx(moved, rel=1e-4)
+    assert method._new_loss([batch[0], batch[2]], references, before).item() == pytest.approx(slow, rel=1e-4)
 
 
 def test_the_forgetting_term_holds_exemplars_in_place() -> None:
@@ -121,7 +120,7 @@ def test_the_forgetting_term_holds_exemplars_in_place() -> None:
     for weight in (0.0, 30.0):
         method = IdlvqC(toy_encoder(1), seed=1, forgetting_weight=weight)
         method.learn(toy_task(0, shots=8))
-        kept = list(method.memory)
+        kept = list(method.kept)
         before = embed(method.encoder, kept)
         method.learn(toy_task(1, shots=8))
         moved.append((embed(method.encoder, kept) - before).norm().item())
@@ -131,10 +130,10 @@ def test_the_forgetting_term_holds_exemplars_in_place() -> None:
 def test_scores_are_negative_scaled_distances() -> None:
     method = IdlvqC(toy_encoder())
     method.learn(toy_task(0))
-    assert method.scale.item() != 1.0, "the scale is learned"
+    assert method.shared["scale"].item() != 1.0, "the scale is learned"
     questions, _ = toy_questions(2)
     vectors = embed(method.encoder, questions)
-    slow = [[-distance(v, r) / method.scale.item() ** 2 for r in method.references] for v in vectors]
+    slow = [[-distance(v, r) / method.shared["scale"].item() ** 2 for r in method.references] for v in vectors]
     np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
 
 

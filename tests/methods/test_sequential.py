@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from erda.encoders.base import embed
 from erda.learning.memory import nearest_to_centroid
-from erda.methods import sequential
+from erda.methods import base
 from erda.methods.emr import Emr
 from erda.methods.sequential import Joint, SeqRun
 from erda.types import Example
@@ -28,7 +29,7 @@ def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[list[Example]]:
         seen.append(list(items))
         return 0.0
 
-    monkeypatch.setattr(sequential, "descend", record)
+    monkeypatch.setattr(base, "descend", record)
     return seen
 
 
@@ -76,18 +77,37 @@ def test_scores_are_the_logits_of_the_classifier(kind: type[SeqRun]) -> None:
     method.learn(toy_task(0))
     questions, _ = toy_questions(2)
     vectors = embed(method.encoder, questions)
-    expected = vectors @ method.classifier.weight.detach().t() + method.classifier.bias.detach()
+    expected = vectors @ method.weight.t() + method.bias
     np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_the_loss_is_the_cross_entropy_of_the_true_relations() -> None:
-    method = SeqRun(toy_encoder())
+def test_the_loss_is_the_cross_entropy_of_the_true_relations(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, batch = SeqRun(toy_encoder()), list(toy_task(0).examples[:3])
+    losses: list[float] = []
+
+    def measure(items: Sequence[Example], loss: Callable[[list[Example]], torch.Tensor], *_: Any, **__: Any) -> None:
+        losses.append(loss(batch).item())
+
+    monkeypatch.setattr(base, "descend", measure)
     method.learn(toy_task(0))
-    batch = list(toy_task(0).examples[:3])
-    logits = method.classifier(method.encoder.encode(batch))
-    rows = torch.tensor([method.index[example.relation or ""] for example in batch])
+    logits = torch.from_numpy(method.predict(batch).scores)
+    rows = [method.index[example.relation or ""] for example in batch]
     slow = -sum((logits[i, rows[i]] - logits[i].exp().sum().log()).item() for i in range(3)) / 3
-    assert method._loss(batch).item() == pytest.approx(slow, rel=1e-5)
+    assert losses == [pytest.approx(slow, rel=1e-5)]
+
+
+def test_rows_of_new_relations_are_drawn_as_linear_layers_draw_theirs_and_old_ones_stay(
+    trained_on: list[list[Example]],
+) -> None:
+    method = SeqRun(toy_encoder())
+    method.learn(toy_task(0, n_relations=5))
+    first = method.weight.clone()
+    bound = 1 / method.encoder.dim**0.5
+    assert 0.5 * bound < first.abs().max() <= bound
+    assert 0 < method.bias.abs().max() <= bound
+    method.learn(toy_task(1, n_relations=5))
+    assert torch.equal(method.weight[:5], first)
+    assert method.weight.shape == (10, method.encoder.dim)
 
 
 def test_replay_keeps_what_fine_tuning_forgets() -> None:

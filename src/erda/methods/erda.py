@@ -92,7 +92,7 @@ class Erda(Trained):
         self.noted = {"corpus": self.augmenter.origin(), "augmentation": [noted]}
         if not earlier:
             return found.examples, ()
-        known |= {sentence_key(" ".join(example.tokens)) for example in found.examples}
+        known = known | {sentence_key(" ".join(example.tokens)) for example in found.examples}
         wider = {"max_matches": self.n_rehearsed, "n_neighbours": self.n_rehearsed, "search_matched": True}
         settings = changed_settings(self.augment, wider)
         rehearsed = self.augmenter.find(earlier, exemplars=task.examples, known_keys=known, settings=settings)

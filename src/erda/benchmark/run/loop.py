@@ -49,6 +49,7 @@ from erda.benchmark.run.progress import (
 )
 from erda.benchmark.run.questions import Questions
 from erda.errors import ErdaError, SettingsError, unknown_name
+from erda.methods.base import threads
 from erda.settings.build import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.settings.runs import Run, RunSettings
 from erda.types import Predictions
@@ -99,7 +100,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
             leave=not bar,
             disable=True if bar is None else None,  # None: tqdm hides the bar where there is no terminal
         )
-        with progress_bar, memory_faults_explained(asked):
+        with progress_bar, memory_faults_explained(asked), threads(method.encoder.n_threads):
             for task in stream:
                 if task.index < progress.n_done:
                     continue
@@ -153,7 +154,7 @@ def _finish(
         seconds={"learn": progress.learn_seconds, "predict": progress.predict_seconds},
         peak_memory_mb=progress.peak_memory_mb,
         versions=versions(),
-        notes=method.notes(),
+        notes=progress.notes,
     )
     write_outcomes(directory / PREDICTIONS, _outcomes(questions, progress))
     write_json(directory / MANIFEST, stream.manifest.to_json())

@@ -57,6 +57,7 @@ class Progress:
     learn_seconds: list[float] = field(default_factory=list)
     predict_seconds: list[float] = field(default_factory=list)
     peak_memory_mb: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)  # what the method had to tell of each task, put together
 
     @classmethod
     def open(cls, run_directory: Path, asked: Run, digest: str) -> Progress:
@@ -78,6 +79,7 @@ class Progress:
             progress.learn_seconds = list(value["learn_seconds"])
             progress.predict_seconds = list(value["predict_seconds"])
             progress.peak_memory_mb = float(value["peak_memory_mb"])
+            progress.notes = dict(value["notes"])
         except (KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{path}: has an unexpected shape ({error!r}). Delete {run_directory}.") from error
         return progress
@@ -106,13 +108,14 @@ class Progress:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             method.save(self.directory / f"method-{k}")
-        except (OSError, ModelError) as error:
+        except (OSError, ModelError, WriteError) as error:
             raise WriteError(
                 f"{self.asked.title}: task {k} was learned but cannot be kept: {error} "
                 f"The {self.n_done} tasks before are kept; mend this and give the same command again."
             ) from error
         write_arrays(self.directory / f"step-{k}.npz", arrays, compress=False)
         peak = max(self.peak_memory_mb, peak_memory_mb)
+        notes = joined_notes(self.notes, method.notes())
         value = {
             "schema": SCHEMA,
             "asked": asdict(self.asked),
@@ -121,13 +124,14 @@ class Progress:
             "learn_seconds": [*self.learn_seconds, seconds[0]],
             "predict_seconds": [*self.predict_seconds, seconds[1]],
             "peak_memory_mb": peak,
+            "notes": notes,
         }
         write_json(self.directory / FILE, value)
         old = self.method_directory
         self.steps.append(step)
         self.learn_seconds.append(seconds[0])
         self.predict_seconds.append(seconds[1])
-        self.peak_memory_mb = peak
+        self.peak_memory_mb, self.notes = peak, notes
         shutil.rmtree(old, ignore_errors=True)
 
     def arrays(self, k: int) -> dict[str, np.ndarray]:
@@ -137,6 +141,14 @@ class Progress:
     def discard(self) -> None:
         """Remove it all; called when the record is on the disk."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Notes of all tasks: lists one after the other, of everything else what was said last."""
+    return {
+        **notes,
+        **{name: [*notes.get(name, []), *one] if isinstance(one, list) else one for name, one in more.items()},
+    }
 
 
 def _step(value: Mapping[str, Any]) -> Step:
