@@ -41,6 +41,7 @@ def test_a_record_holds_what_was_measured(tmp_path: Path) -> None:
     assert [len(row) for row in record.matrix[ALL_SEEN]] == [1, 2, 3]
     assert record.accuracy[ALL_SEEN] == record.accuracy[CANDIDATES]  # every relation is listed with every question
     assert record.chance[ALL_SEEN] == pytest.approx([1 / 2, 1 / 4, 1 / 6])
+    assert record.notes == {"n_tasks": 3, "of_each": [1, 2, 3]}, "lists of all tasks, of everything else the last"
     assert not (tmp_path / "toy/1/progress").exists()
     assert json.loads((tmp_path / "toy/1/manifest.json").read_text()) == toy_stream(1).manifest.to_json()
 

@@ -61,10 +61,12 @@ class ToyMethod:
     n_tasks: int = 0
     n_predicted: list[int] = field(default_factory=list)
     interrupt_at: int | None = None  # raise KeyboardInterrupt while this task is learned
-    encoder = SimpleNamespace(spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d"))
+    encoder = SimpleNamespace(
+        n_threads=None, spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d")
+    )
 
-    def notes(self) -> dict[str, int]:
-        return {"n_tasks": self.n_tasks}
+    def notes(self) -> dict[str, int | list[int]]:
+        return {"n_tasks": self.n_tasks, "of_each": [self.n_tasks]}
 
     def learn(self, task: Task) -> None:
         if self.n_tasks == self.interrupt_at:
