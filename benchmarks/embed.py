@@ -60,8 +60,8 @@ def bench_embed(
     if not examples:
         raise DataError("no sentences to embed.")
     texts = [_marked_text(example) for example in examples]
-    theirs = SentenceTransformer(str(folder), device=model.device)
-    theirs.max_seq_length = model.max_pieces
+    theirs = SentenceTransformer(str(folder), device=str(model.encoder.device))
+    theirs.max_seq_length = model.encoder.tokenizer.limit
     model.encode(examples[:batch_size], batch_size=batch_size)
     theirs.encode(texts[:batch_size], batch_size=batch_size, show_progress_bar=False)
     times: list[tuple[float, float]] = []

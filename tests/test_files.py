@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -19,6 +20,7 @@ from erda.files import (
     read_arrays,
     read_json,
     sha256_of,
+    verify_sha256,
     whole_file,
     write_arrays,
     write_json,
@@ -129,6 +131,17 @@ def _hold(folder: Path, pipe: object) -> None:
     with locked(folder, busy="busy"):
         pipe.send("held")  # type: ignore[attr-defined]
         pipe.recv()  # type: ignore[attr-defined]
+
+
+def test_verify_accepts_the_right_file_and_refuses_others(tmp_path: Path) -> None:
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"hello")
+    verify_sha256(file, hashlib.sha256(b"hello").hexdigest())
+    file.write_bytes(b"hellO")  # same size: the time of change tells
+    with pytest.raises(DataError, match=r"a\.bin is damaged .* expected sha256 2cf2"):
+        verify_sha256(file, hashlib.sha256(b"hello").hexdigest())
+    with pytest.raises(DataError, match=r"nothing\.bin is missing"):
+        verify_sha256(tmp_path / "nothing.bin", "0" * 64)
 
 
 def test_a_lock_keeps_other_processes_out_and_ends_with_them(tmp_path: Path) -> None:

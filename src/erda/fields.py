@@ -126,11 +126,11 @@ def checked_settings(model: type[S], flat: Mapping[str, Any]) -> S:
         return model.model_validate(nested_values(model, flat), strict=True)
     except ValidationError as error:
         known = flat_kinds(model)
-        faults = [
-            f"{name}: {_said(one)}" if name in known else unknown_name("setting", str(name), known)
-            for one in error.errors()
-            for name in one["loc"][-1:]
-        ]
+        faults = []
+        for one in error.errors():
+            name = str(one["loc"][-1]) if one["loc"] else ""  # a fault between settings has no place
+            said = f"{name}: {_said(one)}" if name else _said(one)
+            faults.append(said if name in known or not name else unknown_name("setting", name, known))
         raise SettingsError(join_faults(faults)) from None
 
 

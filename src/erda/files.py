@@ -165,10 +165,11 @@ def read_arrays(path: Path, *, error: type[ErdaError] = DataError, remedy: str =
         with np.load(content, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except UNREADABLE as fault:
-        raise error(f"{path}: is damaged ({_first_line(fault)}).{remedy and f' {remedy}'}") from None
+        raise error(f"{path}: is damaged ({first_line(fault)}).{remedy and f' {remedy}'}") from None
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
@@ -258,12 +259,28 @@ def _sha256(path: Path, size: int, changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def verify_sha256(
+    path: Path, expected: str, *, error: type[ErdaError] = DataError, remedy: str = "Delete it and get it again."
+) -> None:
+    """Refuse a file that is not there or has another sha256."""
+    if not path.is_file():
+        raise error(f"{path} is missing. {remedy}")
+    got = sha256_of(path, error=error)
+    if got != expected:
+        size = path.stat().st_size
+        raise error(
+            f"{path} is damaged or of another version: expected sha256 {expected}, got {got} ({size:,} bytes). {remedy}"
+        )
+
+
 # -- locks and folders -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def locked(folder: Path, *, busy: str, error: type[ErdaError] = DataError) -> Iterator[None]:
-    """Make the folder and keep other processes out of it; where one is there already, a fault that says `busy`.
+def locked(
+    folder: Path, *, busy: str, error: type[ErdaError] = DataError, wait: float = LOCK_SECONDS
+) -> Iterator[None]:
+    """Make the folder and keep other processes out of it; where one stays for `wait` seconds, a fault says `busy`.
 
     The lock ends with the process, however that ends; its file goes with it.
     """
@@ -272,7 +289,7 @@ def locked(folder: Path, *, busy: str, error: type[ErdaError] = DataError) -> It
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / ".lock")
-        lock.acquire(timeout=LOCK_SECONDS)
+        lock.acquire(timeout=wait)
     except filelock.Timeout:
         raise error(f"{folder}: {busy}.") from None
     except OSError as fault:

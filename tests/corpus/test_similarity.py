@@ -1,13 +1,17 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from tiny_models import SENTENCES, build_model, sentence
 
-from erda.corpus.similarity import SETTINGS_FILE, SimilarityModel, load_network, load_similarity, load_tokenizer
-from erda.encoders.adapter import TrainedWeights, add_adapter, half_copy, origin, trained_weights
+from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, add_adapter
 from erda.encoders.layers import load_model
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import half_copy, origin
 from erda.errors import ModelError, SettingsError
 
 
@@ -16,22 +20,27 @@ def folder(tmp_path_factory):
     return build_model(tmp_path_factory.mktemp("bert"))
 
 
+def encoder_of(folder):
+    return TransformerEncoder(folder, TransformerSettings(mode="markers", max_pieces=40))
+
+
+def trained(encoder, folder):
+    return TrainedWeights.of(encoder.layers, base=origin(folder), max_pieces=40)
+
+
 @pytest.fixture(scope="module")
 def adapter(folder) -> TrainedWeights:
-    network = load_network(folder, load_tokenizer(folder))
-    add_adapter(network.layered, rank=3, scale=0.5, seed=1)
-    weights = trained_weights(network.layered)
+    encoder = encoder_of(folder)
+    add_adapter(encoder.layers, rank=3, scale=0.5, seed=1)
+    weights = trained(encoder, folder)
     generator = torch.Generator().manual_seed(2)
-    return TrainedWeights(
-        "adapter",
-        {name: torch.randn(one.shape, generator=generator).mul(0.3).half() for name, one in weights.tensors.items()},
-        weights.scale,
-    )
+    drawn = {name: torch.randn(one.shape, generator=generator).mul(0.3).half() for name, one in weights.tensors.items()}
+    return replace(weights, tensors=drawn)
 
 
 def slow_vectors(folder, examples):
     """One sentence at a time through the model as the library runs it, marks as the words `#` and `@`."""
-    tokenizer = load_tokenizer(folder)
+    tokenizer = encoder_of(folder).tokenizer
     model = load_model(folder).eval()
     found = []
     for pieces in tokenizer.encode(examples):
@@ -71,54 +80,58 @@ def test_blanked_names_do_not_matter(folder):
 
 
 def test_a_merged_adapter_is_what_was_trained(folder, adapter):
-    tokenizer = load_tokenizer(folder)
-    network = load_network(folder, tokenizer)
-    add_adapter(network.layered, rank=3, scale=0.5, seed=1)
+    encoder = encoder_of(folder)
+    add_adapter(encoder.layers, rank=3, scale=0.5, seed=1)
     with torch.no_grad():
-        for name, parameter in network.layered.named_parameters():
+        for name, parameter in encoder.layers.named_parameters():
             if parameter.requires_grad:
                 key = name.replace(".parametrizations.weight.0", "")
                 parameter.copy_(adapter.tensors[key])
-    again = trained_weights(network.layered)
-    assert again.digest == adapter.digest
+    assert trained(encoder, folder).digest == adapter.digest
     merged = SimilarityModel(folder, adapter)
     as_trained = SimilarityModel(folder)
-    as_trained.network = network.eval()
+    as_trained.encoder = encoder
     np.testing.assert_allclose(merged.encode(SENTENCES), as_trained.encode(SENTENCES), atol=2e-6)
 
 
 def test_an_adapter_starts_as_no_change(folder):
-    network = load_network(folder, load_tokenizer(folder))
-    add_adapter(network.layered, rank=3)
-    model = SimilarityModel(folder, trained_weights(network.layered))
+    encoder = encoder_of(folder)
+    add_adapter(encoder.layers, rank=3)
+    model = SimilarityModel(folder, trained(encoder, folder))
     np.testing.assert_allclose(model.encode(SENTENCES), SimilarityModel(folder).encode(SENTENCES), atol=1e-3)
 
 
 def test_only_the_adapter_and_the_marks_are_trained(folder):
-    network = load_network(folder, load_tokenizer(folder))
-    add_adapter(network.layered, rank=3)
-    trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    encoder = encoder_of(folder)
+    add_adapter(encoder.layers, rank=3)
     n_linears = 3 * 6
-    assert len(trained) == 2 * n_linears + 1
-    assert all(name.endswith((".up", ".down", ".marks")) for name in trained)
+    assert len(encoder.trained_state()) == 2 * n_linears + 1
+    assert all(name.endswith((".up", ".down", ".marks")) for name in encoder.trained_state())
 
 
 @pytest.mark.parametrize("kind", ["adapter", "full"])
 def test_a_saved_model_comes_back(folder, adapter, tmp_path, kind):
     weights = adapter
     if kind == "full":
-        network = load_network(folder, load_tokenizer(folder))
+        encoder = encoder_of(folder)
         with torch.no_grad():
-            network.layered.layers[0].intermediate.dense.weight *= -1
-        weights = trained_weights(network.layered)
-    model = SimilarityModel(folder, weights, max_pieces=40)
+            encoder.layers.layers[0].intermediate.dense.weight *= -1
+        weights = trained(encoder, folder)
+    model = SimilarityModel(folder, weights)
     model.save(tmp_path / "model")
     again = load_similarity(tmp_path / "model")
     assert again.fingerprint == model.fingerprint
-    assert again.max_pieces == 40
+    assert again.weights.kind == kind
+    assert again.encoder.tokenizer.limit == 40
     np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
     untrained = load_similarity(str(folder.path))
     assert abs(untrained.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
+
+
+def test_the_packaged_model_is_the_one_that_indexes_were_made_with():
+    model = load_similarity()
+    assert model.fingerprint == "29ad90400708187344bb7aaa7f8323f01ff18a414b3ad500f03ac89591345b07"
+    assert model.encoder.tokenizer.limit == 128
 
 
 def test_fingerprints_tell_models_apart(folder, adapter):
@@ -126,7 +139,7 @@ def test_fingerprints_tell_models_apart(folder, adapter):
         SimilarityModel(folder),
         SimilarityModel(folder, max_pieces=20),
         SimilarityModel(folder, adapter),
-        SimilarityModel(folder, TrainedWeights("adapter", adapter.tensors, 0.25)),
+        SimilarityModel(folder, replace(adapter, scale=0.25)),
     ]
     assert len({model.fingerprint for model in models}) == 4
     assert SimilarityModel(folder).fingerprint == models[0].fingerprint
@@ -148,15 +161,13 @@ def test_a_damaged_adapter_is_not_used(folder, adapter, tmp_path):
 def test_an_adapter_of_other_weights_is_not_used(folder, adapter, tmp_path):
     other = build_model(tmp_path / "other", seed=5)
     saved = SimilarityModel(folder, adapter).save(tmp_path / "saved")
+    with pytest.raises(ModelError, match=r"was trained over .* not over"):
+        SimilarityModel(other, adapter)
     settings = json.loads((saved / SETTINGS_FILE).read_text())
-    settings["base"]["name"] = str(other.path)
-    (saved / SETTINGS_FILE).write_text(json.dumps(settings))
-    with pytest.raises(ModelError, match="was trained over another version of"):
-        load_similarity(saved)
-    settings["base"]["fingerprint"] = other.fingerprint
-    (saved / SETTINGS_FILE).write_text(json.dumps(settings))
-    with pytest.raises(ModelError, match="was trained over other weights: expected base"):
-        load_similarity(saved)
+    for change in ({"base": {"name": str(other.path), "fingerprint": other.fingerprint}}, {"max_pieces": 41}):
+        (saved / SETTINGS_FILE).write_text(json.dumps(settings | change))
+        with pytest.raises(ModelError, match=r"is not what was written with adapter\.safetensors"):
+            load_similarity(saved)
 
 
 def test_an_adapter_of_another_shape_is_not_used(folder, adapter):
@@ -164,19 +175,34 @@ def test_an_adapter_of_another_shape_is_not_used(folder, adapter):
     dropped = next(name for name in tensors if name.endswith(".up"))
     del tensors[dropped]
     with pytest.raises(ModelError, match=rf"do not fit the model: 1 tensors, the first is {dropped}"):
-        SimilarityModel(folder, TrainedWeights("adapter", tensors, 1.0))
+        SimilarityModel(folder, replace(adapter, tensors=tensors))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}', '{"version": 99}'])
-def test_a_broken_settings_file_is_named(tmp_path, text):
-    (tmp_path / SETTINGS_FILE).write_text(text)
-    with pytest.raises(ModelError, match=SETTINGS_FILE):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("{", "is not whole JSON"),
+        ("[" * 100_000, "is not whole JSON"),
+        ("[]", "expected an object"),
+        ({"version": 99}, "is of version 99, this erda reads version 1"),
+        ({"version": "1"}, "version: expected a whole number"),
+        ({"base": "minilm"}, "base: expected an object"),
+        ({"max_pieces": 0}, "max_pieces: must be at least 1"),
+        ({"weights": {"file": "../adapter.safetensors", "sha256": "0"}}, "names a file outside of itself"),
+    ],
+)
+def test_a_broken_settings_file_is_one_line(folder, adapter, tmp_path, change, message):
+    path = SimilarityModel(folder, adapter).save(tmp_path) / SETTINGS_FILE
+    path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=message) as fault:
         load_similarity(tmp_path)
+    assert str(tmp_path) in str(fault.value)
+    assert len(str(fault.value).splitlines()) == 1
 
 
 def test_a_half_copy_answers_for_its_original(folder, adapter, tmp_path):
     copy = half_copy(str(folder.path), tmp_path / "half")
-    assert origin(copy) == (str(folder.path), folder.fingerprint)
+    assert (origin(copy).name, origin(copy).fingerprint) == (str(folder.path), folder.fingerprint)
     sizes = [(one / "model.safetensors").stat().st_size for one in (copy.path, folder.path)]
     assert sizes[0] < 0.7 * sizes[1]
     trained = SimilarityModel(copy, adapter)
@@ -195,7 +221,7 @@ def test_what_cannot_be_done_is_said(folder, tmp_path):
     with pytest.raises(ModelError, match="No model folder at"):
         load_similarity(tmp_path / "nothing")
     with pytest.raises(ModelError, match="expected adapter or full"):
-        TrainedWeights("prompt", {})
+        TrainedWeights("prompt", {}, origin(folder), 40)
 
 
 @pytest.mark.parametrize("size", [0, -1])

@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from erda.cli import corpus_train
 from erda.corpus import training
 from erda.corpus.evaluation import neighbour_agreement, pair_auc
 from erda.corpus.pairs import NONE, mine_pairs, write_pairs
-from erda.corpus.similarity import SimilarityModel, load_network, load_similarity, load_tokenizer
+from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.corpus.training import (
     CHECKPOINTS,
     Machine,
@@ -31,7 +31,10 @@ from erda.corpus.training import (
     paper_loss,
     train,
 )
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import TransformerEncoder
 from erda.errors import DataError, SettingsError
+from erda.fields import changed_settings, checked_settings
 
 SMALL = TrainingSettings(rank=4, batch_size=16, learning_rate=1e-2)
 
@@ -85,14 +88,13 @@ def test_paper_loss_by_hand():
 
 @pytest.mark.parametrize("objective", ["infonce", "paper"])
 def test_the_loss_of_a_batch_against_single_sentences(folder, pairs, objective):
-    settings = replace(SMALL, objective=objective, blank_names=0.0)
-    tokenizer = load_tokenizer(folder)
+    settings = changed_settings(SMALL, {"objective": objective, "blank_names": 0.0})
     draws = PairDraws(pairs, settings)
     batch = [draws[i] for i in range(6)]
-    network = load_network(folder, tokenizer).eval()
-    model = PairModel(network, objective=objective, temperature=0.5)
+    encoder = TransformerEncoder(folder, TransformerSettings(mode="markers"))
+    model = PairModel(encoder, objective=objective, temperature=0.5)
     with torch.no_grad():
-        loss = model(**PairCollator(pairs, tokenizer)(batch))["loss"].item()
+        loss = model(**PairCollator(pairs, encoder.tokenizer)(batch))["loss"].item()
     vectors = SimilarityModel(folder).encode(pairs.examples)
     first, second, negative = (vectors[[drawn.rows[role] for drawn in batch]] for role in range(3))
     if objective == "paper":
@@ -116,7 +118,7 @@ def test_the_loss_of_a_batch_against_single_sentences(folder, pairs, objective):
 
 
 def test_each_pass_shows_every_pair_once_in_another_order(pairs):
-    draws = PairDraws(pairs, replace(SMALL, n_epochs=2))
+    draws = PairDraws(pairs, changed_settings(SMALL, {"n_epochs": 2}))
     n = len(pairs)
     assert len(draws) == 2 * n
     passes = [[draws[epoch * n + i] for i in range(n)] for epoch in range(2)]
@@ -124,21 +126,21 @@ def test_each_pass_shows_every_pair_once_in_another_order(pairs):
     assert sorted(shown[0]) == sorted(shown[1]) == sorted(zip(pairs.first, pairs.second, strict=True))
     assert shown[0] != shown[1]
     assert [drawn.blanked for drawn in passes[0]] != [drawn.blanked for drawn in passes[1]]
-    again = PairDraws(pairs, replace(SMALL, n_epochs=2))
+    again = PairDraws(pairs, changed_settings(SMALL, {"n_epochs": 2}))
     assert [again[i] for i in (n + 3, 1, 0)] == [draws[i] for i in (n + 3, 1, 0)]
 
 
 def test_names_are_blanked_as_often_as_asked():
     pairs = mine_pairs(toy_sentences(300), seed=0)
     for share in (0.0, 0.7, 1.0):
-        draws = PairDraws(pairs, replace(SMALL, blank_names=share))
+        draws = PairDraws(pairs, changed_settings(SMALL, {"blank_names": share}))
         blanked = np.array([draws[i].blanked for i in range(len(draws))], dtype=float)
         assert blanked.mean() == pytest.approx(share, abs=0.03)
 
 
 def test_hard_negatives_come_as_often_as_asked(pairs):
     for share, low, high in ((0.0, 0.0, 0.0), (0.5, 0.3, 0.7), (1.0, 1.0, 1.0)):
-        draws = PairDraws(pairs, replace(SMALL, hard_negatives=share))
+        draws = PairDraws(pairs, changed_settings(SMALL, {"hard_negatives": share}))
         found = [len(draws[i].rows) == 3 for i in range(len(draws))]
         assert low <= np.mean(found) <= high
 
@@ -150,7 +152,9 @@ def test_hard_negatives_come_as_often_as_asked(pairs):
 def test_training_finds_how_entities_relate(folder, tmp_path, rank):
     pairs = mine_pairs(toy_sentences(80), seed=0)
     rate = 3e-2 if rank else 1e-2
-    settings = replace(SMALL, rank=rank, n_epochs=4, learning_rate=rate, blank_names=1.0, hard_negatives=0.0)
+    settings = changed_settings(
+        SMALL, {"rank": rank, "n_epochs": 4, "learning_rate": rate, "blank_names": 1.0, "hard_negatives": 0.0}
+    )
     trained = train(folder, pairs, settings, out=tmp_path)
     assert trained.n_steps == 40
     assert trained.losses[-1][1] < trained.losses[0][1] - 0.3
@@ -169,7 +173,9 @@ def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, pairs, 
     np.random.seed(1)
     torch.manual_seed(1)
     states = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
-    one, again, other = (train(folder, pairs, replace(SMALL, seed=seed), out=tmp_path / "x") for seed in (0, 0, 1))
+    one, again, other = (
+        train(folder, pairs, changed_settings(SMALL, {"seed": seed}), out=tmp_path / "x") for seed in (0, 0, 1)
+    )
     assert one.weights.digest == again.weights.digest != other.weights.digest
     assert random.getstate() == states[0]
     assert np.array_equal(np.random.get_state()[1], states[1])
@@ -177,7 +183,7 @@ def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, pairs, 
 
 
 def test_an_interrupted_training_goes_on(folder, pairs, tmp_path, monkeypatch):
-    settings = replace(SMALL, n_epochs=2)
+    settings = changed_settings(SMALL, {"n_epochs": 2})
     whole = train(folder, pairs, settings, out=tmp_path / "whole")
     seen = []
 
@@ -191,7 +197,7 @@ def test_an_interrupted_training_goes_on(folder, pairs, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=5))
     with pytest.raises(SettingsError, match="unfinished training with other settings"):
-        train(folder, pairs, replace(settings, seed=3), out=tmp_path / "part")
+        train(folder, pairs, changed_settings(settings, {"seed": 3}), out=tmp_path / "part")
     seen.clear()
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -203,29 +209,54 @@ def test_an_interrupted_training_goes_on(folder, pairs, tmp_path, monkeypatch):
 
 
 def test_an_unfinished_training_can_be_given_up(folder, pairs, tmp_path):
+    other = {"made_by": "erda corpus train", "version": 2, "settings": SMALL.model_dump(), "pairs": "other"}
     (tmp_path / CHECKPOINTS).mkdir()
-    (tmp_path / CHECKPOINTS / "run.json").write_text(json.dumps({"settings": asdict(SMALL), "pairs": "other"}))
+    (tmp_path / CHECKPOINTS / "run.json").write_text(json.dumps(other))
     with pytest.raises(SettingsError, match="--no-resume"):
         train(folder, pairs, SMALL, out=tmp_path)
     assert train(folder, pairs, SMALL, out=tmp_path, resume=False).n_steps == 5
+    assert load_similarity(tmp_path).weights.kind == "adapter"
+    assert not (tmp_path / CHECKPOINTS).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("checkpoints/mine.pt", "weights of my own"),
+        ("checkpoints/run.json", '{"lr": 0.1}'),
+        ("checkpoints/run.json", "not JSON"),
+        ("training.json", "{}"),
+        ("adapter.safetensors", "weights of my own"),
+        ("similarity.json", "{}"),
+    ],
+)
+def test_files_of_somebody_elses_are_refused_and_left_alone(folder, pairs, tmp_path, name, content):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    for resume in (True, False):
+        with pytest.raises(DataError, match="Name another folder for --out"):
+            train(folder, pairs, SMALL, out=tmp_path, resume=resume)
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
+    assert path.read_text() == content
 
 
 def test_what_cannot_be_trained_is_said(folder, pairs, tmp_path):
-    with pytest.raises(SettingsError, match=r"Unknown objective 'papr'\. Did you mean 'paper'"):
-        TrainingSettings(objective="papr")
+    with pytest.raises(SettingsError, match=r"objective: Unknown word 'papr'\. Did you mean 'paper'"):
+        checked_settings(TrainingSettings, {"objective": "papr"})
     with pytest.raises(SettingsError) as fault:
-        TrainingSettings(blank_names=1.5, batch_size=1)
+        checked_settings(TrainingSettings, {"blank_names": 1.5, "batch_size": 1})
     assert str(fault.value).splitlines() == [
-        "blank_names is 1.5: expected 0 to 1.",
-        "batch_size is 1: expected 2 to 1000000.",
+        "blank_names: must be at most 1, got 1.5.",
+        "batch_size: must be at least 2, got 1.",
     ]
     with pytest.raises(SettingsError, match="'paper' needs hard negatives"):
-        TrainingSettings(objective="paper", hard_negatives=0.0)
+        checked_settings(TrainingSettings, {"objective": "paper", "hard_negatives": 0.0})
     with pytest.raises(DataError, match="1 pairs of sentences: nothing to train on"):
         train(folder, pairs.take(np.array([0])), SMALL, out=tmp_path)
     alone = replace(pairs, negative=np.full(len(pairs), NONE))
     with pytest.raises(DataError, match="no two entity pairs share an entity"):
-        train(folder, alone, replace(SMALL, objective="paper"), out=tmp_path)
+        train(folder, alone, changed_settings(SMALL, {"objective": "paper"}), out=tmp_path)
 
 
 # -- the commands ----------------------------------------------------------------------------------------------------

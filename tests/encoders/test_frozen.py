@@ -30,7 +30,7 @@ def add(store: FrozenStates, *numbers: int, passing: bool = False) -> None:
 
 def holds(store: FrozenStates, n: int) -> bool:
     """Whether sentence n is kept; what is kept must be right."""
-    first = int(store.find([key(n)])[0])
+    first = int(store.find([key(n)]).first[0])
     if first < 0:
         return False
     part = states(n, 1 + n % 5)
@@ -51,13 +51,13 @@ def test_what_is_kept_comes_back(cache: FrozenCache) -> None:
     assert [holds(store, n) for n in range(6)] == [False, True, True, True, True, False]
     assert len(store) == 4
     assert cache.states("a", WIDTH) is store
-    assert cache.states("b", WIDTH).find([key(1)]).tolist() == [-1]
+    assert cache.states("b", WIDTH).find([key(1)]).first.tolist() == [-1]
 
 
 def test_batches_are_gathered_and_padded_with_zeros(cache: FrozenCache) -> None:
     store = cache.states("a", WIDTH)
     add(store, 3, 0, 1)
-    batch = gather(store.rows, store.find([key(1), key(3)]), np.array([2, 4]), 5)
+    batch = gather(store.rows, store.find([key(1), key(3)]).first, np.array([2, 4]), 5)
     assert torch.equal(batch[0, :2], states(1, 2))
     assert torch.equal(batch[1, :4], states(3, 4))
     assert (batch[0, 2:] == 0).all()

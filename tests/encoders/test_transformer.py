@@ -1,20 +1,24 @@
 """Both modes of the transformer: shapes, what is trained, and the same vectors with and without the cache."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import SENTENCES, build_model, sentence
 from torch import Tensor
 
-from erda.encoders import build_encoder
+from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.encoders import build_encoder, tokens
+from erda.encoders.adapter import TrainedWeights, add_adapter
 from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import MIN_ROWS, TransformerEncoder
-from erda.encoders.weights import ModelFolder, find_model
+from erda.encoders.weights import ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
 
@@ -384,6 +388,30 @@ def test_a_missing_model_is_refused(tmp_path: Path) -> None:
         build_encoder(str(tmp_path / "nowhere"))
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_damage_to_a_model_is_one_line(tmp_path: Path, name: str) -> None:
+    """Cut, flipped and replaced: a ModelError of one line, or a model that still loads; never anything else."""
+    path = build_model(tmp_path / "m", n_layers=1).path / name
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    head = min(len(whole), 3000)  # of a safetensors file: about its header
+    damaged = [whole[: int(rng.integers(len(whole)))] for _ in range(8)]
+    for _ in range(30):
+        content = bytearray(whole)
+        content[int(rng.integers(head))] ^= 1 << int(rng.integers(8))
+        damaged.append(bytes(content))
+    damaged += [b"", b"{}", b"[]", b"null", b'{"a": ' * 100_000, b"\xff\xfe{}"]
+    refused = []
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            embed(build_encoder(str(path.parent), mode="markers"), SENTENCES)
+        except ModelError as fault:
+            refused.append(str(fault))
+    assert len(refused) > 10
+    assert all(len(text.splitlines()) == 1 for text in refused)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("mode", ["paper", "markers"])
@@ -394,3 +422,95 @@ def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
             encoder = build_encoder("minilm", device="cuda", mode=mode, cache=cache, **settings)
             encoder.warm(SENTENCES)
             assert torch.allclose(embed(encoder, SENTENCES).cpu(), expected, atol=tolerance)
+
+
+# -- adapters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an adapter over the tiny BERT, as `erda corpus train` writes it."""
+    encoder = encoder_of(folders["bert"], mode="markers")
+    add_adapter(encoder.layers, rank=2)
+    with torch.no_grad():
+        for number, weight in enumerate(encoder.trained_parameters()):
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(number)), alpha=0.1)
+    out = tmp_path_factory.mktemp("trained")
+    TrainedWeights.of(encoder.layers, base=origin(folders["bert"]), max_pieces=20).save(out)
+    return out
+
+
+@pytest.mark.parametrize("n_trained", [-1, 1, 0])
+def test_an_adapter_is_merged_and_brings_mode_and_limit(bert: ModelFolder, trained: Path, n_trained: int) -> None:
+    encoder = build_encoder(str(bert.path), adapter=str(trained), trained_layers=n_trained)
+    assert isinstance(encoder, TransformerEncoder)
+    assert (encoder.mode, encoder.tokenizer.limit, encoder.dim) == ("markers", 20, 32)
+    expected = SimilarityModel(bert, TrainedWeights.load(trained)).encode(SENTENCES)
+    found = torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1)
+    assert np.allclose(found.numpy(), expected, atol=1e-5)
+    assert len(encoder.trained_parameters()) == {-1: len(list(encoder.parameters())), 1: 16, 0: 0}[n_trained]
+    again = build_encoder(encoder.spec.name, **encoder.spec.settings)
+    assert again.spec == encoder.spec
+    assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
+    again.load_trained_state(encoder.trained_state())  # none at all where no layer is trained
+    assert again.device == torch.device("cpu")
+
+
+def test_the_cache_tells_adapted_weights_apart(bert: ModelFolder, trained: Path) -> None:
+    cache = FrozenCache()
+    plain = build_encoder(str(bert.path), cache=cache, mode="markers", trained_layers=0)
+    adapted = build_encoder(str(bert.path), cache=cache, adapter=str(trained), trained_layers=0)
+    for encoder in (plain, adapted):
+        vectors = embed(encoder, SENTENCES)
+        assert torch.equal(embed(encoder, SENTENCES), vectors)
+    assert not torch.allclose(embed(plain, SENTENCES), embed(adapted, SENTENCES), atol=1e-3)
+    assert (
+        cache.used_bytes() == 2 * (1 + 2 * len(SENTENCES)) * 16 * 4
+    )  # the two pooled states of each, and a row of zeros
+
+
+def test_adapters_that_do_not_fit_are_refused(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="mode 'paper' cannot use an adapter"):
+        build_encoder(str(folders["bert"].path), adapter=str(trained), mode="paper")
+    with pytest.raises(ModelError, match=r"The adapter was trained over .*/bert' .* not over .*/mpnet'"):
+        build_encoder(str(folders["mpnet"].path), adapter=str(trained))
+    with pytest.raises(ModelError, match=r"No adapter at .*: expected 'shipped' or a folder"):
+        build_encoder("minilm", adapter=str(tmp_path))
+
+
+def test_the_shipped_adapter_is_over_minilm() -> None:
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0)
+    assert encoder.trained_parameters() == []
+    assert np.allclose(
+        torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1), load_similarity().encode(SENTENCES), atol=1e-5
+    )
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_trained", [-1, 1, 0])
+def test_threads_get_the_same_vectors(
+    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trained: int
+) -> None:
+    monkeypatch.setattr(tokens, "KEPT_WORDS", 20)  # so that words and sentences are dropped all the time
+    monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
+    rng = np.random.default_rng(0)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    texts = [" ".join("".join(rng.choice(letters, 3)) for _ in range(4 + n % 9)) for n in range(80)]
+    examples = [sentence(text, (0, 1), (2, 3)) for text in texts]
+    encoder = encoder_of(bert, mode="markers", trained_layers=n_trained, cache=FrozenCache(tmp_path, max_bytes=300_000))
+    expected = [embed(encoder_of(bert, mode="markers", trained_layers=n_trained), [one]) for one in examples]
+
+    def ask(seed: int) -> float:
+        order = np.random.default_rng(seed).permutation(len(examples)).tolist()
+        worst = 0.0
+        for rows in (order[i : i + 5] for i in range(0, len(order), 5)):
+            found = embed(encoder, [examples[row] for row in rows])
+            worst = max(worst, float((found - torch.cat([expected[row] for row in rows])).abs().max()))
+            encoder.tokenizer.encode_texts([texts[row] for row in rows])
+        return worst
+
+    with ThreadPoolExecutor(8) as pool:
+        assert max(pool.map(ask, range(24))) < 1e-4
+    assert not encoder.training

@@ -60,23 +60,14 @@ def train_model(args: argparse.Namespace) -> int:
     from erda.corpus.similarity_run import Sources, run_training
     from erda.corpus.training import Machine, TrainingSettings, is_main_process
     from erda.errors import SettingsError
+    from erda.fields import checked_settings
 
     paths = ([args.folder] if args.folder else []) + args.pairs
     if not paths:
         raise SettingsError("nothing to train on: name a corpus folder, or files with --pairs.")
     miner = _miner(args, paths)
-    settings = TrainingSettings(
-        objective=args.objective,
-        temperature=args.temperature,
-        blank_names=args.blank_names,
-        hard_negatives=args.hard_negatives,
-        rank=args.rank,
-        scale=args.scale,
-        learning_rate=args.learning_rate,
-        batch_size=args.batch_size,
-        n_epochs=args.epochs,
-        max_pieces=args.max_pieces,
-        seed=args.seed,
+    settings = checked_settings(
+        TrainingSettings, {name: value for name, value in vars(args).items() if name in TrainingSettings.model_fields}
     )
     report = run_training(
         Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation, miner=miner),
@@ -156,7 +147,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--scale", metavar="X", type=float, default=1.0, help="factor of the adapter (default: 1)")
     add("--learning-rate", metavar="X", type=float, default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
     add("--batch-size", metavar="N", type=int, default=256, help="pairs in a batch, on each device (default: 256)")
-    add("--epochs", metavar="N", type=int, default=1, help="passes over the pairs (default: 1)")
+    add("--epochs", dest="n_epochs", metavar="N", type=int, default=1, help="passes over the pairs (default: 1)")
     add("--max-pieces", metavar="N", type=int, default=128, help="longest sentence in word pieces (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
     add("--workers", metavar="N", type=int, default=0, help="processes that prepare batches (default: 0)")

@@ -17,19 +17,19 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from erda.data.formats.jsonl import example_from_json
 from erda.errors import DataError, SettingsError
+from erda.files import whole_file
 from erda.text.keys import entity_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
 
 if TYPE_CHECKING:
-    from erda.corpus.mining import RowPairs
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.ray_jobs import RayJobs
 
 CODE_MARK = "~"  # begins an entity id that is already a code
 CODE_BYTES = 5
@@ -126,29 +126,13 @@ def read_tagged(paths: Sequence[Path], *, keep: Callable[[str, str], bool] | Non
     return examples
 
 
-class Miner(Protocol):
-    """Draws pairs from a corpus elsewhere (`RayJobs`); the same ones as `CorpusStore` with the same seed."""
-
-    def positive_pairs(
-        self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = MAX_PER_PAIR
-    ) -> RowPairs:
-        """Rows with the same two entities."""
-
-    def hard_negatives(
-        self,
-        store: CorpusStore,
-        *,
-        seed: int,
-        limit: int | None = None,
-        anchors: Sequence[int] | np.ndarray | None = None,
-    ) -> RowPairs:
-        """Rows that share exactly one entity, in the same role."""
-
-
 def read_corpus(
-    folder: Path, *, seed: int, limit: int | None, max_per_pair: int = MAX_PER_PAIR, miner: Miner | None = None
+    folder: Path, *, seed: int, limit: int | None, max_per_pair: int = MAX_PER_PAIR, miner: RayJobs | None = None
 ) -> list[Example]:
-    """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them."""
+    """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
+
+    `miner` draws them on a cluster: the same ones as `CorpusStore` with the same seed.
+    """
     from erda.corpus.store import CorpusStore
 
     store = CorpusStore.open(folder)
@@ -195,12 +179,10 @@ def write_pairs(examples: Sequence[Example], path: Path, *, limit: int | None, s
         drawn.add(whole[i])
         size = min(len(groups[whole[i]]), MAX_PER_PAIR + 1)
         n_rows, n_pairs = n_rows + size, n_pairs + size - 1
-    part = path.with_name(path.name + ".part")
-    with _writer(part, packed=path.suffix == ".gz") as write:
+    with whole_file(path) as part, _writer(part, packed=path.suffix == ".gz") as write:
         for key in whole:  # in the order of the sources, where neighbours are alike: it packs smaller
             for example in groups[key][: MAX_PER_PAIR + 1] if key in drawn else ():
                 write(json.dumps(_compact(example, key), ensure_ascii=False, separators=(",", ":")) + "\n")
-    part.replace(path)
     return n_rows, n_pairs
 
 

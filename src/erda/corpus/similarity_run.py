@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,18 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.evaluation import VALIDATION_FILE, Evaluation, evaluate
-from erda.corpus.pairs import HELD_OUT, Miner, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.corpus.pairs import HELD_OUT, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
 from erda.encoders.devices import check_device
 from erda.encoders.weights import find_model
 from erda.errors import DataError
+from erda.files import data_folder, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
+    from erda.corpus.ray_jobs import RayJobs
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.training import Machine, TrainingSettings
     from erda.encoders.adapter import TrainedWeights
-
-REPORT_FILE = "training.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class Sources:
     limit: int | None = None  # pairs to train on
     held_out: float = HELD_OUT
     validation: Path | None = None
-    miner: Miner | None = None  # draws the pairs of corpus folders; None: this process
+    miner: RayJobs | None = None  # draws the pairs of corpus folders; None: this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,9 @@ ABOUT = {
 }
 
 
-def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int, miner: Miner | None = None) -> list[Example]:
+def read_examples(
+    paths: Sequence[Path], *, limit: int | None, seed: int, miner: RayJobs | None = None
+) -> list[Example]:
     """Sentences of corpus folders and tagged files; `limit` bounds the positive pairs taken from each corpus folder."""
     files = [path for path in paths if not path.is_dir()]
     examples = read_tagged(files)
@@ -82,7 +83,6 @@ def read_examples(paths: Sequence[Path], *, limit: int | None, seed: int, miner:
 def read_validation(path: Path | None) -> list[Example]:
     """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
     from erda.data.formats.jsonl import read_jsonl
-    from erda.files import data_folder
 
     if path is None:
         path = data_folder() / VALIDATION_FILE
@@ -118,10 +118,12 @@ def run_training(
 ) -> TrainingReport:
     """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report."""
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.training import is_main_process, train
+    from erda.corpus.training import REPORT_FILE, is_main_process, refuse_foreign, train
 
     check_device(machine.device)
     main = is_main_process()
+    if main:
+        refuse_foreign(out)
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
     pairs, held_out = read_pairs(sources, seed=settings.seed)
@@ -138,22 +140,20 @@ def run_training(
     report = TrainingReport(before, None, len(pairs), trained.n_steps, round(seconds, 1), trained.losses)
     if not main:
         return report
-    after = model(trained.weights)
-    after.save(out)
     if measure:
-        report = replace(report, after=evaluate(after, held_out=held_out, validation=validation))
+        report = replace(report, after=evaluate(model(trained.weights), held_out=held_out, validation=validation))
     effective = {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate}
     row = {
         "command": command,
-        "encoder": after.base,
+        "encoder": trained.weights.base.name,
         "sources": [path.name for path in sources.paths],
         "limit": sources.limit,
         "held_out": sources.held_out,
-        "settings": asdict(settings) | effective,
+        "settings": settings.model_dump() | effective,
         "machine": asdict(machine) | {"name": machine_name(machine.device)},
         **asdict(report),
     }
-    (out / REPORT_FILE).write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    write_json(out / REPORT_FILE, row)
     return report
 
 

@@ -7,76 +7,65 @@ sees what the interrupted one would have seen.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from erda.corpus.pairs import NONE, PairSet
-from erda.corpus.similarity import MAX_PIECES, SimilarityNetwork, collate, load_network, load_tokenizer
-from erda.encoders.adapter import TrainedWeights, add_adapter, trained_weights
+from erda.corpus.similarity import MAX_PIECES
+from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights, add_adapter
+from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer
-from erda.encoders.weights import ModelFolder
-from erda.errors import DataError, SettingsError, unknown_name
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import ModelFolder, origin
+from erda.errors import DataError, SettingsError
+from erda.fields import Count, Fraction, Settings, Weight
+from erda.files import read_json, write_json
 
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
 LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 N_CHUNKS = 4  # a batch is computed in parts of like length
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
+REPORT_FILE = "training.json"
+NOT_OURS = "Name another folder for --out, or remove it yourself."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(Settings):
     """How to train. Zero stands for the default of the objective (temperature) or of the kind of weights (rate)."""
 
-    objective: str = "infonce"
-    temperature: float = 0.0
-    blank_names: float = 0.7  # probability that an entity name is replaced by a mask, each on its own
-    hard_negatives: float = 1.0  # share of the pairs whose hard negative is used
-    rank: int = 32  # of the low-rank adapter; 0 trains all weights
+    objective: Literal["infonce", "paper"] = "infonce"
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    blank_names: Fraction = 0.7  # probability that an entity name is replaced by a mask, each on its own
+    hard_negatives: Fraction = 1.0  # share of the pairs whose hard negative is used
+    rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0 trains all weights
     scale: float = 1.0
-    learning_rate: float = 0.0
-    warmup: float = 0.06  # share of the steps
-    weight_decay: float = 0.01
-    batch_size: int = 256  # pairs, on each device
-    n_epochs: int = 1
-    max_pieces: int = MAX_PIECES
-    seed: int = 0
+    learning_rate: Fraction = 0.0
+    warmup: Fraction = 0.06  # share of the steps
+    weight_decay: Weight = 0.01
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 256  # pairs, on each device
+    n_epochs: Annotated[int, Field(ge=1, le=1000)] = 1
+    max_pieces: Count = MAX_PIECES
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0  # what NumPy takes
 
-    def __post_init__(self) -> None:
-        if self.objective not in TEMPERATURES:
-            raise SettingsError(unknown_name("objective", self.objective, TEMPERATURES))
-        faults = [
-            f"{name} is {getattr(self, name)}: expected {low} to {high}."
-            for name, low, high in (
-                ("temperature", 0, 100),
-                ("blank_names", 0, 1),
-                ("hard_negatives", 0, 1),
-                ("rank", 0, 1024),
-                ("learning_rate", 0, 1),
-                ("warmup", 0, 1),
-                ("batch_size", 2, 1_000_000),
-                ("n_epochs", 1, 1000),
-            )
-            if not low <= getattr(self, name) <= high
-        ]
+    @model_validator(mode="after")
+    def _positives_alone_teach_nothing(self) -> TrainingSettings:
         if self.objective == "paper" and not self.hard_negatives:
-            faults.append("objective 'paper' needs hard negatives; its positives alone make all vectors the same.")
-        if faults:
-            raise SettingsError("\n".join(faults))
+            raise ValueError("objective 'paper' needs hard negatives; its positives alone make all vectors the same.")
+        return self
 
     @property
     def effective_temperature(self) -> float:
@@ -124,11 +113,11 @@ def paper_loss(positive: Tensor, negative: Tensor, temperature: float = 1.0) -> 
 
 
 class PairModel(nn.Module):
-    """The network with an objective on top: what the trainer trains."""
+    """The encoder with an objective on top: what the trainer trains."""
 
-    def __init__(self, network: SimilarityNetwork, *, objective: str, temperature: float) -> None:
+    def __init__(self, encoder: TransformerEncoder, *, objective: str, temperature: float) -> None:
         super().__init__()
-        self.network = network
+        self.encoder = encoder
         self.objective = objective
         self.temperature = temperature
 
@@ -140,7 +129,7 @@ class PairModel(nn.Module):
         Sentences come in `chunks` of like length; `place` [2n + m] says where firsts, seconds and negatives are in
         them. `pair` [2n + m] numbers entity pairs; `anchor` [m] says which first a negative was drawn for.
         """
-        vectors = torch.cat([self.network(*chunk) for chunk in chunks])[place]
+        vectors = nn.functional.normalize(torch.cat([self.encoder(*chunk) for chunk in chunks])[place], dim=-1)
         with torch.autocast(vectors.device.type, enabled=False):  # a temperature of 0.07 needs exact similarities
             return {"loss": self._loss(vectors, pair, anchor)}
 
@@ -210,7 +199,7 @@ class PairCollator:
         order = np.argsort([len(one) for one in pieces], kind="stable")
         chunks = [part for part in np.array_split(order, N_CHUNKS) if len(part)]
         return {
-            "chunks": [collate([pieces[i] for i in part], self._marked.pad_id) for part in chunks],
+            "chunks": [self._marked.collate([pieces[i] for i in part]) for part in chunks],
             "place": torch.from_numpy(np.argsort(order, kind="stable")),
             "pair": torch.from_numpy(self.pairs.pair[rows]),
             "anchor": torch.tensor(with_negative, dtype=torch.long),
@@ -253,7 +242,7 @@ def train(
     machine: Machine | None = None,
     resume: bool = True,
 ) -> Trained:
-    """Train a similarity model over the pretrained one in `folder`; checkpoints are kept in `out` until it is done.
+    """Train a similarity model over the pretrained one in `folder` and save it in `out`, with checkpoints until then.
 
     An interrupted training goes on from its last checkpoint; one with other settings or pairs must be given up first.
     """
@@ -266,29 +255,27 @@ def train(
     arguments = _arguments(settings, machine, checkpoints, n_draws=len(pairs) * settings.n_epochs)
     with arguments.main_process_first(local=False):
         last = _last_checkpoint(checkpoints, settings, pairs, resume=resume or not is_main_process())
-    tokenizer = load_tokenizer(folder, max_pieces=settings.max_pieces)
-    network = load_network(folder, tokenizer)
+    encoder = TransformerEncoder(folder, TransformerSettings(mode="markers", max_pieces=settings.max_pieces))
     if settings.rank:
-        add_adapter(network.layered, rank=settings.rank, scale=settings.scale, seed=settings.seed)
-    model = PairModel(network, objective=settings.objective, temperature=settings.effective_temperature)
+        add_adapter(encoder.layers, rank=settings.rank, scale=settings.scale, seed=settings.seed)
     with _own_randomness():
         trainer = PairTrainer(
-            model=model,
+            model=PairModel(encoder, objective=settings.objective, temperature=settings.effective_temperature),
             args=arguments,
             train_dataset=PairDraws(pairs, settings),
-            data_collator=PairCollator(pairs, tokenizer),
+            data_collator=PairCollator(pairs, encoder.tokenizer),
             callbacks=[_Lines()],
         )
-        _quiet(trainer)
+        trainer.remove_callback(PrinterCallback)  # numbers come back in the report
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     history = [(row["step"], float(row["loss"])) for row in trainer.state.log_history if "loss" in row]
-    n_steps = int(trainer.state.global_step)
-    weights = trained_weights(network.layered.cpu())
+    weights = TrainedWeights.of(encoder.layers.cpu(), base=origin(folder), max_pieces=settings.max_pieces)
     if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.tensors.values()):
         raise DataError(f"training diverged (weights are not finite); lower --learning-rate, keep {checkpoints}.")
     if is_main_process():
+        weights.save(out)
         shutil.rmtree(checkpoints, ignore_errors=True)
-    return Trained(weights, tuple(history), n_steps)
+    return Trained(weights, tuple(history), int(trainer.state.global_step))
 
 
 def is_main_process() -> bool:
@@ -326,32 +313,51 @@ def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, 
     return arguments
 
 
-def _quiet(trainer: Any) -> None:
-    """Numbers come back in the report: keep the progress bar, drop what prints dictionaries."""
-    from transformers.trainer_callback import PrinterCallback
+class Unfinished(Settings):
+    """What `run.json` in a folder of checkpoints says: whose they are, and what is being trained."""
 
-    trainer.remove_callback(PrinterCallback)
+    made_by: Literal["erda corpus train"] = "erda corpus train"
+    version: int = 2  # of the checkpoints beside it
+    settings: TrainingSettings
+    pairs: str
+
+
+def refuse_foreign(out: Path) -> None:
+    """Refuse a folder that holds what is not erda's in the places where a training writes or removes."""
+    checkpoints = out / CHECKPOINTS
+    if (checkpoints / RUN_FILE).is_file():
+        read_json(checkpoints / RUN_FILE, Unfinished, remedy=NOT_OURS)
+    elif checkpoints.exists():
+        raise DataError(f"{checkpoints}: was not made by `erda corpus train`. {NOT_OURS}")
+    elif (out / SETTINGS_FILE).exists():
+        read_json(out / SETTINGS_FILE, TrainedSettings, remedy=NOT_OURS)
+    else:
+        names = (*(f"{kind}.safetensors" for kind in KINDS), REPORT_FILE)
+        taken = [name for name in names if (out / name).exists()]
+        if taken:
+            raise DataError(f"{out}: holds {', '.join(taken)}, but no similarity model of erda's. {NOT_OURS}")
 
 
 def _last_checkpoint(folder: Path, settings: TrainingSettings, pairs: PairSet, *, resume: bool) -> Path | None:
     """Where to go on from; None at the beginning. Leaves a note of what is being trained."""
     from transformers.trainer_utils import get_last_checkpoint
 
-    run = {"settings": asdict(settings), "pairs": pairs.digest()}
+    refuse_foreign(folder.parent)
+    run = Unfinished(settings=settings, pairs=pairs.digest())
     note = folder / RUN_FILE
-    if not resume:
-        shutil.rmtree(folder, ignore_errors=True)
     if note.is_file():
-        before = json.loads(note.read_text(encoding="utf-8"))
-        if before != run:
+        before = read_json(note, Unfinished, remedy=NOT_OURS)
+        if not resume:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif before != run:
             raise SettingsError(
                 f"{folder} holds an unfinished training with other settings or pairs; finish it with the same ones, "
                 "or give it up with --no-resume."
             )
-        last = get_last_checkpoint(str(folder))
-        return Path(last) if last else None
-    folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(run), encoding="utf-8")
+        else:
+            last = get_last_checkpoint(str(folder))
+            return Path(last) if last else None
+    write_json(note, run)
     return None
 
 

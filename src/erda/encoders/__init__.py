@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from erda.encoders.settings import BiLstmSettings, TransformerSettings
-from erda.errors import SettingsError, join_faults, unknown_name
 from erda.fields import Settings, checked_settings
 
 if TYPE_CHECKING:
@@ -42,15 +41,7 @@ def build_encoder(
     `settings` are those of `encoder_settings(name)`; every fault in them is said at once. `cache` keeps what frozen
     layers compute; hand the same one to all encoders of an experiment.
     """
-    model = encoder_settings(name)
-    unknown = [one for one in settings if one not in model.model_fields]
-    faults = [unknown_name(f"setting of encoder '{name}'", one, model.model_fields) for one in unknown]
-    try:
-        checked = checked_settings(model, {one: value for one, value in settings.items() if one not in unknown})
-    except SettingsError as error:
-        faults.append(str(error))
-    if faults:
-        raise SettingsError(join_faults(faults))
+    checked = checked_settings(encoder_settings(name), settings)
     if isinstance(checked, BiLstmSettings):
         from erda.encoders.bilstm import BiLstmEncoder
 

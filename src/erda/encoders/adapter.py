@@ -1,4 +1,4 @@
-"""Trained weights of a similarity model over a pretrained one: a low-rank adapter, or all weights.
+"""Weights that were trained over a pretrained model (`erda corpus train`): a low-rank adapter, or all weights.
 
 A low-rank adapter adds `scale * up @ down` to the weight of every linear layer, with `up` [out, rank] and `down`
 [rank, in], and replaces the four rows of the entity marks. It is stored in half precision with the fingerprint of the
@@ -8,22 +8,171 @@ pretrained model it belongs to, and merged into that model when it is loaded, so
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from erda.encoders.layers import LayeredModel
-from erda.encoders.weights import ModelFolder, check_safetensors, find_model
+from erda.encoders.weights import ModelFolder, Origin, check_safetensors, origin
 from erda.errors import ModelError
+from erda.fields import Count
+from erda.files import inside, read_json, sha256_of, verify_sha256, whole_file, write_json
 
+SHIPPED = Path(__file__).parent / "shipped"  # a low-rank adapter over MiniLM (docs/similarity.md)
+SETTINGS_FILE = "similarity.json"
+VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
-ORIGIN_FILE = "origin.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """The file with the tensors, beside the settings."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedSettings:
+    """What `similarity.json` holds."""
+
+    version: int
+    base: Origin
+    weights: StoredWeights
+    max_pieces: Count
+    fingerprint: str
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise ValueError(f"is of version {self.version}, this erda reads version {VERSION}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedWeights:
+    """What training changed. `kind` is `adapter` (`tensors`: `<layer>.up`, `<layer>.down`, `marks`) or `full`.
+
+    `base` is the pretrained model, `max_pieces` the longest sentence that training saw.
+    """
+
+    kind: str
+    tensors: Mapping[str, Tensor]
+    base: Origin
+    max_pieces: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ModelError(f"trained weights of kind '{self.kind}': expected {' or '.join(KINDS)}.")
+
+    @classmethod
+    def of(cls, model: LayeredModel, *, base: Origin, max_pieces: int) -> TrainedWeights:
+        """What was trained, taken from a model: its adapter in half precision, or all of its weights."""
+        changes = [(name, module) for name, module in model.named_modules() if isinstance(module, LowRank)]
+        if not changes:
+            whole = {name: value.detach().clone() for name, value in model.named_parameters()}
+            return cls("full", whole, base, max_pieces)
+        tensors: dict[str, Tensor] = {}
+        for name, change in changes:
+            linear = name.removesuffix(".parametrizations.weight.0")
+            tensors |= {f"{linear}.up": change.up.detach().half(), f"{linear}.down": change.down.detach().half()}
+        if model.marks is not None:
+            tensors[MARKS] = model.marks.detach().half()
+        return cls("adapter", tensors, base, max_pieces, changes[0][1].scale)
+
+    @property
+    def digest(self) -> str:
+        """Sha256 of kind, scale and every tensor."""
+        digest = hashlib.sha256(f"{self.kind} {self.scale!r}\n".encode())
+        for name, tensor in sorted(self.tensors.items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.contiguous().cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """Sha256 of everything that decides the vectors: pretrained weights, trained weights and `max_pieces`."""
+        return fingerprint_of(self.base, self.digest, self.max_pieces)
+
+    def check_base(self, folder: ModelFolder) -> None:
+        """Raise a ModelError where these weights were trained over another model than that of `folder`."""
+        found = origin(folder)
+        if found.fingerprint != self.base.fingerprint:
+            raise ModelError(
+                f"The adapter was trained over '{self.base.name}' (weights {self.base.fingerprint[:12]}), "
+                f"not over '{found.name}' as it is here (weights {found.fingerprint[:12]})."
+            )
+
+    @torch.no_grad()
+    def apply(self, model: LayeredModel) -> None:
+        """Merge into a freshly loaded model; a ModelError where the tensors are not those of such a model."""
+        own = dict(model.named_parameters())
+        if self.kind == "full":
+            _must_fit(self.tensors, {name: tuple(own[name].shape) for name in own})
+            for name, parameter in own.items():
+                parameter.copy_(self.tensors[name])
+            return
+        expected: dict[str, tuple[int, ...]] = {MARKS: tuple(own[MARKS].shape)} if MARKS in own else {}
+        linears = dict(_linears(model))
+        rank = next((tensor.shape[0] for name, tensor in self.tensors.items() if name.endswith(".down")), 0)
+        for name, linear in linears.items():
+            expected |= {f"{name}.up": (linear.out_features, rank), f"{name}.down": (rank, linear.in_features)}
+        _must_fit(self.tensors, expected)
+        if MARKS in own:
+            own[MARKS].copy_(self.tensors[MARKS])
+        for name, linear in linears.items():
+            up, down = self.tensors[f"{name}.up"].float(), self.tensors[f"{name}.down"].float()
+            linear.weight += (self.scale * (up @ down)).to(linear.weight.device)
+
+    def save(self, folder: Path) -> None:
+        """Write the tensors and the settings into a folder."""
+        from safetensors.torch import save_file
+
+        path = folder / f"{self.kind}.safetensors"
+        metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
+        with whole_file(path) as part:
+            save_file({name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, part, metadata)
+            part.chmod(0o644)
+        stored = StoredWeights(path.name, sha256_of(path))
+        settings = TrainedSettings(VERSION, self.base, stored, self.max_pieces, self.fingerprint)
+        write_json(folder / SETTINGS_FILE, settings)
+
+    @classmethod
+    def load(cls, name: str | Path) -> TrainedWeights:
+        """Those that come with the package (`shipped`), or those that `save` wrote into a folder."""
+        from safetensors import safe_open
+
+        folder = SHIPPED if str(name) == SHIPPED.name else Path(name).expanduser()
+        path = folder / SETTINGS_FILE
+        if not path.is_file():
+            hint = (
+                "install erda again" if folder == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
+            )
+            raise ModelError(f"No adapter at {folder}, it has no {SETTINGS_FILE}: {hint}.")
+        saved = read_json(path, TrainedSettings, error=ModelError, remedy="Train or copy the model again.")
+        file = inside(folder, saved.weights.file, error=ModelError)
+        verify_sha256(file, saved.weights.sha256, error=ModelError)
+        check_safetensors(file)
+        with safe_open(file, framework="pt") as opened:
+            about = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
+        try:
+            scale = float(about.get("scale", ""))
+        except ValueError:
+            raise ModelError(f"{file}: the scale is no number. Train or copy the model again.") from None
+        found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale)
+        if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
+            raise ModelError(f"{path}: is not what was written with {file.name}. Train or copy the model again.")
+        return found
+
+
+def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:
+    """What a vector index remembers of the model that made it; `digest` is that of trained weights, or `untrained`."""
+    parts = [str(VERSION), base.fingerprint, digest, str(max_pieces)]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 class LowRank(nn.Module):
@@ -44,76 +193,6 @@ class LowRank(nn.Module):
             return weight + self.scale * (self.up @ self.down)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainedWeights:
-    """What training changed. `kind` is `adapter` (`tensors`: `<layer>.up`, `<layer>.down`, `marks`) or `full`."""
-
-    kind: str
-    tensors: Mapping[str, Tensor]
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ModelError(f"trained weights of kind '{self.kind}': expected {' or '.join(KINDS)}.")
-
-    @property
-    def digest(self) -> str:
-        """Sha256 of kind, scale and every tensor."""
-        digest = hashlib.sha256(f"{self.kind} {self.scale!r}\n".encode())
-        for name, tensor in sorted(self.tensors.items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.contiguous().cpu().numpy().tobytes())
-        return digest.hexdigest()
-
-    @torch.no_grad()
-    def apply(self, model: LayeredModel) -> None:
-        """Merge into a freshly loaded model; a ModelError where the tensors are not those of such a model."""
-        own = dict(model.named_parameters())
-        rows = {MARKS: MARKS} if model.marks is not None else {}
-        if self.kind == "full":
-            _must_fit(self.tensors, {name: tuple(own[name].shape) for name in own})
-            for name, parameter in own.items():
-                parameter.copy_(self.tensors[name])
-            return
-        expected: dict[str, tuple[int, ...]] = {name: tuple(own[name].shape) for name in rows}
-        linears = dict(_linears(model))
-        rank = next((tensor.shape[0] for name, tensor in self.tensors.items() if name.endswith(".down")), 0)
-        for name, linear in linears.items():
-            expected |= {f"{name}.up": (linear.out_features, rank), f"{name}.down": (rank, linear.in_features)}
-        _must_fit(self.tensors, expected)
-        for name in rows:
-            own[name].copy_(self.tensors[name])
-        for name, linear in linears.items():
-            up, down = self.tensors[f"{name}.up"].float(), self.tensors[f"{name}.down"].float()
-            linear.weight += (self.scale * (up @ down)).to(linear.weight.device)
-
-    def save(self, path: Path, *, base: str) -> None:
-        """Write a safetensors file; `base` is the fingerprint of the pretrained model."""
-        from safetensors.torch import save_file
-
-        metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": base}
-        part = path.with_name(path.name + ".part")
-        save_file({name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, part, metadata)
-        part.chmod(0o644)
-        part.replace(path)
-
-    @classmethod
-    def load(cls, path: Path, *, base: str) -> TrainedWeights:
-        """Read a safetensors file made for the pretrained model of fingerprint `base`."""
-        from safetensors import safe_open
-
-        check_safetensors(path)
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("base") != base:
-                raise ModelError(
-                    f"{path} was trained over other weights: expected base {base[:12]}, "
-                    f"got {str(metadata.get('base'))[:12]}."
-                )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        return cls(metadata.get("kind", ""), tensors, float(metadata.get("scale", "nan")))
-
-
 def add_adapter(model: LayeredModel, *, rank: int, scale: float = 1.0, seed: int = 0) -> None:
     """Freeze a model and put a trainable low-rank change on every linear layer; the marks are trained too."""
     from torch.nn.utils import parametrize
@@ -125,56 +204,6 @@ def add_adapter(model: LayeredModel, *, rank: int, scale: float = 1.0, seed: int
         parametrize.register_parametrization(linear, "weight", change)
     if model.marks is not None:
         model.marks.requires_grad_(True)
-
-
-def trained_weights(model: LayeredModel) -> TrainedWeights:
-    """What was trained, taken from a model: its adapter in half precision, or all of its weights."""
-    changes = [(name, module) for name, module in model.named_modules() if isinstance(module, LowRank)]
-    if not changes:
-        return TrainedWeights("full", {name: value.detach().clone() for name, value in model.named_parameters()})
-    tensors: dict[str, Tensor] = {}
-    for name, change in changes:
-        linear = name.removesuffix(".parametrizations.weight.0")
-        tensors |= {f"{linear}.up": change.up.detach().half(), f"{linear}.down": change.down.detach().half()}
-    if model.marks is not None:
-        tensors[MARKS] = model.marks.detach().half()
-    return TrainedWeights("adapter", tensors, changes[0][1].scale)
-
-
-def origin(folder: ModelFolder) -> tuple[str, str]:
-    """Name and fingerprint of the model that a folder holds; a copy made by `half_copy` answers for its original."""
-    path = folder.path / ORIGIN_FILE
-    if not path.is_file():
-        return folder.name, folder.fingerprint
-    try:
-        row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return str(row["name"]), str(row["fingerprint"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} is damaged: {error!r}. Make the copy again.") from error
-
-
-def half_copy(name: str, out: Path) -> ModelFolder:
-    """A copy of a pretrained model in half precision, to carry it to another machine: half the size.
-
-    Adapters trained over the copy are for the original: they differ by what rounding to 11 bits does.
-    """
-    from shutil import copyfile
-
-    from safetensors.torch import load_file, save_file
-
-    folder = find_model(name)
-    source = folder.path / "model.safetensors"
-    if not source.is_file():
-        raise ModelError(f"{folder.path} has no model.safetensors; only such models can be copied.")
-    out.mkdir(parents=True, exist_ok=True)
-    tensors = {key: value.half() if value.is_floating_point() else value for key, value in load_file(source).items()}
-    save_file(tensors, out / source.name, {"format": "pt"})
-    for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-        if (folder.path / file).is_file():
-            copyfile(folder.path / file, out / file)
-    own_name, fingerprint = origin(folder)
-    (out / ORIGIN_FILE).write_text(json.dumps({"name": own_name, "fingerprint": fingerprint}), encoding="utf-8")
-    return find_model(out)
 
 
 def _linears(model: LayeredModel) -> Iterator[tuple[str, nn.Linear]]:

@@ -23,7 +23,10 @@ class EncoderSpec:
 
 
 class Encoder(nn.Module, ABC):
-    """Text -> vectors. `encode` and `encode_texts` are differentiable and share their parameters (siamese)."""
+    """Text -> vectors. `encode` and `encode_texts` are differentiable and share their parameters (siamese).
+
+    It is built in eval mode, and in eval mode several threads may use it at once. `trained_parameters` may be none.
+    """
 
     spec: EncoderSpec
     dim: int
@@ -71,7 +74,8 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
         return torch.zeros(0, encoder.dim, device=encoder.device)
     batch_size = batch_size or encoder.batch_size
     was_training = encoder.training
-    encoder.eval()
+    if was_training:
+        encoder.eval()
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens))
     vectors: Tensor | None = None
     try:
@@ -83,6 +87,7 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
                     vectors = batch.new_empty(len(examples), batch.shape[1])
                 vectors[rows] = batch
     finally:
-        encoder.train(was_training)
+        if was_training:
+            encoder.train()
     assert vectors is not None
     return vectors

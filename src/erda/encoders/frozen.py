@@ -18,7 +18,9 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 
 import numpy as np
 import torch
@@ -31,8 +33,19 @@ RECORD = struct.Struct("<16sQII")  # key, first row, number of rows, crc32 of th
 SEEN_ONCE = 1_000_000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptRows:
+    """Where sentences are in `rows` [n_rows, width]: `first` [n] is the first row of each, -1 where it is not kept."""
+
+    first: np.ndarray
+    rows: Tensor
+
+
 class FrozenStates(ABC):
-    """The states of one set of frozen weights: `rows` is everything kept, [n_rows, width]."""
+    """The states of one set of frozen weights: `rows` is everything kept, [n_rows, width].
+
+    Threads may share it: who looks or adds holds the cache's lock, and rows that were handed out never change.
+    """
 
     def __init__(self, cache: FrozenCache, width: int) -> None:
         self.cache = cache
@@ -44,10 +57,12 @@ class FrozenStates(ABC):
     def __len__(self) -> int:
         return len(self._first)
 
-    def find(self, keys: Sequence[bytes]) -> np.ndarray:
-        """The first row of each sentence in `rows`, -1 where it is not kept: [n]."""
-        first = self._first
-        return np.fromiter((first.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
+    def find(self, keys: Sequence[bytes]) -> KeptRows:
+        """Which sentences are kept, and where."""
+        with self.cache.lock:
+            first = self._first
+            found = np.fromiter((first.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
+            return KeptRows(found, self.rows)
 
     def add(self, keys: Sequence[bytes], counts: Sequence[int], states: Tensor, *, passing: bool = False) -> None:
         """Keep sentences, as far as there is room: `states` [sum of counts, width] in the order of `keys`.
@@ -55,18 +70,19 @@ class FrozenStates(ABC):
         Of `passing` sentences (training makes many that never come back) only those are kept that came before.
         """
         ends = np.cumsum(counts)
-        chosen: list[tuple[bytes, Tensor]] = []
-        for key, count, end in zip(keys, counts, ends, strict=True):
-            if key in self._first:
-                continue
-            if passing and key not in self._seen:
-                if len(self._seen) >= SEEN_ONCE:
-                    self._seen.clear()
-                self._seen.add(key)
-                continue
-            chosen.append((key, states[int(end) - count : int(end)]))
-        if chosen:
-            self._store(dict(chosen))
+        chosen: dict[bytes, Tensor] = {}
+        with self.cache.lock:
+            for key, count, end in zip(keys, counts, ends, strict=True):
+                if key in self._first:
+                    continue
+                if passing and key not in self._seen:
+                    if len(self._seen) >= SEEN_ONCE:
+                        self._seen.clear()
+                    self._seen.add(key)
+                    continue
+                chosen[key] = states[int(end) - count : int(end)]
+            if chosen:
+                self._store(chosen)
 
     @abstractmethod
     def _store(self, states: dict[bytes, Tensor]) -> None:
@@ -88,6 +104,7 @@ class FrozenCache:
         self.folder = Path(folder) if folder is not None else None
         self.max_bytes = max_bytes
         self.dtype = torch.float16 if half else torch.float32
+        self.lock = RLock()
         self._stores: dict[tuple[str, int], FrozenStates] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> FrozenCache:
@@ -96,10 +113,12 @@ class FrozenCache:
     def states(self, fingerprint: str, width: int) -> FrozenStates:
         """The store of one fingerprint (weights and settings), opened or begun."""
         key = (fingerprint, width)
-        if key not in self._stores:
-            place = self.folder and self.folder / f"{fingerprint[:32]}-{width}-{str(self.dtype).removeprefix('torch.')}"
-            self._stores[key] = _FileStates(self, width, place) if place else _MemoryStates(self, width)
-        return self._stores[key]
+        with self.lock:
+            if key not in self._stores:
+                name = f"{fingerprint[:32]}-{width}-{str(self.dtype).removeprefix('torch.')}"
+                place = self.folder and self.folder / name
+                self._stores[key] = _FileStates(self, width, place) if place else _MemoryStates(self, width)
+            return self._stores[key]
 
     def used_bytes(self) -> int:
         """How much is kept, over all stores."""
@@ -150,15 +169,15 @@ class _FileStates(FrozenStates):
         except OSError as error:
             self._give_up(error)
 
-    def find(self, keys: Sequence[bytes]) -> np.ndarray:
+    def find(self, keys: Sequence[bytes]) -> KeptRows:
         """As in memory; a miss first looks at what other processes have added."""
-        if not self._broken and any(key not in self._first and key not in self._unchecked for key in keys):
-            self._refresh()
-        if self._unchecked:
-            for key in keys:
+        with self.cache.lock:
+            if not self._broken and any(key not in self._first and key not in self._unchecked for key in keys):
+                self._refresh()
+            for key in keys if self._unchecked else ():
                 if key in self._unchecked:
                     self._check(key)
-        return super().find(keys)
+            return super().find(keys)
 
     def _check(self, key: bytes) -> None:
         """Take a sentence into use if its states are what was written."""

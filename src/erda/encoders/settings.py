@@ -5,9 +5,9 @@ Sizes have an upper bound: what no machine can hold is refused with a sentence, 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from erda.fields import Number, Settings, Share, Weight
 
@@ -32,6 +32,8 @@ class TransformerSettings(Settings):
     marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
     `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
     `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
+    `adapter` names trained weights to start from: `shipped` (over `minilm`), or a folder of `erda corpus train`. They
+    were trained in mode `markers` and bring it along, with a limit of pieces of their own.
     """
 
     mode: Mode = "paper"
@@ -41,3 +43,15 @@ class TransformerSettings(Settings):
     precision: Literal["fp32", "bf16"] = "fp32"
     max_pieces: Number = 0
     learning_rate: Weight = 0.0
+    adapter: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _adapters_read_marks(cls, given: Any) -> Any:
+        return {"mode": "markers", **given} if isinstance(given, dict) and given.get("adapter") else given
+
+    @model_validator(mode="after")
+    def _no_adapter_in_the_papers_mode(self) -> TransformerSettings:
+        if self.adapter and self.mode == "paper":
+            raise ValueError("mode 'paper' cannot use an adapter, which was trained in mode 'markers'; leave mode out.")
+        return self

@@ -18,6 +18,7 @@ import numpy as np
 from erda.encoders.settings import Mode
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
+from erda.files import first_line
 from erda.types import Example
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class MarkedTokenizer:
             raise ModelError(f"the tokenizer has no {', no '.join(lacking)} piece; erda needs a BERT-like encoder.")
         self._cls, self._sep, self._unk, self.pad_id = special.values()
         self._mask = self._unk if tokenizer.mask_token_id is None else tokenizer.mask_token_id
-        self._read_words(["#", "@"])
-        hash_mark, at_mark = (self._words[mark] or [self._unk] for mark in "#@")
+        words = self._read_words(["#", "@"])
+        hash_mark, at_mark = (words[mark] or [self._unk] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
         self._marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
 
@@ -87,12 +88,12 @@ class MarkedTokenizer:
         from transformers import AutoConfig, AutoTokenizer
 
         try:
-            config = AutoConfig.from_pretrained(folder.path)
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, add_prefix_space=True)
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelError(f"Cannot read the tokenizer in {folder.path}: {error}") from error
-        reserved = 0 if config.model_type == "bert" else 2  # RoBERTa's kin count positions from the padding id on
-        limit = min(tokenizer.model_max_length, config.max_position_embeddings - reserved)
+            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder.path, add_prefix_space=True, trust_remote_code=False)
+            reserved = 0 if config.model_type == "bert" else 2  # RoBERTa's kin count positions from the padding id on
+            limit = min(tokenizer.model_max_length, config.max_position_embeddings - reserved)
+        except Exception as error:  # as in `load_model`
+            raise ModelError(f"Cannot read the tokenizer in {folder.path}: {first_line(error)}") from error
         if len(tokenizer) > config.vocab_size:
             raise ModelError(
                 f"{folder.path}: the tokenizer has {len(tokenizer)} pieces, the model {config.vocab_size}."
@@ -104,49 +105,63 @@ class MarkedTokenizer:
     ) -> list[Pieces]:
         """Word pieces of marked sentences. `blanked[i]` says which of head and tail of sentence i is one mask piece."""
         if blanked is not None:
-            self._read_words(chain.from_iterable(example.tokens for example in examples))
-            return [self._mark(example, blank) for example, blank in zip(examples, blanked, strict=True)]
+            words = self._read_words(chain.from_iterable(example.tokens for example in examples))
+            return [self._mark(example, words, blank) for example, blank in zip(examples, blanked, strict=True)]
         known = self._sentences
         found = [known.get(example) for example in examples]
         if None in found:
             new = [example for example, pieces in zip(examples, found, strict=True) if pieces is None]
-            self._read_words(chain.from_iterable(example.tokens for example in new))
-            made = {example: self._mark(example) for example in new}
+            words = self._read_words(chain.from_iterable(example.tokens for example in new))
+            made = {example: self._mark(example, words) for example in new}
             found = [pieces or made[example] for example, pieces in zip(examples, found, strict=True)]
             _keep(known, made, KEPT_SENTENCES)
         return [pieces for pieces in found if pieces is not None]
 
     def encode_texts(self, texts: Sequence[str]) -> list[Pieces]:
         """Word pieces of plain texts: [CLS] text [SEP], cut at the limit."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
-        self._read_words(word for text in new for word in text.split())
+        found = {text: self._texts.get(text) for text in texts}
+        new = [text for text, pieces in found.items() if pieces is None]
+        words = self._read_words(word for text in new for word in text.split())
         made = {}
         for text in new:
-            ids = list(chain.from_iterable(self._words[word] for word in text.split()))
+            ids = list(chain.from_iterable(words[word] for word in text.split()))
             made[text] = _pieces([self._cls, *ids[: self.limit - 2], self._sep], 0, 0)
-        found = [self._texts.get(text) or made[text] for text in texts]
         _keep(self._texts, made, KEPT_SENTENCES)
-        return found
+        return [found[text] or made[text] for text in texts]
 
-    def _read_words(self, words: Iterable[str]) -> None:
-        """Tokenise the words that are not known yet, all at once."""
+    def collate(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor, Tensor]:
+        """A batch as a network takes it: padded piece ids [n, longest], lengths [n], pooled places [n, p]."""
+        return *pad(batch, self.pad_id), self.places(batch)
+
+    def places(self, batch: Sequence[Pieces]) -> Tensor:
+        """Where states are pooled: at [CLS] in mode `paper`, at the two start marks in mode `markers`: [n, p]."""
+        import torch
+
+        return torch.tensor([(0,) if self.mode == "paper" else (pieces.head, pieces.tail) for pieces in batch])
+
+    def _read_words(self, words: Iterable[str]) -> dict[str, list[int]]:
+        """Pieces of words, those of these words among them; what is not known yet is tokenised all at once.
+
+        Several threads may be in here: words are only ever added, and a full dictionary is left to whoever reads it.
+        """
         known = self._words
         if len(known) > KEPT_WORDS:
-            known.clear()
+            known = self._words = {}
         new = [word for word in dict.fromkeys(words) if word not in known]
         if new:
             clean = [[word.encode("utf-8", "replace").decode("utf-8")] for word in new]  # lone surrogates become `?`
             encodings = self._backend.encode_batch_fast(clean, is_pretokenized=True, add_special_tokens=False)
             known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))
+        return known
 
-    def _mark(self, example: Example, blank: tuple[bool, bool] = (False, False)) -> Pieces:
-        words = [self._words[token] for token in example.tokens]
+    def _mark(self, example: Example, known: dict[str, list[int]], blank: tuple[bool, bool] = (False, False)) -> Pieces:
+        words = [known[token] for token in example.tokens]
         head_first = example.head.span < example.tail.span
         spans = [example.head.span, example.tail.span]
         marks = [self._marks[:2], self._marks[2:]]
         if not head_first:
             spans, marks, blank = spans[::-1], marks[::-1], blank[::-1]
-        (one, two), (open_one, close_one), (open_two, close_two) = spans, *marks
+        (one, two), (in_one, out_one), (in_two, out_two) = spans, *marks
         parts = [
             list(chain.from_iterable(words[start:end]))
             for start, end in ((0, one.start), (one.start, one.end), (one.end, two.start), (two.start, two.end))
@@ -161,19 +176,7 @@ class MarkedTokenizer:
         if sum(map(len, parts)) > room:
             parts = cut(parts, room)
         before, first, between, second, after = parts
-        ids = [
-            self._cls,
-            *before,
-            open_one,
-            *first,
-            close_one,
-            *between,
-            open_two,
-            *second,
-            close_two,
-            *after,
-            self._sep,
-        ]
+        ids = [self._cls, *before, in_one, *first, out_one, *between, in_two, *second, out_two, *after, self._sep]
         start_one = 1 + len(before)
         start_two = start_one + 2 + len(first) + len(between)
         return _pieces(ids, start_one, start_two) if head_first else _pieces(ids, start_two, start_one)
@@ -218,7 +221,7 @@ def _pieces(ids: list[int], head: int, tail: int) -> Pieces:
 
 
 def _keep(store: dict[Key, Pieces], made: dict[Key, Pieces], size: int) -> None:
-    """Remember new sentences; past `size` the oldest go."""
+    """Remember new sentences; past `size` the oldest go (another thread may have sent them away already)."""
     store.update(made)
     for old in list(store)[: max(0, len(store) - size)]:
-        del store[old]
+        store.pop(old, None)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from erda.encoders.adapter import TrainedWeights
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.frozen import FrozenCache, FrozenStates, gather
 from erda.encoders.layers import LayeredModel, load_model, states_at
@@ -35,6 +36,7 @@ MIN_ROWS = 32  # matrix products of a few rows use other kernels, whose last dig
 class TransformerEncoder(Encoder):
     """A pretrained model, its lower layers frozen; `TransformerSettings` says what the settings do.
 
+    `weights` are merged into the pretrained ones: those of `settings.adapter`, or any that were trained over `folder`.
     A plain text has no marks: in both modes it is read from its [CLS] state, in `markers` once for each half.
     """
 
@@ -43,15 +45,21 @@ class TransformerEncoder(Encoder):
         folder: ModelFolder,
         settings: TransformerSettings = DEFAULTS,
         *,
+        weights: TrainedWeights | None = None,
         seed: int = 0,
         cache: FrozenCache | None = None,
     ) -> None:
         super().__init__()
-        mode = settings.mode
-        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=settings.max_pieces)
+        mode, max_pieces = settings.mode, settings.max_pieces
+        if weights is not None:
+            weights.check_base(folder)
+            max_pieces = min(max_pieces or weights.max_pieces, weights.max_pieces)
+        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=max_pieces)
         trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
         marks = self.tokenizer.mark_origins if mode == "markers" else ()
         self.layers = LayeredModel(load_model(folder), mark_origins=marks, trained_layers=trained_layers)
+        if weights is not None:
+            weights.apply(self.layers)
         for module in self.layers.modules():
             if isinstance(module, nn.Dropout):
                 module.p = settings.dropout
@@ -65,7 +73,8 @@ class TransformerEncoder(Encoder):
         if settings.projection or mode == "paper":
             self.linear = _orthogonal(pooled, self.dim, seed)
         filled = {"trained_layers": trained_layers, "learning_rate": self.learning_rate}
-        self.spec = EncoderSpec(folder.name, settings.model_dump() | filled, folder.fingerprint)
+        fingerprint = weights.fingerprint if weights else folder.fingerprint
+        self.spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
         self._fingerprint = ""
         self._fingerprint_of: list[tuple[int, int]] = []
         self.eval()
@@ -81,7 +90,8 @@ class TransformerEncoder(Encoder):
         cache: FrozenCache | None = None,
     ) -> TransformerEncoder:
         """The encoder of a model by name: `minilm`, `mpnet`, a folder, a hub name."""
-        return cls(find_model(name), settings, seed=seed, cache=cache).to(device)
+        weights = TrainedWeights.load(settings.adapter) if settings.adapter else None
+        return cls(find_model(name), settings, weights=weights, seed=seed, cache=cache).to(device)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Switch dropout on or off; frozen layers never have any."""
@@ -102,12 +112,25 @@ class TransformerEncoder(Encoder):
         """Vectors of sentences that are already word pieces: [n, dim]."""
         if not batch:
             return torch.zeros(0, self.dim, device=self.device)
+        if not self.layers.splits or self.layers.n_frozen is None:
+            vectors: Tensor = self(*(tensor.to(self.device) for tensor in self.tokenizer.collate(batch)))
+            return vectors
         with self._autocast():
-            states = self._states_at_places(batch)  # [n, p, hidden]
-            vectors = states.flatten(1)
-            if self.linear is not None:
-                vectors = self.linear(vectors)
-        return vectors.float()
+            return self._pooled(self._states_above_frozen(batch))
+
+    def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
+        """Vectors of one batch of `MarkedTokenizer.collate`, the whole model computed: [n, dim]."""
+        layers = self.layers
+        with self._autocast():
+            if not layers.splits:
+                return self._pooled(states_at(layers.whole(ids, lengths), places))
+            states = layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1)
+            return self._pooled(layers.last_at(states, lengths, places))
+
+    def _pooled(self, states: Tensor) -> Tensor:
+        """States at the pooled places [n, p, hidden] -> vectors [n, dim]."""
+        vectors = states.flatten(1)
+        return (vectors if self.linear is None else self.linear(vectors)).float()
 
     def warm(self, examples: Sequence[Example], *, progress: bool = True) -> None:
         """Run the frozen layers over sentences that are not kept yet, in large batches of like length."""
@@ -117,7 +140,7 @@ class TransformerEncoder(Encoder):
         from tqdm import tqdm
 
         pieces = {item.key: item for item in self.tokenizer.encode(examples)}
-        known = store.find(list(pieces))
+        known = store.find(list(pieces)).first
         missing = [item for item, first in zip(pieces.values(), known, strict=True) if first < 0]
         with tqdm(total=len(missing), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
             order = sorted(range(len(missing)), key=lambda i: len(missing[i]))
@@ -129,17 +152,9 @@ class TransformerEncoder(Encoder):
 
     # -- from word pieces to the states that are pooled ----------------------------------------------------------------
 
-    def _states_at_places(self, batch: Sequence[Pieces]) -> Tensor:
+    def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
         """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
-        layers = self.layers
-        if not layers.splits or layers.n_frozen is None:
-            ids, lengths = (tensor.to(self.device) for tensor in pad(batch, self.tokenizer.pad_id))
-            places = self._places(batch)
-            if not layers.splits:
-                return states_at(layers.whole(ids, lengths), places)
-            states = layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1)
-            return layers.last_at(states, lengths, places)
-        states = self._kept_states(batch)
+        states, layers = self._kept_states(batch), self.layers
         if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
@@ -154,14 +169,14 @@ class TransformerEncoder(Encoder):
         if store is None:
             return self._padded(self._frozen_states(batch), counts, length)
         keys = [item.key for item in batch]
-        first = store.find(keys)
-        kept = gather(store.rows, first, np.where(first < 0, 0, counts), length).to(self.device).float()
-        missing = np.flatnonzero(first < 0).tolist()
+        kept = store.find(keys)
+        found = gather(kept.rows, kept.first, np.where(kept.first < 0, 0, counts), length).to(self.device).float()
+        missing = np.flatnonzero(kept.first < 0).tolist()
         if missing:
             states = self._frozen_states([batch[i] for i in missing])
             store.add([keys[i] for i in missing], counts[missing].tolist(), states.cpu(), passing=self.training)
-            kept[missing] = self._padded(states.to(store.rows.dtype).float(), counts[missing], length)
-        return kept
+            found[missing] = self._padded(states.to(kept.rows.dtype).float(), counts[missing], length)
+        return found
 
     def _padded(self, states: Tensor, counts: np.ndarray, length: int) -> Tensor:
         rows = torch.cat([states.new_zeros(1, states.shape[1]), states])
@@ -202,16 +217,14 @@ class TransformerEncoder(Encoder):
 
     def _run_padded(self, batch: Sequence[Pieces]) -> Tensor:
         """The same with padding, which suits a GPU: few large operations."""
-        ids, lengths = (tensor.to(self.device) for tensor in pad(batch, self.tokenizer.pad_id))
+        ids, lengths, places = (tensor.to(self.device) for tensor in self.tokenizer.collate(batch))
         states = self.layers.run(self.layers.embed(ids), lengths, 0, self._n_frozen)
         if self._n_frozen == self.layers.n_layers:
-            return states_at(states, self._places(batch)).flatten(0, 1)
+            return states_at(states, places).flatten(0, 1)
         return states[torch.arange(ids.shape[1], device=self.device) < lengths[:, None]]
 
     def _places(self, batch: Sequence[Pieces]) -> Tensor:
-        if self.mode == "paper":
-            return torch.zeros(len(batch), 1, dtype=torch.long, device=self.device)
-        return torch.tensor([(item.head, item.tail) for item in batch], device=self.device)
+        return self.tokenizer.places(batch).to(self.device)
 
     @property
     def _n_frozen(self) -> int:

