@@ -65,17 +65,18 @@ class Outcome:
         matrix: list[list[float]] = []
         for task in stream:
             method.learn(task)
+            for found in method.notes().get("augmentation", ()):
+                rehearsed = found.get("rehearsed", {"extras": ()})["extras"]
+                self.extras.update((one["augmentation"]["rule"], _says(one)) for one in found["extras"])
+                self.extras.update(("rehearsed", _says(one)) for one in rehearsed)
             tests = [ask(k) for k in range(task.index + 1)]
-            best = [method.predict(test.examples).best() for test in tests]
+            best = [method.predict(test.examples).best for test in tests]
             matrix.append([
                 fmean(a == b for a, b in zip(row, test.gold, strict=True))
                 for row, test in zip(best, tests, strict=True)
             ])  # fmt: skip
         self.accuracy.append(100 * fmean(matrix[-1]))  # tasks have equally many questions
         self.forgetting.append(100 * (forgetting(matrix) or 0))
-        for found in method.notes().get("augmentation", ()):
-            self.extras.update((one["augmentation"]["rule"], _says(one)) for one in found["extras"])
-            self.extras.update(("rehearsed", _says(one)) for one in found.get("rehearsed", {"extras": ()})["extras"])
 
     def share(self, kind: str) -> str:
         """How many extra examples of a kind there were, and what part of them was right."""
