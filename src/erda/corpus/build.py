@@ -74,7 +74,8 @@ def build_corpus(
     with `add` it appends what is new. `exclude` names files whose sentences must never enter, nor a sentence that
     holds the share `exclude_overlap` of the word 8-grams of one (0: near-duplicates may).
     """
-    if not (folder / ".lock").exists():
+    lock = folder / ".lock"
+    if not lock.exists() or lock.stat().st_size:  # ours is empty, and another build may be at work
         _refuse_foreign(folder)  # before so much as a lock is put there
     busy = "another build is at work on this folder; wait for it or name another"
     with locked(folder, busy=busy), disk_faults(folder):

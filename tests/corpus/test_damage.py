@@ -1,0 +1,384 @@
+"""Whatever happens to a file of a corpus: it answers as before, or one clear message says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_corpus import content, erda_corpus, random_rows, toy_store, write_rows
+from toy_similarity import ToySimilarity
+
+from erda.corpus import staging
+from erda.corpus.build import build_corpus
+from erda.corpus.index import VectorIndex, build_index
+from erda.corpus.store import CorpusStore
+from erda.errors import DataError, ErdaError
+from erda.files import sealed
+from erda.text.keys import EntityPair
+
+SEED, N_CASES = 20240, 180
+MODEL = ToySimilarity()
+VALUES = [None, True, 0, -1, 1, 7, 1e300, 10**30, "", "x", "../victim/notes.txt", "/etc/passwd", [], {}, [[]], [None]]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of two segments with excluded sentences and an index of two shards."""
+    folder = tmp_path_factory.mktemp("damage")
+    (folder / "victim").mkdir()
+    (folder / "victim/notes.txt").write_text("mine")
+    exclude = write_rows(folder / "test.jsonl", random_rows(2, seed=9))
+    toy_store(folder, random_rows(40, n_entities=8), exclude=[exclude])
+    more = write_rows(folder / "more.jsonl", random_rows(20, seed=1, n_entities=8))
+    build_corpus([more], folder / "corpus", add=True)
+    build_index(CorpusStore.open(folder / "corpus"), MODEL, factory="IVF2,Flat")
+    answers(folder / "corpus")  # once, so that `checked.json` is there too
+    return folder / "corpus"
+
+
+def answers(folder: Path) -> list[Any]:
+    """Rows, rows of pairs, neighbours and their scores."""
+    store = CorpusStore.open(folder, n_threads=1)
+    pairs = [EntityPair(f"Entity{i}", f"Entity{j}") for i in range(4) for j in range(4)]
+    found = VectorIndex.open(store, MODEL).search(MODEL.encode(store.rows(range(0, 60, 9))), 5)
+    near = [found.rows.tolist(), np.round(found.scores, 4).tolist()]
+    return [content(store), [rows.tolist() for rows in store.find(pairs)], near]
+
+
+def damaged_bytes(raw: bytes, rng: random.Random) -> bytes:
+    place, kind = rng.randrange(len(raw)), rng.randrange(5)
+    if kind == 0:
+        return raw[:place]
+    if kind == 1:
+        return raw[:place] + raw[place + rng.randint(1, 9) :]
+    if kind == 2:
+        return raw[:place] + bytes(rng.randrange(256) for _ in range(rng.randint(1, 9))) + raw[place:]
+    if kind == 3:
+        return raw.decode("latin1").encode("utf-16")
+    return raw[:place] + bytes([raw[place] ^ 1 << rng.randrange(8)]) + raw[place + 1 :]
+
+
+def changed_value(value: Any, rng: random.Random) -> Any:
+    """JSON with one value of it changed, taken out or put twice."""
+    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.1:
+        return rng.choice([other for other in VALUES if other != value])
+    key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+    copy = value.copy()
+    if rng.random() < 0.15:
+        del copy[key]
+    elif isinstance(copy, list) and rng.random() < 0.2:
+        copy.insert(key, copy[key])
+    else:
+        copy[key] = changed_value(copy[key], rng)
+    return copy
+
+
+def damaged_json(raw: bytes, rng: random.Random) -> bytes:
+    lines = raw.splitlines() if raw.startswith(b'{"') else [raw]
+    at = rng.randrange(len(lines))
+    lines[at] = json.dumps(changed_value(json.loads(lines[at]), rng)).encode()
+    return b"\n".join(lines) + b"\n"
+
+
+def without_seal(raw: bytes, rng: random.Random) -> bytes:
+    """As a version of erda wrote it that knew no seals, and then damaged."""
+    value = json.loads(raw)
+    value.pop("seal", None)
+    return damaged_json(json.dumps(value, indent=1).encode(), rng)
+
+
+def resealed(raw: bytes, rng: random.Random) -> bytes:
+    """Changed by somebody who knows how to seal."""
+    value = json.loads(without_seal(raw, rng))
+    return json.dumps(sealed(value) if isinstance(value, dict) else value, indent=1).encode()
+
+
+def tried(corpus: Path, path: Path, damage: Callable[[bytes, random.Random], bytes], rng: random.Random) -> list | None:
+    """What a corpus with one damaged file answers; None where it is refused in one clear message."""
+    raw = path.read_bytes()
+    broken = damage(raw, rng)
+    path.write_bytes(broken)
+    os.utime(path, ns=(rng.randrange(1 << 60), rng.randrange(1 << 60)))
+    try:
+        return answers(corpus)
+    except ErdaError:
+        return None
+    except BaseException as error:
+        raise AssertionError(f"{path.name}: {type(error).__name__}: {error}\n{broken[:3000]!r}") from error
+    finally:
+        path.write_bytes(raw)
+
+
+def files_of(corpus: Path, *endings: str) -> list[Path]:
+    return sorted(path for path in corpus.rglob("*") if path.is_file() and path.name.endswith(endings))
+
+
+@pytest.mark.parametrize(
+    ("damage", "endings"),
+    [
+        (damaged_bytes, (".json", ".jsonl", ".npy", ".npz", ".parquet", ".faiss")),
+        (damaged_json, ("corpus.json", "vectors.json", "index.json", ".jsonl")),
+        (without_seal, ("corpus.json", "vectors.json")),
+    ],
+)
+def test_damage_is_refused_or_does_no_harm(
+    corpus: Path, damage: Callable[[bytes, random.Random], bytes], endings: tuple[str, ...]
+) -> None:
+    expected, files, rng, refused = answers(corpus), files_of(corpus, *endings), random.Random(SEED), 0
+    assert len(files) >= 2
+    for _ in range(N_CASES if damage is not without_seal else N_CASES // 3):
+        path = rng.choice(files)
+        found = tried(corpus, path, damage, rng)
+        assert found in (None, expected), path
+        refused += found is None
+    assert refused > N_CASES // 8
+    assert answers(corpus) == expected
+
+
+def test_a_hostile_description_leads_nowhere(corpus: Path) -> None:
+    rng, files = random.Random(SEED), files_of(corpus, "corpus.json", "vectors.json", "index.json")
+    for _ in range(N_CASES // 3):
+        tried(corpus, rng.choice(files), resealed, rng)
+    value = json.loads((corpus / "corpus.json").read_bytes())
+    raw = (corpus / "corpus.json").read_bytes()
+    del value["seal"]
+    value["segments"][0]["parts"][0]["file"]["path"] = "../victim/notes.txt"
+    try:
+        (corpus / "corpus.json").write_text(json.dumps(sealed(value)))
+        with pytest.raises(DataError, match="names a file outside of itself"):
+            build_corpus([corpus.parent / "rows.jsonl"], corpus)
+    finally:
+        (corpus / "corpus.json").write_bytes(raw)
+    assert [path.read_text() for path in (corpus.parent / "victim").iterdir()] == ["mine"]
+
+
+def test_two_files_put_in_each_others_place_are_refused(corpus: Path) -> None:
+    for pattern in ("part-00000.parquet", "keys.npy", "shard-*.npy"):
+        first, second = sorted(corpus.rglob(pattern))[:2]
+        contents = first.read_bytes(), second.read_bytes()
+        assert contents[0] != contents[1]
+        for path, raw in zip((second, first), contents, strict=True):
+            path.write_bytes(raw)
+        with pytest.raises(DataError, match=r"bytes"):
+            answers(corpus)
+        for path, raw in zip((first, second), contents, strict=True):
+            path.write_bytes(raw)
+
+
+def test_flipped_bits_are_noticed_at_opening_and_the_index_is_made_again(corpus: Path) -> None:
+    expected = answers(corpus)
+    for path in files_of(corpus, ".faiss", "shard-000000000000.npy"):
+        raw = bytearray(path.read_bytes())
+        raw[-3] ^= 0x40
+        path.write_bytes(raw)
+        with pytest.raises(
+            DataError, match=rf"{path.name}: its bytes have changed \(sha256\).\nRun 'erda corpus index"
+        ):
+            answers(corpus)
+        build_index(CorpusStore.open(corpus), MODEL, factory="IVF2,Flat")
+        assert answers(corpus) == expected
+
+
+def test_what_did_not_change_is_not_read_again(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(corpus)
+    monkeypatch.setattr("erda.corpus.manifest.sha256_of", lambda path: pytest.fail(f"{path} was read"))
+    answers(corpus)
+
+
+def test_a_corpus_that_cannot_be_written_to_is_read(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, checked = answers(corpus), files_of(corpus, "checked.json")
+    assert len(checked) == 2
+    for path in checked:
+        path.unlink()
+
+    def refused(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("pathlib.Path.replace", refused)
+    assert answers(corpus) == expected
+    assert not files_of(corpus, "checked.json", ".tmp")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"format": 1}', "corpus.json: digest: is missing."),
+        ("[]", "corpus.json: expected an object"),
+        ('{"format": 2}', "not a corpus of format 1"),
+        ('{"format": 1, "digest": "", "n_rows": 0, "segments": [], "excluded": null, "excluded_from": []}', "is empty"),
+        ("[" * 100_000, "corpus.json: is not whole JSON"),
+        ('{"format": ' + "9" * 5000 + "}", "corpus.json: "),
+    ],
+)
+def test_every_command_says_what_is_wrong_with_a_corpus(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "corpus.json").write_text(text)
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(3))
+    for command in (
+        ("stats", tmp_path),
+        ("show", tmp_path, "a", "b"),
+        ("search", tmp_path, "a"),
+        ("index", tmp_path),
+        ("build", rows, "--out", tmp_path),
+    ):
+        with pytest.raises(DataError) as error:
+            erda_corpus(*command)
+        assert said in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build that was stopped before its lookup was written, beside a whole one."""
+    folder = tmp_path_factory.mktemp("stopped")
+    rows = write_rows(folder / "rows.jsonl", random_rows(60))
+    build_corpus([rows], folder / "whole")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(staging, "CHUNK_ROWS", 20)
+        patched.setattr("erda.corpus.sources.jsonl.BATCH_LINES", 10)
+        patched.setattr("erda.corpus.segments.write_segment_lookup", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build_corpus([rows], folder / "stopped")
+    assert {path.name for path in files_of(folder / "stopped", ".json")} == {"plan.json", "parts.json"}
+    assert len(files_of(folder / "stopped", ".parquet")) == 4
+    return folder
+
+
+def test_a_damaged_unfinished_build_is_refused_or_ends_as_the_whole_one(stopped: Path, tmp_path: Path) -> None:
+    expected, rng, built = content(CorpusStore.open(stopped / "whole")), random.Random(SEED), 0
+    refused: set[str] = set()
+    for number in range(25):
+        folder = shutil.copytree(stopped / "stopped", tmp_path / str(number))
+        path = rng.choice(files_of(folder, ".json", ".jsonl", ".parquet"))
+        is_json = path.suffix != ".parquet" and rng.random() < 0.5
+        path.write_bytes((damaged_json if is_json else damaged_bytes)(path.read_bytes(), rng))
+        try:
+            build_corpus([stopped / "rows.jsonl"], folder)
+        except ErdaError:
+            refused.add(path.name)
+            continue
+        assert content(CorpusStore.open(folder)) == expected, path
+        assert not (folder / "build").exists()
+        built += 1
+    assert built > 10
+    assert refused <= {"plan.json"}
+
+
+# --- folders of the user's --------------------------------------------------------------------------------------------
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    ["build/main.o", "build/plan.json", "build/nested/plan.json", "segments/000/part-00000.parquet", "segments/x.txt"],
+)
+def test_what_is_the_users_is_never_touched(tmp_path: Path, name: str, finished: bool, resume: bool) -> None:
+    folder = tmp_path / "corpus"
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(5))
+    if finished:
+        build_corpus([rows], folder)
+        name = name.replace("000", "001")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    before = tree(folder)
+    more = write_rows(tmp_path / "more.jsonl", random_rows(5, seed=1))
+    with pytest.raises(DataError, match=r"holds|not an unfinished build|plan.json: "):
+        build_corpus([more], folder, add=finished, resume=resume)
+    assert tree(folder) == before
+
+
+def test_a_project_beside_a_build_folder_is_refused_as_it_is(tmp_path: Path) -> None:
+    for name in ("setup.py", "build/lib/module.py", ".lock"):
+        (tmp_path / "d" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / name).write_text("mine")
+    before = tree(tmp_path / "d")
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(5))
+    with pytest.raises(DataError, match="d/build"):
+        erda_corpus("build", rows, "--out", tmp_path / "d", "--no-resume")
+    assert tree(tmp_path / "d") == before
+
+
+def test_rebuilding_an_index_removes_only_its_own_files(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, random_rows(10))
+    folder = build_index(store, MODEL).shards.folder
+    (folder / "notes.txt").write_text("mine")
+    (folder / "more").mkdir()
+    build_index(store, MODEL, rebuild=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert (folder / "more").is_dir()
+
+
+def test_what_a_kill_left_behind_goes_with_the_next_finished_work(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, random_rows(10))
+    vectors = build_index(store, MODEL).shards.folder
+    left = [store.folder / ".corpus.json.7.tmp", store.folder / "segments/000/.keys.npy.7.tmp", vectors / ".a.7.tmp"]
+    for path in left:
+        path.write_bytes(b"half")
+    (store.folder / ".lock").touch()
+    build_corpus([tmp_path / "rows.jsonl"], store.folder)
+    build_index(store, MODEL)
+    assert not any(path.exists() for path in left)
+    assert not list(store.folder.rglob(".lock"))
+    assert not (store.folder / "build").exists()
+
+
+FULL_DISK = """
+import os, sys
+from pathlib import Path
+from erda.corpus import staging
+from erda.corpus.build import build_corpus
+from erda.errors import WriteError
+folder, rows = Path(sys.argv[1]), Path(sys.argv[2])
+ballast = folder / "ballast"
+for free in range(0, 700_000, 20_000):
+    build = folder / f"c{free}"
+    with ballast.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize - free)
+        except OSError:
+            pass
+    try:
+        build_corpus([rows], build)
+        print("built", free)
+        break
+    except WriteError as error:
+        print("full", free, str(error).count("the disk is full"))
+    ballast.unlink()
+    assert build_corpus([rows], build).n_added == 4000
+    import shutil; shutil.rmtree(build)
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    """A file system of a few megabytes, filled up so that another step of the build fails each time."""
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(4000))
+    (tmp_path / "small").mkdir()
+    script = 'mount -t tmpfs -o size=6m none "$1" && exec "$2" -c "$3" "$1" "$4"'
+    command = ["unshare", "-rm", "sh", "-c", script, "sh", tmp_path / "small", sys.executable, FULL_DISK, rows]
+    try:
+        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=300)
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("no file system of one's own here")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[-1].split()[0]) == (0, "built"), done.stdout + done.stderr
+    assert len(lines) > 3
+    assert all(line.endswith(" 1") for line in lines[:-1]), lines
