@@ -274,9 +274,10 @@ def test_the_command_takes_every_setting_and_exemplars(
 
 
 def test_sentences_are_shown_with_both_entities_marked() -> None:
-    from erda.cli.corpus_augment import marked
+    from erda.cli.printing import SHORT_BRACKETS, marked
 
-    assert marked(COAST) == "[Oslo] lies on the coast of {Norway} ."
+    assert marked(COAST) == "[head: Oslo] lies on the coast of [tail: Norway] ."
+    assert marked(COAST, SHORT_BRACKETS) == "[Oslo] lies on the coast of {Norway} ."
 
 
 def test_precision_where_the_corpus_knows_its_relations(tmp_path: Path) -> None:

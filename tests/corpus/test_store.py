@@ -192,6 +192,17 @@ def test_looking_from_the_command_line(tmp_path, capsys):
     assert "rows               2\n" in capsys.readouterr().out
 
 
+def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
+    rows = [row("Evil\x1b[2J met\x07 B\u202eob .", "Evil\x1b[2J", "B\u202eob", source="\x1b]0;title\x07\r\x9b")]
+    toy_store(tmp_path, [*rows, *random_rows(2), {"tokens": "\x1b[31m"}])
+    for command in (("show", "evil\x1b[2j", "b\u202eob"), ("search", "met"), ("show", "evil", "x"), ("stats",)):
+        erda_corpus(command[0], tmp_path / "corpus", *command[1:])
+    erda_corpus("build", tmp_path / "rows.jsonl", "--out", tmp_path / "again")
+    shown = capsys.readouterr().out
+    assert "[head: Evil\ufffd[2J] met\ufffd [tail: B\ufffdob] .  (\ufffd]0;title\ufffd\ufffd\ufffd)" in shown
+    assert not {"\x1b", "\x07", "\r", "\x9b", "\u202e"} & set(shown)
+
+
 @pytest.mark.fewrel
 def test_fewrel_pairs_find_wikipedia_sentences(tmp_path, data_folder):
     """The ids differ (Wikidata, page titles); names must do."""

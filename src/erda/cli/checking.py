@@ -1,9 +1,23 @@
-"""Checks of options that several commands share; each gives its faults, so that a command can say all at once."""
+"""What several commands share: how they are added, and checks of options.
+
+Each check gives its faults, so that a command can say all at once.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+
+Commands = argparse._SubParsersAction  # of ArgumentParser, where commands are added
+
+
+def add_command(
+    commands: Commands[argparse.ArgumentParser], name: str, about: str, examples: str
+) -> argparse.ArgumentParser:
+    """Add a command that says what it does and ends its help with examples."""
+    return commands.add_parser(
+        name, help=about, description=about, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def below_one(options: argparse.Namespace, *names: str) -> list[str]:

@@ -1,32 +1,225 @@
-"""`erda corpus`: build an unlabelled corpus and look into it; one file a few commands, one table of them."""
+"""`erda corpus`: `build` makes a corpus, `stats`, `show` and `search` look into it; the others add themselves."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from erda.cli import corpus_augment, corpus_build, corpus_index, corpus_look, corpus_narrow, corpus_train
+from erda.cli import corpus_index, corpus_train
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import BRACKETS, COLOURS, marked, printable
 
-COMMANDS = (
-    corpus_build,
-    corpus_look,
-    corpus_train,
-    corpus_index,
-    corpus_augment,
-    corpus_narrow,
-)  # each adds its commands by `add_commands`
+if TYPE_CHECKING:
+    from erda.corpus.build import BuildReport
+    from erda.corpus.store import CorpusSentence
+
+EXAMPLES = """examples:
+  erda corpus build tagged.jsonl.gz --out corpora/mine
+  erda corpus stats corpora/mine
+
+`erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.
+"""
+BUILD_ABOUT = (
+    "Build a corpus from tagged JSONL, a Wikipedia dump, documents with mentions (DocRED's JSON) or plain text. "
+    "Run the same command again to go on after an interruption, or to check a finished corpus and repair damaged parts."
+)
+BUILD_EXAMPLES = """examples:
+  erda corpus build tagged.jsonl.gz --out corpora/mine
+  erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
+  erda corpus build documents.json.gz --out corpora/mine --add
+  erda corpus build notes.txt --names people-and-places.txt --out corpora/notes
+"""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `corpus` to the command line."""
     about = "Build a corpus of unlabelled text with tagged entities, and look into it."
-    group = subparsers.add_parser(
-        "corpus",
-        help=about,
-        description=about,
-        epilog="examples:\n  erda corpus build tagged.jsonl.gz --out corpora/mine\n  erda corpus stats corpora/mine\n\n"
-        "`erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    group = add_command(subparsers, "corpus", about, EXAMPLES)
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.add_commands(commands)
+    _add_build(commands)
+    _add_looking(commands)
+    corpus_train.add_commands(commands)
+    corpus_index.add_commands(commands)
+
+
+def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES)
+    add = parser.add_argument
+    add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read, also .gz and .bz2")
+    add("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
+    add(
+        "--exclude",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="test and validation data: none of its sentences enters, whatever their case and spacing",
+    )
+    add(
+        "--exclude-overlap",
+        metavar="SHARE",
+        type=float,
+        default=0.5,
+        help="a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
+        "1: all of them, 0: near-duplicates may enter",
+    )
+    add("--add", action="store_true", help="add the sources to the corpus that is there")
+    add(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on with an unfinished build (default), or give it up and begin anew",
+    )
+    add(
+        "--max-pairs",
+        metavar="N",
+        type=int,
+        default=12,
+        help="ordered entity pairs that one sentence gives, closest first (default: 12); JSONL rows are single pairs",
+    )
+    add("--max-tokens", metavar="N", type=int, default=250, help="longer sentences are dropped (default: 250)")
+    add("--format", metavar="NAME", help="jsonl, wikipedia, documents or text (default: by file name)")
+    add("--names", metavar="FILE", type=Path, help="plain text: entity names, one a line [tab id]")
+    add("--spacy", metavar="MODEL", help="plain text: a spaCy pipeline that finds the entities")
+    add("--workers", metavar="N", type=int, default=1, help="processes for wikitext (default: 1)")
+    add("--memory", metavar="SIZE", default="2GB", help="what sorting may use (default: 2GB)")
+    parser.set_defaults(handler=build)
+
+
+def _add_looking(commands: Commands[argparse.ArgumentParser]) -> None:
+    about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and what was left out."
+    stats = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n")
+    stats.set_defaults(handler=show_stats)
+
+    about = "Show the sentences of an entity pair, head first; case and spacing of the names do not matter."
+    examples = 'examples:\n  erda corpus show corpora/mine "Kim Campbell" "Prime Minister of Canada"\n'
+    show = add_command(commands, "show", about, examples)
+    show.set_defaults(handler=show_pair)
+
+    about = "Show sentences that hold every word of a text, those that hold it as it stands first."
+    search = add_command(commands, "search", about, 'examples:\n  erda corpus search corpora/mine "was born in"\n')
+    search.set_defaults(handler=search_text)
+
+    for parser in (stats, show, search):
+        parser.add_argument("directory", metavar="DIR", type=Path, help="folder of a corpus")
+    show.add_argument("head", metavar="HEAD", help="name (or title) of the head entity")
+    show.add_argument("tail", metavar="TAIL", help="name (or title) of the tail entity")
+    show.add_argument("--limit", metavar="N", type=int, default=50, help="sentences to show (default: 50)")
+    search.add_argument("text", metavar="TEXT", help="words to look for; case does not matter")
+    search.add_argument("--limit", metavar="N", type=int, default=20, help="sentences to show (default: 20)")
+
+
+def build(args: argparse.Namespace) -> int:
+    """Build and print what entered and what was dropped."""
+    from erda.corpus.build import BuildSettings, build_corpus
+    from erda.corpus.sources import Limits, SourceSettings
+
+    report = build_corpus(
+        args.sources,
+        args.out,
+        exclude=args.exclude,
+        exclude_overlap=args.exclude_overlap,
+        settings=BuildSettings(
+            limits=Limits(max_pairs=args.max_pairs, max_tokens=args.max_tokens),
+            reading=SourceSettings(format=args.format, names=args.names, spacy=args.spacy, n_workers=args.workers),
+            memory=args.memory,
+        ),
+        add=args.add,
+        resume=args.resume,
+        show=lambda line: print(line, file=sys.stderr),
+    )
+    _print_report(report, args.out)
+    return 0
+
+
+def _print_report(report: BuildReport, folder: Path) -> None:
+    manifest = report.manifest
+    if report.repaired:
+        print(f"Repaired: {', '.join(report.repaired)}.")
+    if not report.n_added:
+        print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, every file checked).")
+        return
+    print(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
+    latest = manifest.segments[-1]
+    if latest.dropped:
+        print("Left out, by reason:")
+    places: dict[str, str] = {}
+    for source in latest.sources:
+        for reason, shown in source.places.items():
+            places.setdefault(reason, shown[0])
+    for reason, n in sorted(latest.dropped.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {n:>12,}  {reason}" + (f"  (first: {printable(places[reason])})" if reason in places else ""))
+
+
+def show_stats(args: argparse.Namespace) -> int:
+    """Print the counts of a corpus."""
+    from erda.corpus.store import CorpusStore
+
+    stats = CorpusStore.open(args.directory).stats()
+    share = stats.rows_of_repeated / stats.n_rows if stats.n_rows else 0.0
+    lengths = f"mean {stats.length_mean:.1f}, median {stats.length_median:.0f}, 95 % up to {stats.length_p95:.0f}"
+    for name, value in (
+        ("rows", f"{stats.n_rows:,}"),
+        ("sentences", f"{stats.n_sentences:,}"),
+        ("entity pairs", f"{stats.n_pairs:,}"),
+        ("repeated pairs", f"{stats.repeated_pairs:,} ({share:.1%} of the rows)"),
+        ("entities", f"{stats.n_entities:,}"),
+        ("documents", f"{stats.n_documents:,}"),
+        ("tokens a sentence", f"{lengths}, longest {stats.length_max}"),
+        ("version", stats.digest[:12]),
+        ("kept out", printable(", ".join(stats.excluded_from)) or "nothing was excluded"),
+    ):
+        print(f"{name:<18} {value}")
+    for title, counts in (
+        ("Sources (rows before duplicates were dropped):", stats.sources),
+        ("Left out, by reason:", tuple(stats.dropped.items())),
+    ):
+        print(f"\n{title}")
+        for name, n in counts:
+            print(f"  {n:>12,}  {printable(name)}")
+    if not stats.dropped:
+        print("  nothing")
+    return 0
+
+
+def show_pair(args: argparse.Namespace) -> int:
+    """Print the sentences of a pair."""
+    from erda.corpus.store import CorpusStore
+    from erda.text.keys import EntityPair
+
+    store = CorpusStore.open(args.directory)
+    pair = EntityPair(args.head, args.tail)
+    n_found = len(store.find([pair])[0])
+    print_sentences(store.sentences_of([pair], limit_per_pair=args.limit)[0])
+    if not n_found:
+        print(f"No sentence with head '{args.head}' and tail '{args.tail}'.")
+        for role, name in (("head", args.head), ("tail", args.tail)):
+            near = printable(", ".join(store.names_like(name)))
+            print(f"  {role}: " + (f"the corpus has {near}" if near else f"no entity like '{name}'"))
+    elif n_found > args.limit:
+        print(f"... {args.limit:,} of {n_found:,} sentences; show more with --limit.")
+    return 0
+
+
+def search_text(args: argparse.Namespace) -> int:
+    """Print sentences that hold a text."""
+    from erda.corpus.store import CorpusStore
+
+    found = CorpusStore.open(args.directory).search(args.text, limit=args.limit)
+    print_sentences(found.sentences)
+    more = f"; the first {len(found.sentences):,} are shown" if found.n_rows > len(found.sentences) else ""
+    print(f"{found.n_rows:,} rows hold '{args.text}'{more}.")
+    return 0
+
+
+def print_sentences(sentences: Iterable[CorpusSentence]) -> None:
+    """Print sentences with their row, entities in colour or in brackets, and their source."""
+    marks = COLOURS if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else BRACKETS
+    for sentence in sentences:
+        source = f"  ({printable(sentence.example.source)})" if sentence.example.source else ""
+        print(f"{sentence.row:>9}  {marked(sentence.example, marks)}{source}")

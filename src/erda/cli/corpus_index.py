@@ -1,18 +1,21 @@
-"""`erda corpus index`: vectors of all sentences of a corpus, and an index to search them by."""
+"""`erda corpus index | augment | narrow`: search a corpus by vectors, and what is done with what was found."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import below_one, refuse, without_effect
+from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
+from erda.cli.printing import SHORT_BRACKETS, marked, printable
 
 if TYPE_CHECKING:
+    from erda.corpus.augment import Augmentation, AugmentSettings
     from erda.corpus.embedding import Embedder
 
-EXAMPLES = """examples:
+INDEX_EXAMPLES = """examples:
   erda corpus index corpora/wiki
   erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512 --jobs 4
   erda corpus index corpora/wiki --model models/my-similarity --factory HNSW32
@@ -21,37 +24,69 @@ EXAMPLES = """examples:
 A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
 and added. docs/augmentation.md says which kind of index is chosen when.
 """
+AUGMENT_EXAMPLES = """examples:
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --neighbours 3 --agreement mean
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --exemplars older.jsonl --agreement mean \\
+      --set n_neighbours=5 --set search_matched=true
+
+The file written is in our own format, so that what you trust of it can be added to your examples.
+"""
+NARROW_EXAMPLES = """examples:
+  erda corpus narrow corpora/wiki my-examples.jsonl --out near.jsonl.gz
+  erda corpus narrow corpora/wiki fewrel/train_0.txt --top 100 --out near.jsonl.gz
+  erda corpus build near.jsonl.gz --out corpora/near && erda corpus index corpora/near
+
+For these examples the narrowed corpus answers as the whole one, as long as K + 24 neighbours are no more than N.
+"""
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `index` to the group `corpus`."""
+def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add `index`, `augment` and `narrow` to the group `corpus`."""
     about = "Embed all sentences of a corpus and make the index that finds the nearest ones."
-    parser = commands.add_parser(
-        "index",
-        help=about,
-        description=about,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "index", about, INDEX_EXAMPLES)
     parser.add_argument("corpus", metavar="DIR", type=Path, help="a corpus made by 'erda corpus build'")
     add_model_arguments(parser)
-    parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
-    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
-    parser.add_argument("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
-    parser.add_argument("--jobs", metavar="N", type=int, help="processes of this machine that embed (default: 1)")
-    parser.add_argument("--rebuild", action="store_true", help="throw away the vectors and the index of before")
+    add = parser.add_argument
+    add("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
+    add("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
+    add("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
+    add("--jobs", metavar="N", type=int, help="processes of this machine that embed (default: 1)")
+    add("--rebuild", action="store_true", help="throw away the vectors and the index of before")
     add_engine_arguments(parser, "embed")
-    parser.add_argument("--workers", metavar="N", type=int, help="Ray workers (default: one a GPU, or a CPU)")
+    add("--workers", metavar="N", type=int, help="Ray workers (default: one a GPU, or a CPU)")
     parser.set_defaults(handler=make_index)
+
+    about = "Show and write the extra examples that a file of examples would get from a corpus."
+    parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES)
+    add = parser.add_argument
+    add("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
+    add("--corpus", metavar="DIR", type=Path, required=True, help="a corpus with an index")
+    add("--out", metavar="FILE", type=Path, help="where to write (default: FILE's name + .extra.jsonl)")
+    add("--known", metavar="FILE", type=Path, action="append", default=[], help="never these sentences")
+    about = "examples of other relations, for --agreement to look at; never these sentences either"
+    add("--exemplars", metavar="FILE", type=Path, action="append", default=[], help=about)
+    add("--format", metavar="NAME", help="format of FILE (default: what it looks like)")
+    add_model_arguments(parser)
+    add_augment_arguments(parser)
+    add("--show", metavar="N", type=int, default=3, help="to print a relation (default: 3)")
+    parser.set_defaults(handler=augment)
+
+    about = "Write the sentences of a corpus that some examples would find: a small corpus to carry along."
+    parser = add_command(commands, "narrow", about, NARROW_EXAMPLES)
+    parser.add_argument("corpus", metavar="DIR", type=Path, help="a corpus with an index")
+    parser.add_argument("files", metavar="FILE", type=Path, nargs="+", help="examples in any format of docs/data.md")
+    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="tagged JSONL; gzip where it ends so")
+    parser.add_argument("--top", metavar="N", type=int, default=50, help="neighbours of an example (default: 50)")
+    add_model_arguments(parser)
+    parser.set_defaults(handler=narrow)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """The similarity model and where it runs."""
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="a folder of 'erda corpus train', or an encoder (default: the one that ships)",
-    )
+    about = "a folder of 'erda corpus train', or an encoder (default: the one that ships)"
+    parser.add_argument("--model", metavar="NAME", help=about)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
 
 
@@ -59,6 +94,46 @@ def add_engine_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     """This machine or a Ray cluster."""
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help=f"where to {what} (default: local)")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster: auto, local or HOST:PORT (default: auto)")
+
+
+def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
+    """What may become an extra example; what is not given is the paper's."""
+    add = parser.add_argument
+    add("--threshold", dest="match_threshold", metavar="S", type=float, help="alpha of entity matches (default: 0.65)")
+    add("--max-matches", metavar="N", type=int, help="matches an example (default: 16)")
+    add("--neighbours", dest="n_neighbours", metavar="K", type=int, help="neighbours an example (default: 1)")
+    add("--neighbour-threshold", metavar="S", type=float, help="least score (default: 0)")
+    for flag, name, text in (
+        ("--no-matching", "entity_matching", "without entity matching (the paper's w.o. EM)"),
+        ("--no-search", "similarity_search", "without similarity search (the paper's w.o. SS)"),
+    ):
+        add(flag, dest=name, action="store_const", const=False, help=text)
+    add(
+        "--agreement",
+        choices=("none", "mean", "nearest"),
+        help="keep only what is nearer to its own relation than to any other of the file (default: none)",
+    )
+    add("--agreement-margin", metavar="M", type=float, help="by so much (default: 0)")
+    parser.add_argument(
+        "--set",
+        dest="sets",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="any setting of augmentation by the name that `erda run` has for it; the flags above win",
+    )
+
+
+def augment_settings(args: argparse.Namespace) -> AugmentSettings:
+    """The settings that were given, by `--set` or by a flag."""
+    from erda.cli.settings import values_of
+    from erda.corpus.augment import AugmentSettings
+    from erda.fields import checked_settings, flat_kinds
+
+    kinds = flat_kinds(AugmentSettings)
+    given = values_of(args.sets, kinds, what="setting of the augmentation")
+    flags = {name: getattr(args, name) for name in kinds if getattr(args, name, None) is not None}
+    return checked_settings(AugmentSettings, {**given, **flags})
 
 
 def make_index(args: argparse.Namespace) -> int:
@@ -74,32 +149,22 @@ def make_index(args: argparse.Namespace) -> int:
         ]
     )
     store = CorpusStore.open(args.corpus)
+    where = {"device": args.device, "dtype": args.dtype}
     embedder: Embedder | None = None
-    if args.engine == "local":
-        model = load_similarity(args.model, device=args.device, dtype=args.dtype)
+    if args.engine == "ray":
+        from erda.corpus.ray_jobs import RayJobs
+
+        model = load_similarity(args.model)  # here only to know which one it is
+        jobs = RayJobs(address=args.address or "auto", n_workers=args.workers, batch_size=args.batch_size, **where)
+        embedder = jobs.embedder(store, args.model, model.fingerprint)
+    else:
+        model = load_similarity(args.model, **where)
         if args.jobs and args.jobs > 1:
             from erda.corpus.embedding import ProcessEmbedder
 
             embedder = ProcessEmbedder(
-                corpus=store.folder,
-                model=args.model,
-                n_processes=args.jobs,
-                device=args.device,
-                dtype=args.dtype,
-                batch_size=args.batch_size,
+                corpus=store.folder, model=args.model, n_processes=args.jobs, batch_size=args.batch_size, **where
             )
-    else:
-        from erda.corpus.ray_jobs import RayJobs
-
-        model = load_similarity(args.model)  # here only to know which one it is
-        where = RayJobs(
-            address=args.address or "auto",
-            n_workers=args.workers,
-            device=args.device,
-            dtype=args.dtype,
-            batch_size=args.batch_size,
-        )
-        embedder = where.embedder(store, args.model, model.fingerprint)
     index = build_index(
         store,
         model,
@@ -113,4 +178,59 @@ def make_index(args: argparse.Namespace) -> int:
     print(f"{about.n_rows:,} rows, {about.dim} numbers each, {about.factory}: {about.file.size / 1e6:,.1f} MB")
     print("exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search")
     print(f"in {index.shards.folder}")
+    return 0
+
+
+def augment(args: argparse.Namespace) -> int:
+    """Find, write and print."""
+    from erda.corpus.augment import open_augmenter, write_extras
+    from erda.data.own import read_examples
+
+    settings = augment_settings(args)
+    examples = read_examples(args.file, args.format).examples
+    known, exemplars = (
+        [example for path in paths for example in read_examples(path).examples]
+        for paths in (args.known, args.exemplars)
+    )
+    augmenter = open_augmenter(args.corpus, args.model, device=args.device)
+    found = augmenter.find(examples, known=known, exemplars=exemplars, settings=settings)
+    out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
+    write_extras(found, out)
+    print_augmentation(found, n_shown=args.show)
+    print(f"\n{len(found.extras)} extra examples written to {out}")
+    return 0
+
+
+def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
+    """A few extra examples of each relation, and the counts."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
+    by_relation: dict[str, list[str]] = {}
+    for extra in sorted(found.extras, key=lambda extra: -extra.score):
+        line = f"  {extra.score:5.2f} {extra.margin:+6.2f}  {extra.rule:12}  {marked(extra.example, SHORT_BRACKETS)}"
+        by_relation.setdefault(str(extra.example.relation), []).append(line)
+    for relation in sorted(by_relation):
+        lines = by_relation[relation]
+        print(f"{printable(relation)}: {len(lines)} extra")
+        print("  score margin  rule          sentence")
+        for line in lines[:n_shown]:
+            print(line if len(line) <= width else line[: width - 1] + "…")
+        if len(lines) > n_shown:
+            print(f"  ... and {len(lines) - n_shown} more")
+    counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
+    print(f"\n{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
+    if found.dropped:
+        print("turned down: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
+
+
+def narrow(args: argparse.Namespace) -> int:
+    """Search and write."""
+    from erda.corpus.augment import open_augmenter
+    from erda.corpus.narrow import narrow_rows, write_rows
+    from erda.data.own import read_examples
+
+    examples = [example for path in args.files for example in read_examples(path).examples]
+    found = open_augmenter(args.corpus, args.model, device=args.device)
+    rows = narrow_rows(found.store, found.index, found.model, examples, top=args.top)
+    write_rows(found.store, rows, args.out)
+    print(f"{len(rows):,} of {len(found.store):,} rows are near {len(examples):,} examples: {args.out}")
     return 0

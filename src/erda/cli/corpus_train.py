@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import refuse, without_effect
+from erda.cli.checking import add_command, refuse, without_effect
 from erda.cli.corpus_index import add_engine_arguments
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `train`, `pairs` and `evaluate`."""
     _add_train(commands)
     about = "Write the sentences of some pairs to a compact file, to train from it on a machine without the corpus."
-    pairs = _parser(commands, "pairs", about, PAIRS_EXAMPLES)
+    pairs = add_command(commands, "pairs", about, PAIRS_EXAMPLES)
     pairs.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
     pairs.add_argument("--seed", metavar="N", type=int, default=0, help="which pairs are drawn (default: 0)")
@@ -46,7 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     pairs.set_defaults(handler=write_pair_file)
 
     about = "Measure a similarity model: AUC on held-out entity pairs, and how often neighbours have the same relation."
-    evaluate = _parser(commands, "evaluate", about, EVALUATE_EXAMPLES)
+    evaluate = add_command(commands, "evaluate", about, EVALUATE_EXAMPLES)
     evaluate.add_argument("model", metavar="MODEL", nargs="?", help="folder or encoder (default: the packaged model)")
     evaluate.add_argument(
         "--pairs", metavar="SOURCE", type=Path, nargs="+", default=[], help="where held-out pairs are"
@@ -129,7 +129,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "Train a similarity model on sentences with the same two entities. An interrupted training goes on from its "
         "last checkpoint."
     )
-    parser = _parser(commands, "train", about, TRAIN_EXAMPLES)
+    parser = add_command(commands, "train", about, TRAIN_EXAMPLES)
     add = parser.add_argument
     add("folder", metavar="DIR", type=Path, nargs="?", help="folder of a corpus ('erda corpus build')")
     add(
@@ -164,15 +164,3 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add("--held-out", metavar="P", type=float, default=0.04, help="share of entity pairs kept apart (default: 0.04)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
     add("--seed", metavar="N", type=int, default=0, help="everything random comes from it (default: 0)")
-
-
-def _parser(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, examples: str
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
