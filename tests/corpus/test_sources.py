@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from toy_corpus import row, write_rows
 from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
 from erda.corpus.sources.base import Row, pair_rows
 from erda.corpus.sources.plain import pipeline_tagger, spacy_tagger
-from erda.corpus.sources.wikitext import Wiki, page_sentences
+from erda.corpus.sources.wikitext import Wiki, n_unclosed, page_rows, page_sentences
 from erda.errors import DataError, SettingsError
 from erda.text.names import read_names
 from erda.text.pairs import TaggedSentence
@@ -296,6 +297,39 @@ def test_links_are_entities_and_markup_goes():
 def test_own_title_outside_links_and_without_brackets():
     (sentence,) = page("Paris went to [[Paris|Paris]] with Helen .", title="Paris (mythology)")
     assert [(m.id, m.span.start) for m in sentence.entities] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
+
+
+@pytest.mark.parametrize(
+    "markup", ["<div>", "<ref>", "<ref ", '<div a="', "[[a|", "{{a|", "{{{a|", "{|\n", "[http://a ", "<!--", "<nowiki>"]
+)
+def test_a_page_that_would_take_the_parser_hours_is_named_and_left_out(markup):
+    tally = Tally()
+    began = time.process_time()
+    assert page_rows("Odd", markup * 20_000, WIKI, Limits(), tally) == []
+    assert time.process_time() - began < 5
+    assert tally.places == {"page too long, or with too much markup that is never closed": ["Odd"]}
+
+
+@pytest.mark.parametrize("markup", ["[[A]] ", "<div>x</div> ", "a<ref name=x/> ", "{{a|b=c}} ", "<br>x ", "* a\n"])
+def test_a_page_with_much_markup_that_is_closed_is_read(markup):
+    tally = Tally()
+    text = f"{markup * 5_000}\n[[Anna]] met [[Bob]] in Oslo."
+    assert n_unclosed(text) == 0
+    assert len(page_rows("Long", text, WIKI, Limits(), tally)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("<div><DIV></div>", 1),
+        ("</div><div>", 1),
+        ("<br><li>x<ref/><ref name=a />", 0),
+        ("[[a]] [http://b c] {{d|{{e}}}} {|\n|}", 0),
+        ("[[a {{b [http://c {|\n <!-- ", 5),
+    ],
+)
+def test_what_is_never_closed_is_counted(text, n):
+    assert n_unclosed(text) == n
 
 
 def dump(*pages, end="</mediawiki>"):

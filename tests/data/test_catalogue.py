@@ -101,6 +101,28 @@ def test_an_own_folder_brings_its_pools(tmp_path: Path) -> None:
     assert len(stream.validation(0).gold) == 9
 
 
+def test_rows_without_a_relation_are_kept_apart_under_any_name(tmp_path: Path) -> None:
+    none = [row(tokens=["Al", f"x{i}", "Bo"], relation=name) for i, name in enumerate((None, "no_relation", "Other"))]
+    path = write_lines(tmp_path / "mine.jsonl", [*own_rows(3), *none])
+    assert [len(load_dataset(path).unrelated), len(load_dataset(path).relations)] == [2, 4]
+    dataset = load_dataset(path, no_relation=["Other"])
+    assert [example.relation for example in dataset.unrelated] == [None, "no_relation", "Other"]
+    assert len(dataset.relations) == 3
+    stream = open_stream(path, shots=3, way=3, no_relation="none at all, Other")
+    assert {relation.id for relation in stream.relations} == {"rel_0", "rel_1", "rel_2"}
+    (tmp_path / "mine.relations.json").write_text(json.dumps([{"id": f"rel_{i}"} for i in range(3)]))
+    assert len(load_dataset(path, no_relation=["Other"]).unrelated) == 3
+    with pytest.raises(DataError, match="unknown relation 'Other'"):
+        load_dataset(path)
+
+
+def test_one_rare_relation_does_not_block_own_data(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "mine.jsonl", [*own_rows(3), row(relation="rare")])
+    with pytest.raises(StreamError, match="--set min_examples=6"):
+        open_stream(path)
+    assert "rare" not in {relation.id for relation in open_stream(path, way=3, min_examples=6).relations}
+
+
 def test_paths_and_names_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"Unknown dataset 'fewrl'\. Did you mean 'fewrel'\? Known: atlas, fewrel"):
         load_dataset("fewrl")
@@ -141,6 +163,7 @@ def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
     dataset = load_dataset("tacred", folder=tmp_path)
     assert [relation.name for relation in dataset.relations] == ["organization founded", "person city of birth"]
     assert len(dataset.train) == 2 * (3 + 4 + 5)
+    assert len(dataset.unrelated) == 3 + 4 + 5
     stream = open_stream("tacred", shots=2, way=1, first_shots=2, folder=tmp_path)
     assert [len(task.relations) for task in stream] == [1, 1]
 

@@ -60,7 +60,9 @@ def test_a_changed_file_is_noticed(folder: Path) -> None:
 
 
 def test_n_tasks_and_the_dataset_of_a_split(folder: Path) -> None:
-    assert len(published_stream(folder, shots=5, n_tasks=3)) == 3
+    begun = published_stream(folder, shots=5, n_tasks=3)
+    assert len(begun) == 3
+    assert begun.manifest.notes[0].startswith("n_tasks=3 leaves out 50 of 80 relations: P")
     dataset = read_published(folder)
     assert (len(dataset.relations), len(dataset.train), len(dataset.validation), len(dataset.test)) == (
         80,

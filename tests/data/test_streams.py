@@ -89,6 +89,53 @@ def test_n_tasks_stops_early_with_the_same_beginning() -> None:
     assert begun.test(1).gold == whole.test(1).gold
 
 
+def test_what_n_tasks_leaves_out_is_said_and_does_not_change_the_digest() -> None:
+    whole = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3).manifest
+    begun = draw_stream(toy_dataset(), way=3, shots=2, seed=1, first_shots=3, n_tasks=2).manifest
+    assert (whole.notes, "notes" in whole.to_json(), "notes" in whole.summary()) == ((), False, False)
+    assert begun.notes == (f"n_tasks=2 leaves out 1 of 7 relations: {whole.relations[2][0]}",)
+    assert begun.summary()["notes"] == list(begun.notes)
+    assert begun.digest == replace(begun, notes=()).digest
+    assert StreamManifest.from_json(begun.to_json()) == begun
+
+
+def rare_dataset() -> Dataset:
+    """Seven relations of twenty examples, and one each of two, one and five."""
+    whole = toy_dataset()
+    numbers = iter(range(1000, 2000))
+    rare = [
+        sentence(next(numbers), relation) for relation, n in (("two", 2), ("one", 1), ("five", 5)) for _ in range(n)
+    ]
+    relations = (*whole.relations, *(Relation(name, name) for name in ("two", "one", "five")))
+    return replace(whole, relations=relations, train=(*whole.train, *rare))
+
+
+def test_rare_relations_are_left_out_and_named() -> None:
+    shape = {"way": 3, "shots": 3, "seed": 1, "first_shots": None}
+    with pytest.raises(StreamError) as caught:
+        draw_stream(rare_dataset(), **shape)
+    assert "relation 'two' has 2 training examples; 3 shots were asked for." in str(caught.value)
+    assert str(caught.value).endswith("leave them out with min_examples=4 (erda run: --set min_examples=4).")
+    stream = draw_stream(rare_dataset(), **shape, min_examples=4)
+    assert {relation.id for relation in stream.relations} == {*(f"r{i}" for i in range(7)), "five"}
+    assert stream.manifest.notes == ("left out, fewer than 4 examples or none in the test: two (2), one (1)",)
+    plain = draw_stream(toy_dataset(), **shape).manifest
+    assert draw_stream(rare_dataset(), **shape, min_examples=6).manifest.digest == plain.digest
+    assert draw_stream(toy_dataset(), **shape, min_examples=6).manifest == plain
+    with pytest.raises(StreamError, match="No relation of dataset 'toy' has 21 examples"):
+        draw_stream(toy_dataset(), **shape, min_examples=21)
+
+
+def test_a_relation_without_a_test_example_of_its_own_is_left_out_too() -> None:
+    whole = toy_dataset(4, 12)
+    test = tuple(replace(e, id=f"t{e.id}", tokens=("Eve", *e.tokens[1:])) for e in whole.train if e.relation != "r3")
+    dataset = replace(whole, test=test)
+    with pytest.raises(StreamError, match="relation 'r3' has no test example"):
+        draw_stream(dataset, way=2, shots=2, seed=1, first_shots=None)
+    stream = draw_stream(dataset, way=2, shots=2, seed=1, first_shots=None, min_examples=1)
+    assert stream.manifest.notes == ("left out, fewer than 1 examples or none in the test: r3 (12)",)
+
+
 def test_digest_follows_data_seed_and_shots() -> None:
     def digest(dataset: Dataset, **asked: int) -> str:
         return draw_stream(dataset, **{"way": 3, "shots": 2, "seed": 1, "first_shots": 3} | asked).manifest.digest

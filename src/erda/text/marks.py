@@ -59,6 +59,9 @@ def example_from_text(
             raise DataError(f"{span} ends after the last character ({len(text)} characters).")
         if not text[mark.start : mark.end].strip():
             raise DataError(f"{span} covers no word.")
+    if head.start < tail.end and tail.start < head.end:
+        spans = f"head span ({head.start}, {head.end}) overlaps tail span ({tail.start}, {tail.end})"
+        raise DataError(f"{spans}; mark two separate mentions.")
     tokens: list[str] = []
     token_at = {0: 0}
     for left, right in pairwise(sorted({0, len(text), head.start, head.end, tail.start, tail.end})):

@@ -17,6 +17,8 @@ from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
 MIN_TOKENS = 4
+MAX_PAGE = 1 << 22  # characters; MediaWiki allows half of it
+MAX_WORK = 3e7  # characters that the parser may have to go through again: about five seconds
 _LEFT_OUT_TAG = re.compile(
     r"ref|references|table|gallery|math|chem|code|pre|source|syntaxhighlight|timeline|score|imagemap|nowiki|hiero|graph"
     r"|mapframe|maplink|templatestyles|style|script|noinclude|includeonly|th|td|tr|caption"
@@ -27,6 +29,12 @@ _FOOT = re.compile(  # sections that hold lists of titles, not sentences
     r"\s*==+\s*$.*",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
+_OPENING_OR_CLOSING = re.compile(
+    r"<!--|-->|\{\{|\}\}|\[\[|\]\]|\{\||\|\}|\[(?=\w+:|//)|\]|<(?P<end>/?)(?P<tag>[a-z]\w*)(?:[^<>]*?(?P<empty>/?)>)?",
+    re.IGNORECASE,
+)
+_CLOSES = {"-->": "<!--", "}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
+_NEVER_CLOSED = frozenset({"br", "hr", "li", "dt", "dd", "td", "th", "tr", "wbr", "img"})
 _LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
@@ -109,8 +117,11 @@ class _Text:
 
 
 def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tally) -> list[Row]:
-    """The rows of one page."""
+    """The rows of one page; none of one that would take the parser very long."""
     rows: list[Row] = []
+    if len(wikitext) > MAX_PAGE or n_unclosed(wikitext) * len(wikitext) > MAX_WORK:
+        tally.drop("page too long, or with too much markup that is never closed", title)
+        return rows
     for sentence in page_sentences(title, wikitext, wiki, tally):
         rows += pair_rows(sentence, source=wiki.entity_id(title), limits=limits, tally=tally)
     return rows
@@ -146,6 +157,21 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
             tally.drop("sentence of fewer than four tokens")
         else:
             yield TaggedSentence(tuple(tokens), tuple(mentions))
+
+
+def n_unclosed(wikitext: str) -> int:
+    """Tags, links, templates, tables and comments that are opened and never closed: for each the parser goes through
+    the rest of the page in vain."""
+    depth: dict[str, int] = {}
+    for found in _OPENING_OR_CLOSING.finditer(wikitext):
+        tag = found["tag"]
+        mark = f"<{tag.lower()}" if tag else found.group()
+        if found["end"] or mark in _CLOSES:
+            opening = _CLOSES.get(mark, mark)
+            depth[opening] = max(0, depth.get(opening, 0) - 1)
+        elif not (tag and (found["empty"] or tag.lower() in _NEVER_CLOSED)):
+            depth[mark] = depth.get(mark, 0) + 1
+    return sum(depth.values())
 
 
 def _tidied(text: str) -> str:

@@ -1,0 +1,137 @@
+"""Files of text: plain and packed, in the right and in a wrong encoding, and JSON item by item."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erda.errors import DataError
+from erda.text import reading
+from erda.text.reading import Faults, JsonWalk, Meter, read_lines, read_start
+
+PACKED = [lambda raw: raw, gzip.compress, bz2.compress]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("pack", PACKED)
+def test_lines_are_numbered_whatever_the_packing(tmp_path: Path, pack: object) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pack("\ufeffone\r\ntwö\n\nfour".encode()))
+    assert list(read_lines(path)) == [(1, "one"), (2, "twö"), (3, ""), (4, "four")]
+    assert list(read_lines(path, skip=3)) == [(4, "four")]
+    assert read_start(path) == "one\r\ntwö\n\nfour"
+    meter = Meter()
+    assert [meter.position() > 0 for _ in read_lines(path, meter=meter)] == [True] * 4
+    assert meter.position() == 0
+
+
+@pytest.mark.parametrize("pack", PACKED[1:])
+def test_a_packed_file_that_is_cut_short_is_damaged(tmp_path: Path, pack: object) -> None:
+    packed = pack(os.urandom(5000).hex().encode())
+    (tmp_path / "x").write_bytes(packed[: len(packed) // 2])
+    for read in (read_lines, lambda path: JsonWalk(path).array()):
+        with pytest.raises(DataError, match=r"x: the packed file is damaged or cut short .* fetch or pack it again"):
+            list(read(tmp_path / "x"))
+
+
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"x: no such file\.$"):
+        list(read_lines(tmp_path / "x"))
+    with pytest.raises(DataError, match=r"is a folder; name a file in it\.$"):
+        list(read_lines(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"x: cannot be read \(Permission denied\)\.$"):
+        list(read_lines(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_gets_the_right_hint(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes('["Oslo"]\n'.encode(encoding))
+    for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
+        with pytest.raises(DataError, match=r"x\.txt: this is UTF-16; save it as UTF-8"):
+            read(path)
+
+
+def test_another_encoding_ends_the_reading_or_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"good\nK\xf6ln\ngood\n")
+    with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8 \(byte 0xf6\); save the file as UTF-8"):
+        list(read_lines(path))
+    faults = Faults(path)
+    assert [number for number, _ in read_lines(path, faults)] == [1, 3]
+    assert faults.total == 1
+    path.write_bytes(b'[1,\n2, "\xf6"]')
+    with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8"):
+        list(JsonWalk(path).array())
+    path.write_bytes('["Köln'.encode()[:-3])
+    with pytest.raises(DataError, match=r"not JSON|middle of a character"):
+        list(JsonWalk(path).array())
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_LINE", 1 << 20)
+    (tmp_path / "x").write_bytes(b"x" * (1 << 20))
+    with pytest.raises(DataError, match="x:1: a line longer than 1 MB"):
+        list(read_lines(tmp_path / "x"))
+
+
+@settings(deadline=None)
+@given(st.lists(JSON, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
+def test_the_walk_gives_what_json_gives_in_pieces_of_any_size(
+    tmp_path_factory: pytest.TempPathFactory, values: list[object], indent: int | None, piece: int, ascii: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "x.json"
+    text = json.dumps(values, indent=indent, ensure_ascii=ascii)
+    path.write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_PIECE", piece)
+        walk = JsonWalk(path)
+        found = list(walk.array())
+        walk.end()
+        assert [value for _, value in found] == values
+        if indent and all(isinstance(value, int) for value in values):
+            assert [line for line, _ in found] == list(range(2, 2 + len(values)))
+        path.write_text(json.dumps({"a": values, "b": []}, indent=indent), encoding="utf-8")
+        walk = JsonWalk(path)
+        assert {key: [value for _, value in walk.array()] for _, key in walk.fields()} == {"a": values, "b": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "x.json: the file is empty; expected JSON."),
+        ("[" * 100_000, ":1: not JSON: nested too deeply."),
+        ("[\n" + "9" * 5000 + "]", ":2: not JSON: a number of too many digits."),
+        ('[1,\n"\\ud800"]', ":2: not JSON: half of a surrogate pair"),
+        ("[1\n2]", ":2: not JSON: expected ',' or ']'."),
+        ("[1,\n\n", ":3: not JSON: the file ends before ']'."),
+        ('["\\ud83d\\ude00"] 1', ":1: not JSON: extra data after the end."),
+    ],
+)
+def test_json_that_is_none_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+
+    def read() -> None:
+        walk = JsonWalk(tmp_path / "x.json")
+        list(walk.array())
+        walk.end()
+
+    with pytest.raises(DataError, match=re.escape(message)):
+        read()
