@@ -7,6 +7,7 @@ from erda.methods.base import Method
 from erda.methods.emar import Emar
 from erda.methods.emr import Emr
 from erda.methods.erda import Erda
+from erda.methods.frozen import Frozen
 from erda.methods.idlvq import IdlvqC
 from erda.methods.sequential import Joint, SeqRun
 
@@ -17,6 +18,7 @@ METHODS: dict[str, type[Method]] = {
     "emr": Emr,
     "emar": Emar,
     "idlvq-c": IdlvqC,
+    "frozen": Frozen,
 }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -94,7 +95,9 @@ def _write(method: Method, folder: Path) -> None:
         for number, relation in enumerate(state.relations)
     }
     with whole_file(folder / WEIGHTS) as path:
-        save_file({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, path)
+        save_file(
+            {name: tensor.cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}, path
+        )
     about = SavedMethod(
         format=FORMAT,
         files={WEIGHTS: sha256_of(folder / WEIGHTS)},
