@@ -21,6 +21,7 @@ from pydantic import Field
 from erda.data.formats import example_to_json
 from erda.errors import DataError
 from erda.fields import Count, Settings, Similarity, changed_settings
+from erda.files import write_bytes
 from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
@@ -165,8 +166,7 @@ class Augmenter:
         dropped: Counter[str] = Counter()
         vectors = self._encode([*examples, *exemplars])
         own = vectors[: len(examples)]
-        taken = {sentence_key(" ".join(example.tokens)) for group in (examples, exemplars, known) for example in group}
-        taken.update(known_keys)
+        taken = {sentence_key(" ".join(one.tokens)) for one in (*examples, *exemplars, *known)} | {*known_keys}
         candidates: list[_Candidate] = []
         matched: set[int] = set()
         if settings.entity_matching:
@@ -187,12 +187,8 @@ class Augmenter:
 
     def origin(self) -> dict[str, Any]:
         """Which corpus and which model: their fingerprints, for a record."""
-        return {
-            "name": self.store.folder.name,
-            "n_rows": len(self.store),
-            "digest": self.store.digest,
-            "model": self.model.fingerprint,
-        }
+        name, n_rows = self.store.folder.name, len(self.store)
+        return {"name": name, "n_rows": n_rows, "digest": self.store.digest, "model": self.model.fingerprint}
 
     def _encode(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of examples, [n, dim]; those seen before are not computed again."""
@@ -258,10 +254,10 @@ class Augmenter:
 
         With a single relation there is no other: its own similarity.
         """
-        relations = sorted({str(example.relation) for example in known})
-        rows = {name: [i for i, one in enumerate(known) if one.relation == name] for name in relations}
         if not candidates:
             return np.zeros(0)
+        relations = sorted({str(example.relation) for example in known})
+        rows = {name: [i for i, one in enumerate(known) if one.relation == name] for name in relations}
         found = self.index.vectors([candidate.sentence.row for candidate in candidates])
         if agreement == "nearest":
             products = found @ vectors.T
@@ -273,11 +269,8 @@ class Augmenter:
         own = np.array([relations.index(str(known[one.place].relation)) for one in candidates])
         at = np.arange(len(candidates))
         best = similarities[at, own]
-        if len(relations) == 1:
-            return best
-        others = similarities.copy()
-        others[at, own] = -np.inf
-        return np.asarray(best - others.max(axis=1))
+        similarities[at, own] = -np.inf
+        return best if len(relations) == 1 else np.asarray(best - similarities.max(axis=1))
 
 
 def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str = "cpu") -> Augmenter:
@@ -293,15 +286,8 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
 
 def write_extras(found: Augmentation, path: Path) -> None:
     """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(extra.to_json(), ensure_ascii=False) + "\n" for extra in found.extras)
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    lines = (json.dumps(extra.to_json(), ensure_ascii=False) + "\n" for extra in found.extras)
+    write_bytes(path, "".join(lines).encode())
 
 
 def precision(
