@@ -261,7 +261,21 @@ def test_what_cannot_be_trained_is_said(folder, pairs, tmp_path):
 
 # -- the commands ----------------------------------------------------------------------------------------------------
 
-ABSENT = ["duckdb", "faiss", "pyarrow", "matplotlib", "sklearn", "pooch", "datasets", "peft"]
+# a machine with a GPU has PyTorch, transformers, NumPy, safetensors, pydantic, tqdm, filelock and platformdirs
+ABSENT = [
+    "duckdb",
+    "faiss",
+    "pyarrow",
+    "matplotlib",
+    "sklearn",
+    "pooch",
+    "datasets",
+    "peft",
+    "numba",
+    "scipy",
+    "jinja2",
+]
+ABSENT += ["ray", "optuna", "rich"]
 COMMAND = f"""
 import argparse, sys
 for name in {ABSENT!r}:
@@ -272,6 +286,13 @@ corpus_train.add_commands(parser.add_subparsers())
 options = parser.parse_args()
 raise SystemExit(options.handler(options))
 """
+
+
+def test_training_imports_nothing_of_the_corpus_libraries():
+    modules = "erda.corpus.training, erda.corpus.similarity_run, erda.cli.corpus_train"
+    code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.slow

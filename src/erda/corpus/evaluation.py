@@ -8,7 +8,7 @@ other sentence of labelled validation data has the same relation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,6 @@ class Evaluation:
     agreement: float | None
     n_pairs: int
     n_validation: int
-
-    def as_dict(self) -> dict[str, float | int | None]:
-        """For a JSON file."""
-        return asdict(self)
 
 
 def auc(positive: np.ndarray, negative: np.ndarray) -> float:

