@@ -147,7 +147,14 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--scale", metavar="X", type=float, default=1.0, help="factor of the adapter (default: 1)")
     add("--learning-rate", metavar="X", type=float, default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
     add("--batch-size", metavar="N", type=int, default=256, help="pairs in a batch, on each device (default: 256)")
-    add("--epochs", dest="n_epochs", metavar="N", type=int, default=1, help="passes over the pairs (default: 1)")
+    add(
+        "--epochs",
+        dest="n_epochs",
+        metavar="N",
+        type=int,
+        default=1,
+        help="passes, each over pairs drawn anew (default: 1)",
+    )
     add("--max-pieces", metavar="N", type=int, default=128, help="longest sentence in word pieces (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
     add("--workers", metavar="N", type=int, default=0, help="processes that prepare batches (default: 0)")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from erda.corpus.pairs import NONE, PairSet
+from erda.corpus.pairs import NONE, PairSet, mine_pairs
 from erda.corpus.similarity import MAX_PIECES
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights, add_adapter
 from erda.encoders.settings import TransformerSettings
@@ -156,27 +156,32 @@ class Drawn:
 
 
 class PairDraws(Dataset[Drawn]):
-    """All passes over the pairs in one sequence: item t is the same in every run with the same seed."""
+    """All passes over the pairs in one sequence: item t is the same in every run with the same seed.
+
+    The first pass shows `pairs`; each further one as many, drawn anew among the same sentences.
+    """
 
     def __init__(self, pairs: PairSet, settings: TrainingSettings) -> None:
         self.pairs = pairs
         self.settings = settings
-        self._order = np.empty(0, np.int64)
-        self._epoch = -1
+        self._pass, self._order, self._epoch = pairs, np.empty(0, np.int64), -1
 
     def __len__(self) -> int:
         return len(self.pairs) * self.settings.n_epochs
 
     def __getitem__(self, number: int) -> Drawn:
-        epoch, at = divmod(number, len(self.pairs))
+        seed, n_pairs = self.settings.seed, len(self.pairs)
+        epoch, at = divmod(number, n_pairs)
         if epoch != self._epoch:
-            self._order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.pairs))
+            again = mine_pairs(self.pairs.examples, seed=seed + epoch) if epoch else self.pairs
+            self._pass = again if len(again) >= n_pairs else self.pairs
+            self._order = np.random.default_rng([seed, epoch]).permutation(n_pairs)
             self._epoch = epoch
-        i = int(self._order[at])
-        chances = np.random.default_rng([self.settings.seed, epoch, i]).random(7)
-        rows = [int(self.pairs.first[i]), int(self.pairs.second[i])]
-        if self.pairs.negative[i] != NONE and chances[6] < self.settings.hard_negatives:
-            rows.append(int(self.pairs.negative[i]))
+        pairs, i = self._pass, int(self._order[at])
+        chances = np.random.default_rng([seed, epoch, i]).random(7)
+        rows = [int(pairs.first[i]), int(pairs.second[i])]
+        if pairs.negative[i] != NONE and chances[6] < self.settings.hard_negatives:
+            rows.append(int(pairs.negative[i]))
         hidden = chances[:6].reshape(3, 2) < self.settings.blank_names
         return Drawn(tuple(rows), tuple((bool(head), bool(tail)) for head, tail in hidden[: len(rows)]))
 
