@@ -302,6 +302,14 @@ def locked(
         lock.release()
 
 
+def user_path(name: str | Path) -> Path:
+    """A path as a user writes it: `~` is the home folder, where there is one."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # nobody of that name
+        return Path(name)
+
+
 def cache_folder() -> Path:
     """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
     chosen = os.environ.get("ERDA_CACHE")

@@ -209,3 +209,10 @@ def test_a_full_disk_is_said_once_and_work_goes_on(tmp_path: Path, monkeypatch: 
     assert [holds(store, n) for n in (1, 2, 3)] == [True, False, False]
     monkeypatch.undo()
     assert holds(reopened(tmp_path), 1)
+
+
+def test_a_bound_beyond_the_machine_is_no_bound() -> None:
+    cache = FrozenCache(max_bytes=10**300)
+    store = cache.states("a", WIDTH)
+    store.add([key(1)], [2], torch.ones(2, WIDTH))
+    assert store.find([key(1)]).first.tolist() == [1]

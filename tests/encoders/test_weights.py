@@ -80,7 +80,7 @@ def test_text_is_no_safetensors_file(tmp_path: Path) -> None:
         check_safetensors(file)
 
 
-@pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "two words"])
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "two words", "~nobody-of-that-name/model"])
 def test_a_path_that_is_not_there_is_never_looked_up_on_the_hub(name: str) -> None:
     with pytest.raises(ModelError, match="No model folder at"):
         find_model(name)

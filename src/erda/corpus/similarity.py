@@ -20,6 +20,7 @@ from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError, unknown_name
+from erda.files import user_path
 from erda.types import Example
 
 MAX_PIECES = 128
@@ -96,7 +97,7 @@ def load_similarity(
     `dtype` is what vectors are computed in, `float32` or `bfloat16`; they are float32 in any case.
     """
     name = SHIPPED if name_or_dir is None else name_or_dir
-    if name != SHIPPED and not (Path(name).expanduser() / SETTINGS_FILE).is_file():
+    if name != SHIPPED and not (user_path(name) / SETTINGS_FILE).is_file():
         return SimilarityModel(find_model(name), device=device, dtype=dtype)
     weights = TrainedWeights.load(name)
     return SimilarityModel(find_model(weights.base.name), weights, device=device, dtype=dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from erda.encoders.devices import check_device
 from erda.encoders.settings import BiLstmSettings, TransformerSettings
 from erda.fields import Settings, checked_settings
 
@@ -42,6 +43,7 @@ def build_encoder(
     layers compute; hand the same one to all encoders of an experiment.
     """
     checked = checked_settings(encoder_settings(name), settings)
+    check_device(device)
     if isinstance(checked, BiLstmSettings):
         from erda.encoders.bilstm import BiLstmEncoder
 

@@ -19,7 +19,7 @@ from erda.encoders.layers import LayeredModel
 from erda.encoders.weights import ModelFolder, Origin, check_safetensors, origin
 from erda.errors import ModelError
 from erda.fields import Count
-from erda.files import inside, read_json, sha256_of, verify_sha256, whole_file, write_json
+from erda.files import inside, read_json, sha256_of, user_path, verify_sha256, whole_file, write_json
 
 SHIPPED = Path(__file__).parent / "shipped"  # a low-rank adapter over MiniLM (docs/similarity.md)
 SETTINGS_FILE = "similarity.json"
@@ -145,7 +145,7 @@ class TrainedWeights:
         """Those that come with the package (`shipped`), or those that `save` wrote into a folder."""
         from safetensors import safe_open
 
-        folder = SHIPPED if str(name) == SHIPPED.name else Path(name).expanduser()
+        folder = SHIPPED if str(name) == SHIPPED.name else user_path(name)
         path = folder / SETTINGS_FILE
         if not path.is_file():
             hint = (

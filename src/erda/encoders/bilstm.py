@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from erda.encoders.base import Encoder, EncoderSpec
 from erda.encoders.glove import WordVectors, load_vectors
 from erda.encoders.settings import BiLstmSettings
 from erda.encoders.tokens import cut
+from erda.files import user_path
 from erda.types import Example
 
 DEFAULTS = BiLstmSettings()
@@ -62,7 +62,7 @@ class BiLstmEncoder(Encoder):
     @classmethod
     def build(cls, settings: BiLstmSettings, *, seed: int = 0, device: str = "cpu") -> BiLstmEncoder:
         """The BiLSTM over the word vectors that the settings name, ready to work."""
-        encoder = cls(load_vectors(Path(settings.vectors) if settings.vectors else None), settings, seed=seed)
+        encoder = cls(load_vectors(user_path(settings.vectors) if settings.vectors else None), settings, seed=seed)
         encoder = encoder.to(torch.device(device))
         with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
             encoder.encode_texts(["a", "b"]).sum().backward()

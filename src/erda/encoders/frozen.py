@@ -128,11 +128,12 @@ class FrozenCache:
 
 
 class _MemoryStates(FrozenStates):
-    """States in one array as large as the bound; the system hands out its pages only when they are written."""
+    """States in one array as large as the bound (or the machine); its pages are taken only when they are written."""
 
     def __init__(self, cache: FrozenCache, width: int) -> None:
         super().__init__(cache, width)
-        room = cache.max_bytes // self._row_bytes()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        room = min(cache.max_bytes, memory) // self._row_bytes()
         self._n_rows = 1
         if room > 1:
             self.rows = torch.empty(room, width, dtype=cache.dtype)

