@@ -13,27 +13,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
+from erda.benchmark.experiments import PERCENT, Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.plan import ERDA, WITHOUT_AUGMENTATION, choose_tables
-from erda.benchmark.paper.running import run_paper
+from erda.benchmark.paper.layout import paper_layout
+from erda.benchmark.paper.run_tables import run_paper
+from erda.benchmark.paper.tables import choose_tables
 from erda.benchmark.records import Record, read_records
-from erda.benchmark.report.comparison import published_of
-from erda.benchmark.report.contents import sections_of
-from erda.benchmark.report.experiments import PERCENT, Line
-from erda.benchmark.report.sections import Section
-from erda.benchmark.statistics import compare
+from erda.benchmark.report.comparison import compare
+from erda.benchmark.report.layout import Section
+from erda.benchmark.report.published import published_of
 from erda.cli.settings import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
 from erda.settings.load import assignments
 from targets import Figure, measure
 
+ERDA, WITHOUT_AUGMENTATION = "ERDA", "ERDA w.o. DA"
 BASELINES = ("IDLVQ-C", "EMAR", "EMR", "SeqRun")  # what ERDA must be over
 LIMITS = {"main": 10, "minilm": 60}  # minutes on two cores
 
 
 def paper_figures(directory: Path) -> list[Figure]:
     """What the records of `erda paper` in a folder say of the targets; tables that were not run are not there."""
-    sections = {section.name: section for section in sections_of(read_records(directory))}
+    sections = {section.name: section for section in paper_layout(read_records(directory))}
     figures: list[Figure] = []
     if "main" in sections:
         figures += _main_figures(sections["main"])
@@ -48,14 +49,14 @@ def paper_figures(directory: Path) -> list[Figure]:
 def _main_figures(section: Section) -> list[Figure]:
     lines = {line.label: line for line in section.experiment.lines}
     figures: list[Figure] = []
-    best = lines.get(ERDA.label) or lines.get(WITHOUT_AUGMENTATION.label)
+    best = lines.get(ERDA) or lines.get(WITHOUT_AUGMENTATION)
     if best is None:
         return figures
     final = _final(best)
     figures.append(Figure(f"{best.label}, BiLSTM, candidates after task 8", final, "%", ">= 52"))
     figures.append(Figure("  all-seen", _final(best, ALL_SEEN), "%"))
-    if best.label == ERDA.label and WITHOUT_AUGMENTATION.label in lines:
-        figures += _over(best, [lines[WITHOUT_AUGMENTATION.label]], least=1.5)
+    if best.label == ERDA and WITHOUT_AUGMENTATION in lines:
+        figures += _over(best, [lines[WITHOUT_AUGMENTATION]], least=1.5)
     figures += _over(best, [lines[name] for name in BASELINES if name in lines], least=0.0)
     for line in lines.values():
         published = published_of(line, CANDIDATES)
@@ -82,7 +83,7 @@ def _scaling_figures(section: Section) -> list[Figure]:
     """Seconds of learning a late task over those of an early one, beside the same ratio of sentences learned from."""
     figures = []
     for line in section.experiment.lines:
-        record = line.records[0]
+        record = line.first
         seconds, n_tasks = record.seconds["learn"], record.n_tasks
         early, late = range(1, 6), range(n_tasks - 5, n_tasks)
         ratio = statistics.median(seconds[k] for k in late) / statistics.median(seconds[k] for k in early)

@@ -9,7 +9,7 @@ import pytest
 
 from erda import errors
 from erda.cli.main import main
-from erda.errors import said_once
+from erda.errors import merge_faults
 
 
 def test_the_examples_in_the_docstrings() -> None:
@@ -20,7 +20,7 @@ def test_the_examples_in_the_docstrings() -> None:
 
 def test_the_same_lines_in_another_order_are_the_same_fault() -> None:
     faults = ["erda 100: too few\nfor b", "erda 110: for b\ntoo few", "emr 100: too few\nfor c"]
-    assert said_once(faults) == ["erda 100, erda 110: too few\nfor b", "emr 100: too few\nfor c"]
+    assert merge_faults(faults) == ["erda 100, erda 110: too few\nfor b", "emr 100: too few\nfor c"]
 
 
 def test_a_bad_number_of_shots_is_said_once_for_all_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "erda.benchmark.records": ("read_record", "read_records"),
     "erda.benchmark.report.report": ("write_report",),
-    "erda.benchmark.run.loop": ("run_all",),
+    "erda.benchmark.run.many": ("run_all",),
     "erda.corpus.augment": ("open_augmenter",),
     "erda.corpus.similarity": ("load_similarity",),
     "erda.corpus.store": ("CorpusStore",),

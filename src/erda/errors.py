@@ -7,6 +7,7 @@ The command line prints the message without a traceback and exits with 2.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 SHOWN_FAULTS = 20
@@ -52,10 +53,19 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}."
 
 
-def said_once(faults: Iterable[str]) -> list[str]:
+def printable(text: str) -> str:
+    """Text that a terminal may show: control characters and marks that turn the direction of writing as escapes."""
+    return re.sub(
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
+        lambda sign: sign.group().encode("unicode_escape").decode(),
+        text,
+    )
+
+
+def merge_faults(faults: Iterable[str]) -> list[str]:
     """Faults of the form `whose: what`, those that say the same put together; the order of their lines does not count.
 
-    >>> said_once(["erda 100: no data", "erda 110: no data", "emr 100: no weights"])
+    >>> merge_faults(["erda 100: no data", "erda 110: no data", "emr 100: no weights"])
     ['erda 100, erda 110: no data', 'emr 100: no weights']
     """
     owners: dict[tuple[str, ...], list[str]] = {}

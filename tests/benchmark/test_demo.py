@@ -4,7 +4,7 @@ from pathlib import Path
 from toy_runs import toy_record
 
 from erda.benchmark.demo import LINES, summarise
-from erda.benchmark.report.tables import Summary
+from erda.benchmark.statistics import Summary
 from erda.methods import METHODS
 
 

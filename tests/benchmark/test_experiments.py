@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from toy_runs import N_TASKS, toy_record
 
-from erda.benchmark.records import Record
-from erda.benchmark.report.experiments import make_experiment, make_lines
-from erda.benchmark.report.result_tables import accuracy_table
+from erda.benchmark.experiments import make_experiment, make_lines
+from erda.benchmark.records import FoundRecord, Record
+from erda.benchmark.report.results import accuracy_table
 from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
@@ -38,13 +38,13 @@ def erda(record: Record, *, corpus: str = "", seed: int = 1, **settings: object)
 
 def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str]]:
     """The seeds of the lines that are made of these records, and the notes."""
-    lines, notes = make_lines({label: [(record, None) for record in records] for label, records in rows.items()})
+    lines, notes = make_lines({label: [*map(FoundRecord, records)] for label, records in rows.items()})
     return {line.label: [record.seed for record in line.records] for line in lines}, notes
 
 
 def test_streams_of_another_length_do_not_stand_in_a_line(whole: Record) -> None:
     records = [smoke(whole), replace(whole, seed=2), replace(whole, seed=3)]
-    lines, notes = make_lines({"Toy": [(record, None) for record in records]})
+    lines, notes = make_lines({"Toy": [*map(FoundRecord, records)]})
     assert [record.seed for record in lines[0].records] == [2, 3]
     assert notes == [
         "Toy: 1 record of other settings not counted here (n_tasks 2, here 3; stream.n_tasks 2, here not set)."
@@ -79,7 +79,7 @@ def test_of_as_many_the_longer_streams_count(whole: Record) -> None:
         ({"encoder": "minilm"}, "encoder minilm, here toy"),
         ({"shots": 7}, "shots 7, here 2"),
         ({"settings": {"method": {"noise": 0.5}, "encoder": {"mode": "x"}}}, "encoder.mode x, here not set"),
-        ({"settings": {"method": {"noise": 0.0}}}, "noise 0.0, here 0.5"),
+        ({"settings": {"method": {"noise": 0.0}}}, "method.noise 0.0, here 0.5"),
     ],
 )
 def test_what_differs_is_said_and_left_out(whole: Record, changes: dict[str, Any], said: str) -> None:

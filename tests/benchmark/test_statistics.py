@@ -12,22 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from toy_runs import toy_record
+from toy_runs import line_of, toy_record
 
 from erda.benchmark import statistics as module
+from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
-from erda.benchmark.report.experiments import Line
-from erda.benchmark.statistics import (
-    Comparison,
-    compare,
-    different_streams,
-    holm,
-    mean_interval,
-    paired_t,
-    sign_flip,
-    smallest_sign_flip,
-)
+from erda.benchmark.report.comparison import Comparison, compare, different_streams
+from erda.benchmark.statistics import holm, mean_interval, paired_t, sign_flip, smallest_sign_flip
 from erda.errors import RecordError
 
 # accuracies on a test of 8000 questions, as a report meets them
@@ -52,7 +44,7 @@ def line(template: Record, label: str, last: dict[int, float], *, digest: str = 
         )
         for seed, value in last.items()
     ]
-    return Line(label, label, tuple(records))
+    return line_of(label, records)
 
 
 def loop_sign_flip(differences: Sequence[float]) -> float:
@@ -207,7 +199,7 @@ def test_equal_differences_have_no_t(template: Record) -> None:
 
 def test_a_protocol_that_was_not_measured_is_said(template: Record) -> None:
     records = [replace(template, accuracy={**template.accuracy, CANDIDATES: None})]
-    bare = Line("bare", "bare", tuple(records))
+    bare = line_of("bare", records)
     with pytest.raises(RecordError, match="'bare' was not measured by protocol candidates"):
         compare(bare, [bare], protocol=CANDIDATES)
     assert compare(bare, [bare], protocol=ALL_SEEN)[0] == Comparison(

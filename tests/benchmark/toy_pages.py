@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark.records import Records, write_arrays
-from erda.benchmark.report import report
+from erda.benchmark.records import Records
+from erda.benchmark.report.layout import VIEWS, Section, experiment_sections
 from erda.benchmark.report.report import Report, write_report
-from erda.benchmark.report.sections import VIEWS, Section
+from erda.files import write_arrays
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"
 LONG = "a_method_with_a_name_that_is_much_longer_than_anybody_would_want_to_read_on_a_telephone"
@@ -43,8 +43,6 @@ def full_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
         },
     )
 
-    sections_of = report.sections_of
-
     def all_views(found: Records) -> tuple[Section, ...]:
         return tuple(
             Section(
@@ -53,11 +51,10 @@ def full_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
                 text=f"What is shown & {HOSTILE}",
                 experiment=section.experiment,
                 reference=section.experiment.lines[0].label if number == 0 else None,
-                views=VIEWS,
+                views=tuple(VIEWS),
                 setting="noise",
             )
-            for number, section in enumerate(sections_of(found))
+            for number, section in enumerate(experiment_sections(found))
         )
 
-    monkeypatch.setattr(report, "sections_of", all_views)
-    return write_report(directory)
+    return write_report(directory, layout=all_views)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
-from erda.benchmark.records import Record
+from erda.benchmark.experiments import Experiment, Line, group_records
+from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.run.loop import Parts, run
 from erda.data.streams import Plan, Pool, TaskStream, build_stream
 from erda.errors import DataError
@@ -117,6 +118,15 @@ def toy_parts(asked: Run, **method: object) -> Parts:
 def toy_record(out: Path, **changes: object) -> Record:
     asked = toy_run(**changes)
     return run(asked, toy_parts(asked), out=out, bar=None)
+
+
+def grouped(records: Iterable[Record]) -> tuple[Experiment, ...]:
+    """Experiments of records that never lay on a disk."""
+    return group_records(map(FoundRecord, records))
+
+
+def line_of(label: str, records: Iterable[Record]) -> Line:
+    return Line(label, tuple(map(FoundRecord, records)))
 
 
 # pieces of work for the engines; they must be importable by another process

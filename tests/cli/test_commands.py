@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from erda.benchmark.records import read_outcomes
+from erda.benchmark.records import read_predictions
 from erda.cli.main import build_parser, main
 from erda.methods import METHODS
 from erda.types import Task
@@ -102,7 +102,7 @@ def test_run_leaves_records_and_report_reads_them(
     value = record(out, "erda", 2)
     assert value["settings"]["stream"] == {"way": 2, "candidates": 3}
     assert len(value["accuracy"]["all-seen"]) == 3
-    assert read_outcomes(out / "erda/2").best.shape[0] == 3
+    assert read_predictions(out / "erda/2").best.shape[0] == 3
     assert main(command) == 0
     assert "Runs done: 0; there already: 4" in capsys.readouterr().out
     assert main(["report", str(out)]) == 0
@@ -171,7 +171,7 @@ def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:
     """A lent machine with a GPU may have little more than PyTorch."""
-    missing = ["matplotlib", "pooch", "duckdb", "faiss", "scipy", "sklearn", "filelock", "jinja2", "optuna", "ray"]
+    missing = ["matplotlib", "pooch", "duckdb", "faiss", "scipy", "sklearn", "jinja2", "optuna", "ray"]
     command = run_command(own_data, tmp_path, "--method", "seqrun", "--seeds", "1")
     script = f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\nfrom erda.cli.main import main\n"
     script += f"sys.exit(main({command!r}))"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from erda.benchmark.records import Record
 from erda.benchmark.report.report import FOLDER, write_report
-from erda.benchmark.report.tables import Summary, Table
-from erda.benchmark.run.loop import run_all
+from erda.benchmark.report.tables import Table
+from erda.benchmark.run.many import run_all
+from erda.benchmark.statistics import Summary
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from erda.settings.load import run_settings

@@ -93,7 +93,7 @@ def mark(predictions: Predictions, answers: Answers) -> Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Measures:
     """What was measured after one task, on the tests of all tasks learned so far; fractions, keyed by protocol."""
 
     accuracy: dict[str, float]  # micro: right answers over all questions
@@ -104,14 +104,14 @@ class Step:
     n_fallback: int
 
 
-def measure(marks: Sequence[Marks]) -> Step:
+def measure(marks: Sequence[Marks]) -> Measures:
     """The measures after task k from the marks of tests 1..k. A protocol counts only where every test has it."""
     for index, one in enumerate(marks):
         if not len(one.fallback):
             raise DataError(f"task {index + 1} has no test examples, so its accuracy is not defined.")
     protocols = [name for name in PROTOCOLS if all(name in one.right for one in marks)]
     row = {name: tuple(float(one.right[name].mean()) for one in marks) for name in protocols}
-    return Step(
+    return Measures(
         accuracy={name: float(np.concatenate([one.right[name] for one in marks]).mean()) for name in protocols},
         macro={name: float(np.mean(row[name])) for name in protocols},
         chance={name: float(np.concatenate([one.guess[name] for one in marks]).mean()) for name in protocols},

@@ -1,7 +1,6 @@
-"""Is one method better than another? Tests on the differences of two lines, stream by stream.
+"""Means and deviations, and whether one method is better than another: tests on differences, stream by stream.
 
-Two lines are paired by seed: the same seed is the same stream, so most of what makes streams easy or hard cancels in
-the difference. Two tests are made of the same differences d_1, ..., d_n:
+Two tests are made of the same differences d_1, ..., d_n of runs on the same streams:
 
 - the paired t-test of the paper, which takes the differences to be normal;
 - the exact sign-flip test, which takes nothing but that, if the methods are alike, each d_i could as well have come
@@ -13,15 +12,10 @@ Both are two-sided. Tests asked together are corrected together (Holm).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-
-from erda.benchmark.records import Record
-from erda.benchmark.report.experiments import Line, at_task
-from erda.benchmark.report.tables import Summary
-from erda.errors import RecordError
 
 EXACT_UP_TO = 20  # streams; 2^20 sign patterns are counted in a moment, more are drawn
 N_DRAWN = 200_000
@@ -31,100 +25,33 @@ NOISE = 1e-12  # differences of fractions closer than this are equal: floating p
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """`first` minus `second` over the streams that both were run on; fractions.
+class Summary:
+    """Mean, standard deviation (n - 1 in the denominator; None for a single value) and number of values."""
 
-    A p that cannot be had is None and `note` says why; `*_corrected` is by Holm over those asked together.
-    """
-
-    first: str
-    second: str
+    mean: float
+    deviation: float | None
     n: int
-    difference: float | None  # mean; None without a common stream
-    interval: tuple[float, float] | None = None  # 95 %, by the t distribution
-    p_t: float | None = None
-    p_sign: float | None = None
-    p_t_corrected: float | None = None
-    p_sign_corrected: float | None = None
-    note: str = ""
 
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Summary | None:
+        """The summary of some values; None for none."""
+        found = list(values)
+        if not found:
+            return None
+        mean = math.fsum(found) / len(found)
+        if len(found) == 1:
+            return cls(mean, None, 1)
+        variance = math.fsum((value - mean) ** 2 for value in found) / (len(found) - 1)
+        return cls(mean, math.sqrt(variance), len(found))
 
-def compare(reference: Line, others: Sequence[Line], *, protocol: str, k: int = -1) -> tuple[Comparison, ...]:
-    """`reference` minus each of `others` by accuracy after task `k` (-1: the last), corrected as one family.
-
-    Lines run on different streams under the same seed are refused (`RecordError`), see `different_streams`.
-    """
-    refused = [said for other in others if (said := different_streams(reference, other))]
-    if refused:
-        raise RecordError("\n".join(refused))
-    found = [_compare_two(reference, other, protocol, k) for other in others]
-    by_t = holm([one.p_t for one in found])
-    by_sign = holm([one.p_sign for one in found])
-    return tuple(
-        replace(one, p_t_corrected=t, p_sign_corrected=sign) for one, t, sign in zip(found, by_t, by_sign, strict=True)
-    )
-
-
-def different_streams(first: Line, second: Line) -> str:
-    """Why two lines must not be compared; "" where they may be."""
-    others = {record.seed: record.digest for record in second.records}
-    for record in first.records:
-        digest = others.get(record.seed, record.digest)
-        if digest != record.digest:
-            shown = f"seed {record.seed}, manifests {record.digest[:8] or 'none'}, {digest[:8] or 'none'}"
-            return (
-                f"Cannot compare '{first.label}' with '{second.label}': they were run on different streams ({shown})."
-            )
-    return ""
-
-
-def _compare_two(first: Line, second: Line, protocol: str, k: int) -> Comparison:
-    ours = {record.seed: _accuracy(first, record, protocol, k) for record in first.records}
-    theirs = {record.seed: _accuracy(second, record, protocol, k) for record in second.records}
-    common = [seed for seed in ours if seed in theirs]
-    differences = [ours[seed] - theirs[seed] for seed in common]
-    summary = Summary.of(differences)
-    return Comparison(
-        first=first.label,
-        second=second.label,
-        n=len(common),
-        difference=summary.mean if summary else None,
-        interval=mean_interval(differences),
-        p_t=paired_t(differences),
-        p_sign=sign_flip(differences),
-        note=" ".join(_notes(differences, sorted(set(ours) ^ set(theirs)))),
-    )
-
-
-def _accuracy(line: Line, record: Record, protocol: str, k: int) -> float:
-    value = at_task(record.accuracy[protocol], k)
-    if value is None:
-        raise RecordError(f"'{line.label}' was not measured by protocol {protocol}: its dataset lists no candidates.")
-    return value
-
-
-def _notes(differences: Sequence[float], alone: Sequence[int]) -> list[str]:
-    n = len(differences)
-    notes = []
-    if n == 0:
-        notes.append("No common stream, so nothing to compare: run both on the same --seeds.")
-    elif n == 1:
-        notes.append("One common stream, and a test needs two or more: run both on more --seeds.")
-    elif _is_constant(differences):
-        notes.append("The difference is the same on every stream: the t-test is not defined.")
-    if n and alone:
-        notes.append(f"Without seed {', '.join(map(str, alone))}, which only one of the two has.")
-    if n > EXACT_UP_TO:
-        notes.append(f"Sign-flip test by {N_DRAWN} drawn patterns: too many streams to count all.")
-    return notes
-
-
-# -- tests on differences ----------------------------------------------------------------------------------------------
+    def scaled(self, factor: float) -> Summary:
+        """The summary of the same values in another unit."""
+        return Summary(self.mean * factor, None if self.deviation is None else self.deviation * factor, self.n)
 
 
 def paired_t(differences: Sequence[float]) -> float | None:
     """Two-sided p of the t-test that the mean difference is 0; None for fewer than two or where all are equal."""
-    if len(differences) < 2 or _is_constant(differences):
+    if len(differences) < 2 or is_constant(differences):
         return None
     from scipy.special import stdtr  # the distribution function of Student's t
 
@@ -191,5 +118,6 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return mean, float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
-def _is_constant(values: Sequence[float]) -> bool:
+def is_constant(values: Sequence[float]) -> bool:
+    """Whether all differences are equal but for floating point."""
     return max(values) - min(values) <= NOISE * max(1.0, *map(abs, values))

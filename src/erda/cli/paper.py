@@ -46,9 +46,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for, write the report, say what is missing."""
-    from erda.benchmark.paper.plan import choose_tables
-    from erda.benchmark.paper.running import run_paper
-    from erda.errors import ErdaError, join_faults, said_once
+    from erda.benchmark.paper.run_tables import run_paper
+    from erda.benchmark.paper.tables import choose_tables
+    from erda.errors import ErdaError, join_faults, merge_faults
 
     engine = engine_of(options)
     tables = choose_tables(options.tables)
@@ -66,14 +66,15 @@ def run(options: argparse.Namespace) -> int:
     if (done.n_runs or done.n_found) and not options.no_report:
         _report(options.out)
     if done.faults:
-        raise ErdaError(f"What failed ({len(done.faults)}):\n{join_faults(said_once(done.faults))}")
+        raise ErdaError(f"What failed ({len(done.faults)}):\n{join_faults(merge_faults(done.faults))}")
     return 0
 
 
 def _report(out: Path) -> None:
+    from erda.benchmark.paper.layout import paper_layout
     from erda.benchmark.report.report import write_report
 
-    report = write_report(out)
+    report = write_report(out, layout=paper_layout)
     for fault in report.faults:
         print(f"erda: {fault}", file=sys.stderr)
     print(f"Report: {report.page or out / 'report'}")

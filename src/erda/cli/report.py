@@ -34,20 +34,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print and write the report."""
+    from erda.benchmark.paper.layout import asked_tables, paper_layout, table_titles
     from erda.benchmark.report.report import FOLDER, write_report
     from erda.cli.printing import print_tables
 
-    report = write_report(options.directory, figures=not options.no_figures)
+    report = write_report(options.directory, figures=not options.no_figures, layout=paper_layout)
     print_tables(report.tables)
     print(f"Files: {len(report.files)} in {options.directory / FOLDER}")
     if report.page:
         print(f"Page:  {report.page}")
     if options.reproducibility:
-        from erda.benchmark.paper.sections import asked_tables, table_titles
         from erda.benchmark.report.reproducibility import write_reproducibility
 
         expected = table_titles() if asked_tables(options.directory) else None
-        written = write_reproducibility(options.directory, options.reproducibility, expected=expected)
+        written = write_reproducibility(
+            options.directory, options.reproducibility, layout=paper_layout, expected=expected
+        )
         print(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
         print(f"erda: {fault}", file=sys.stderr)

@@ -62,11 +62,12 @@ def engine_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Run, and print what came out."""
-    from erda.benchmark.report.experiments import group_records
-    from erda.benchmark.report.result_tables import accuracy_table, final_table
-    from erda.benchmark.run.loop import run_all
+    from erda.benchmark.experiments import group_records
+    from erda.benchmark.records import FoundRecord
+    from erda.benchmark.report.results import accuracy_table, final_table
+    from erda.benchmark.run.many import run_all
     from erda.cli.printing import print_tables
-    from erda.errors import ErdaError, join_faults, said_once
+    from erda.errors import ErdaError, join_faults, merge_faults
 
     engine = engine_of(options)
     settings = load_settings(options)
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         what = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
         print(f"\nStopped. {what}", file=sys.stderr)
         return 130
-    for experiment in group_records(finished.records):
+    for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])
     if finished.records:
@@ -84,5 +85,5 @@ def run(options: argparse.Namespace) -> int:
         print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
         print(f"Tables and figures: erda report {options.out}")
     if finished.faults:
-        raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(said_once(finished.faults))}")
+        raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
     return 0

@@ -70,7 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Search, and print what is best."""
-    from erda.benchmark.search.report import BEST, best_table, write_search
+    from erda.benchmark.search.result import BEST, best_table, write_search
     from erda.benchmark.search.search import search
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults

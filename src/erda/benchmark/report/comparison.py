@@ -1,116 +1,49 @@
-"""Ours beside the paper's, and methods against each other: tables of differences."""
+"""One line against others: paired tests over the streams that both were run on, corrected together.
+
+Two lines are paired by seed: the same seed is the same stream, so most of what makes streams easy or hard cancels in
+the difference.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report.experiments import PERCENT, Experiment, Line
-from erda.benchmark.report.published import Published, find_later, find_published
-from erda.benchmark.report.tables import Cell, Table
-from erda.benchmark.statistics import Comparison, compare, different_streams, smallest_sign_flip
+from erda.benchmark.experiments import Experiment, Line
+from erda.benchmark.records import Record
+from erda.benchmark.statistics import (
+    EXACT_UP_TO,
+    N_DRAWN,
+    Summary,
+    holm,
+    is_constant,
+    mean_interval,
+    paired_t,
+    sign_flip,
+    smallest_sign_flip,
+)
 from erda.errors import RecordError, unknown_name
 
 LEVEL = 0.05  # of significance
-OURS = "ours"
-TESTS = ("t", "t, Holm", "sign-flip", "sign-flip, Holm")
-DEVIATION_NOTE = "Mean ± standard deviation; the paper's has n in its denominator, ours n - 1."
 
 
-# -- beside published numbers ------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`first` minus `second` over the streams that both were run on; fractions.
 
+    A p that cannot be had is None and `note` says why; `*_corrected` is by Holm over those asked together.
+    """
 
-def published_of(line: Line, protocol: str = CANDIDATES) -> Published | None:
-    """The paper's row for a line: its records share everything that picks a row."""
-    return find_published(line.records[0], protocol)
-
-
-def describe(line: Line) -> str:
-    """What the paper calls a line; its label where the paper has no such row."""
-    row = published_of(line)
-    return row.row if row else line.label
-
-
-def published_table(experiment: Experiment) -> Table | None:
-    """Accuracy after the last task beside the paper's, by its protocol; None where the paper has no row at all."""
-    found = [(line, published_of(line)) for line in experiment.lines]
-    if not any(row for _, row in found):
-        return None
-    rows: list[tuple[Cell, ...]] = []
-    remarks: dict[str, list[str]] = {}
-    for line, row in found:
-        ours = line.accuracy(CANDIDATES, -1)
-        n = len(line.records)
-        if row is None:
-            rows.append((line.label, None, None, n, ours, None, None))
-            continue
-        difference = points(ours.mean - row.last.mean) if ours else None
-        rows.append((line.label, row.row, row.source, n, ours, row.last, difference))
-        if row.remark:
-            remarks.setdefault(row.remark, []).append(line.label)
-    return Table(
-        name="published",
-        title=f"Ours and the paper's after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
-        columns=("method", "the paper's name", "where", "n", OURS, "paper", "difference"),
-        rows=tuple(rows),
-        notes=(
-            f"Paper: Qin and Joty (2022), six runs. {DEVIATION_NOTE}",
-            "Difference: ours minus the paper's, in points.",
-            *(f"{', '.join(labels)}: {remark}." for remark, labels in remarks.items()),
-            *experiment.notes,
-        ),
-        text_columns=3,
-    )
-
-
-def orders_table(experiment: Experiment) -> Table | None:
-    """Run by run beside the paper's table of task orders; None where no line has a row there."""
-    rows: list[tuple[Cell, ...]] = []
-    for line in experiment.lines:
-        row = published_of(line)
-        for record in line.records if row else ():
-            theirs = row.by_seed.get(record.seed) if row else None
-            own = record.accuracy[CANDIDATES]
-            if theirs and own:
-                last = PERCENT * own[-1]
-                shown = (f"{last:.2f}", f"{theirs[-1]:.2f}", points(last - theirs[-1]))
-                rows.append((line.label, str(record.seed), *shown, record.digest[:8]))
-    if not rows:
-        return None
-    return Table(
-        name="orders",
-        title=f"Task orders after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
-        columns=("method", "seed", OURS, "paper", "difference", "stream"),
-        rows=tuple(rows),
-        notes=("Paper: Qin and Joty (2022), Table 5; its run 1 is the first seed of the order family, and so on.",),
-        text_columns=2,
-    )
-
-
-def later_table(experiment: Experiment) -> Table | None:
-    """Ours beside later work in the same setting, by all-seen; None where there is none."""
-    published = find_later(experiment.lines[0].records[0], ALL_SEEN)
-    if not published:
-        return None
-    tasks = range(experiment.n_tasks)
-    rows: list[tuple[Cell, ...]] = [
-        (line.label, OURS, *(line.accuracy(ALL_SEEN, k) for k in tasks)) for line in experiment.lines
-    ]
-    for row in published:
-        after = [row.after(k) if k < experiment.n_tasks - 1 else row.after(-1) for k in tasks]
-        rows.append((row.row, row.source, *(None if one is None else f"{one:.2f}" for one in after)))
-    return Table(
-        name="later",
-        title=f"Beside later work (%), protocol {ALL_SEEN}: {experiment.title}",
-        columns=("method", "whose", *(f"task {k + 1}" for k in tasks)),
-        rows=tuple(rows),
-        notes=("Later work: as published, with a BERT-base encoder.",),
-        text_columns=2,
-    )
-
-
-# -- methods against each other ----------------------------------------------------------------------------------------
+    first: str
+    second: str
+    n: int
+    difference: float | None  # mean; None without a common stream
+    interval: tuple[float, float] | None = None  # 95 %, by the t distribution
+    p_t: float | None = None
+    p_sign: float | None = None
+    p_t_corrected: float | None = None
+    p_sign_corrected: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +58,21 @@ class Family:
         """The comparison with the line of that label."""
         return next((one for one in self.comparisons if one.second == label), None)
 
+    def notes(self) -> list[str]:
+        """What the corrected p mean, what the sign-flip test cannot reach with so few streams, who is left out."""
+        tested = [one for one in self.comparisons if one.p_sign is not None]
+        notes = [] if self.comparisons else ["Nothing to compare with."]
+        if tested:
+            n, n_tests = max(one.n for one in tested), len(tested)
+            least = smallest_sign_flip(n)
+            notes.append(f"Holm's correction is over {'one row' if n_tests == 1 else f'{n_tests} rows'}.")
+            if least * n_tests >= LEVEL:
+                notes.append(
+                    f"With n = {n} the sign-flip test cannot give less than {p_value(least)}, nor less than "
+                    f"{p_value(min(1.0, least * n_tests))} after correction, however large the differences are."
+                )
+        return notes
+
 
 def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family:
     """Test the reference against the other lines; one that was run on other streams is left out and named."""
@@ -137,81 +85,75 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
     return Family(first, compare(first, others, protocol=protocol), tuple(refused.values()))
 
 
-def comparison_table(experiment: Experiment, reference: str, protocol: str) -> Table:
-    """The reference minus each other line after the last task, with both tests, plain and corrected."""
-    family = compare_all(experiment, reference, protocol)
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.second,
-            one.n,
-            None if one.difference is None else points(PERCENT * one.difference),
-            interval(one.interval, signed=True),
-            p_value(one.p_t),
-            p_value(one.p_t_corrected),
-            p_value(one.p_sign),
-            p_value(one.p_sign_corrected),
-        )
-        for one in family.comparisons
-    ]
-    return Table(
-        name=f"comparison-{protocol}",
-        title=f"{reference} minus each, after task {experiment.n_tasks} (points), protocol {protocol}: "
-        f"{experiment.title}",
-        columns=(
-            "against",
-            "n",
-            "difference",
-            "95 % interval",
-            "p (t)",
-            "p (t, Holm)",
-            "p (sign-flip)",
-            "p (sign-flip, Holm)",
-        ),
-        rows=tuple(rows),
-        notes=(
-            "Differences stream by stream, so the runs of both are paired; p is two-sided.",
-            *family_notes(family),
-            *(f"{one.second}: {one.note}" for one in family.comparisons if one.note),
-            *family.refused,
-        ),
+def compare(reference: Line, others: Sequence[Line], *, protocol: str, k: int = -1) -> tuple[Comparison, ...]:
+    """`reference` minus each of `others` by accuracy after task `k` (-1: the last), corrected as one family.
+
+    Lines run on different streams under the same seed are refused (`RecordError`), see `different_streams`.
+    """
+    refused = [said for other in others if (said := different_streams(reference, other))]
+    if refused:
+        raise RecordError("\n".join(refused))
+    found = [_compare_two(reference, other, protocol, k) for other in others]
+    by_t, by_sign = holm([one.p_t for one in found]), holm([one.p_sign for one in found])
+    return tuple(
+        replace(one, p_t_corrected=t, p_sign_corrected=sign) for one, t, sign in zip(found, by_t, by_sign, strict=True)
     )
 
 
-def family_notes(family: Family) -> list[str]:
-    """What the corrected p of a family mean, and what the sign-flip test cannot reach with so few streams."""
-    tested = [one for one in family.comparisons if one.p_sign is not None]
-    if not tested:
-        return [] if family.comparisons else ["Nothing to compare with."]
-    n = max(one.n for one in tested)
-    least = smallest_sign_flip(n)
-    notes = [f"Holm's correction is over {_rows(len(tested))}."]
-    if least * len(tested) >= LEVEL:
-        notes.append(
-            f"With n = {n} the sign-flip test cannot give less than {p_value(least)}, nor less than "
-            f"{p_value(min(1.0, least * len(tested)))} after correction, however large the differences are."
-        )
+def different_streams(first: Line, second: Line) -> str:
+    """Why two lines must not be compared; "" where they may be."""
+    others = {record.seed: record.digest for record in second.records}
+    for record in first.records:
+        digest = others.get(record.seed, record.digest)
+        if digest != record.digest:
+            shown = f"seed {record.seed}, manifests {record.digest[:8] or 'none'}, {digest[:8] or 'none'}"
+            return (
+                f"Cannot compare '{first.label}' with '{second.label}': they were run on different streams ({shown})."
+            )
+    return ""
+
+
+def _compare_two(first: Line, second: Line, protocol: str, k: int) -> Comparison:
+    ours, theirs = (
+        {record.seed: _accuracy(line, record, protocol, k) for record in line.records} for line in (first, second)
+    )
+    differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    summary = Summary.of(differences)
+    return Comparison(
+        first=first.label,
+        second=second.label,
+        n=len(differences),
+        difference=summary.mean if summary else None,
+        interval=mean_interval(differences),
+        p_t=paired_t(differences),
+        p_sign=sign_flip(differences),
+        note=" ".join(_notes(differences, sorted(set(ours) ^ set(theirs)))),
+    )
+
+
+def _accuracy(line: Line, record: Record, protocol: str, k: int) -> float:
+    value = record.after("accuracy", protocol, k)
+    if value is None:
+        raise RecordError(f"'{line.label}' was not measured by protocol {protocol}: its dataset lists no candidates.")
+    return value
+
+
+def _notes(differences: Sequence[float], alone: Sequence[int]) -> list[str]:
+    n = len(differences)
+    notes = []
+    if n == 0:
+        notes.append("No common stream, so nothing to compare: run both on the same --seeds.")
+    elif n == 1:
+        notes.append("One common stream, and a test needs two or more: run both on more --seeds.")
+    elif is_constant(differences):
+        notes.append("The difference is the same on every stream: the t-test is not defined.")
+    if n and alone:
+        notes.append(f"Without seed {', '.join(map(str, alone))}, which only one of the two has.")
+    if n > EXACT_UP_TO:
+        notes.append(f"Sign-flip test by {N_DRAWN} drawn patterns: too many streams to count all.")
     return notes
-
-
-def _rows(n: int) -> str:
-    return "one row" if n == 1 else f"{n} rows"
-
-
-# -- how numbers are written -------------------------------------------------------------------------------------------
-
-
-def points(value: float) -> str:
-    """A difference in points, with its sign."""
-    return f"{value:+.2f}"
 
 
 def p_value(p: float | None) -> str | None:
     """A p with four decimals, or in powers of ten where it is small."""
     return p if p is None else f"{p:.4f}" if p >= 0.001 else f"{p:.1e}"
-
-
-def interval(ends: Sequence[float] | None, *, signed: bool = False) -> str | None:
-    """Ends of an interval of fractions, in per cent or points."""
-    if ends is None:
-        return None
-    return " to ".join(f"{PERCENT * end:+.2f}" if signed else f"{PERCENT * end:.2f}" for end in ends)

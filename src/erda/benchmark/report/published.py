@@ -13,92 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from erda.benchmark.experiments import Line
+from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.records import Record
-from erda.benchmark.report.tables import Summary
+from erda.benchmark.statistics import Summary
 
 FILE = Path(__file__).with_name("published.toml")
 PAPER_ORDERS = "erda"  # the order family of the paper's six runs
 BERT = "bert"  # stands in the rows for every transformer of base size
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One row of a published table: accuracy in per cent, after each task or only after the last."""
-
-    row: str  # what the publication calls it
-    source: str  # the table it stands in
-    dataset: str
-    shots: int
-    encoder: str  # "bilstm" or "bert"
-    protocol: str
-    accuracy: tuple[float, ...]
-    deviation: tuple[float, ...] | None = None  # n in the denominator, see published.toml
-    n: int = 1  # runs
-    method: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what an ablation changes
-    by_seed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # accuracy run by run, where it is given
-    remark: str = ""  # in what else it differs from the record it stands beside
-
-    @property
-    def last(self) -> Summary:
-        """After the last task."""
-        return Summary(self.accuracy[-1], self.deviation[-1] if self.deviation else None, self.n)
-
-    def after(self, k: int) -> float | None:
-        """After task `k` (0 is the first, -1 the last); None where only the last is given."""
-        if k >= 0 and len(self.accuracy) == 1:
-            return None
-        return self.accuracy[k]
-
-
-def _read(value: Mapping[str, Any]) -> tuple[tuple[Published, ...], tuple[Published, ...]]:
-    """The rows of the paper and those of later work."""
-    orders = {
-        one["method"]: {int(seed): tuple(values) for seed, values in one["accuracy"].items()} for one in value["orders"]
-    }
-    paper = []
-    for table in value["tables"]:
-        is_main = table["encoder"] == "bilstm"
-        for row in table["rows"]:
-            settings = row.get("settings", {})
-            paper.append(
-                Published(
-                    row=row["row"],
-                    source=table["source"],
-                    dataset=table["dataset"],
-                    shots=table["shots"],
-                    encoder=table["encoder"],
-                    protocol=value["protocol"],
-                    accuracy=tuple(row["accuracy"]),
-                    deviation=tuple(row["deviation"]),
-                    n=value["n_runs"],
-                    method=row["method"],
-                    settings=settings,
-                    by_seed=orders.get(row["method"], {}) if is_main and not settings else {},
-                )
-            )
-    later = [
-        Published(
-            row=name,
-            source="later work",
-            dataset=table["dataset"],
-            shots=table["shots"],
-            encoder=BERT,
-            protocol=table["protocol"],
-            accuracy=tuple(accuracy),
-            remark=table.get("remark", ""),
-        )
-        for table in value["later"]
-        for name, accuracy in table["accuracy"].items()
-    ]
-    return tuple(paper), tuple(later)
-
-
-_VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
-PAPER, LATER = _read(_VALUE)
-COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> what it consists of in the paper
-
-
 # settings of the augmentation that are no component of the paper's ablation, with the paper's values
 PAPER_AUGMENTATION: dict[str, Any] = {
     "n_neighbours": 1,
@@ -109,15 +31,82 @@ PAPER_AUGMENTATION: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One row of a published table: accuracy in per cent, after each task or only after the last."""
+
+    row: str  # what the publication calls it
+    source: str  # the table it stands in
+    dataset: str
+    shots: int
+    encoder: str  # "bilstm" or "bert"
+    protocol: str
+    accuracy: list[float]
+    deviation: list[float] | None = None  # n in the denominator, see published.toml
+    n: int = 1  # runs
+    method: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what an ablation changes
+    by_seed: Mapping[int, list[float]] = field(default_factory=dict)  # accuracy run by run, where it is given
+    remark: str = ""  # in what else it differs from the record it stands beside
+
+    @property
+    def last(self) -> Summary:
+        """After the last task."""
+        return Summary(self.accuracy[-1], self.deviation[-1] if self.deviation else None, self.n)
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """What its method consists of."""
+        return {**COMPONENTS.get(self.method, {}), **self.settings}
+
+    def after(self, k: int) -> float | None:
+        """After task `k` (0 is the first, -1 the last); None where only the last is given."""
+        return None if k >= 0 and len(self.accuracy) == 1 else self.accuracy[k]
+
+
+def _paper_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
+    """The rows of the paper; the main table's also run by run, where that is printed."""
+    orders = {one["method"]: {int(seed): each for seed, each in one["accuracy"].items()} for one in value["orders"]}
+    rows = []
+    for table in value["tables"]:
+        shared = {name: table[name] for name in ("source", "dataset", "shots", "encoder")}
+        for row in table["rows"]:
+            is_main = table["encoder"] == "bilstm" and not row.get("settings")
+            by_seed = orders.get(row["method"], {}) if is_main else {}
+            rows.append(Published(**shared, protocol=value["protocol"], n=value["n_runs"], by_seed=by_seed, **row))
+    return tuple(rows)
+
+
+def _later_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
+    """The rows of later work."""
+    return tuple(
+        Published(
+            row=name,
+            source="later work",
+            encoder=BERT,
+            accuracy=accuracy,
+            **{one: table[one] for one in ("dataset", "shots", "protocol", "remark") if one in table},
+        )
+        for table in value["later"]
+        for name, accuracy in table["accuracy"].items()
+    )
+
+
+_VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
+COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> what it consists of in the paper
+PAPER, LATER = _paper_rows(_VALUE), _later_rows(_VALUE)
+
+
+def published_of(line: Line, protocol: str = CANDIDATES) -> Published | None:
+    """The paper's row for a line: its records share everything that picks a row."""
+    return find_published(line.first, protocol)
+
+
 def find_published(record: Record, protocol: str) -> Published | None:
     """The paper's row for a record, with a remark on what else differs; None where the paper has none."""
     components = _components(record)
     for row in PAPER:
-        if (
-            _is_beside(record, row, protocol)
-            and row.method == record.method
-            and components == {**COMPONENTS.get(row.method, {}), **row.settings}
-        ):
+        if row.method == record.method and row.components == components and _is_beside(record, row, protocol):
             by_seed = row.by_seed if record.order_family == PAPER_ORDERS else {}
             return replace(row, by_seed=by_seed, remark=_remark(record))
     return None
@@ -143,9 +132,8 @@ def _is_beside(record: Record, row: Published, protocol: str) -> bool:
 
 def _components(record: Record) -> dict[str, Any]:
     """The components of a record's method; what is without effect counts as the paper has it."""
-    paper = COMPONENTS.get(record.method, {})
     given = record.settings.get("method", {})
-    found = {name: given.get(name, value) for name, value in paper.items()}
+    found = {name: given.get(name, value) for name, value in COMPONENTS.get(record.method, {}).items()}
     if "augmentation" in found:
         parts = ("entity_matching", "similarity_search")
         found["augmentation"] = bool(record.corpus and found["augmentation"] and any(found[part] for part in parts))

@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from erda.benchmark.records import read_records, write_whole
-from erda.benchmark.report.contents import sections_of
-from erda.benchmark.report.experiments import Experiment
-from erda.benchmark.report.figures import save_drawing
-from erda.benchmark.report.figures.drawing import FORMATS
-from erda.benchmark.report.page import PAGE, render_page
-from erda.benchmark.report.sections import Section
-from erda.benchmark.report.tables import WRITERS, Table, to_markdown
-from erda.benchmark.report.views import Shown, show_section
+from erda.benchmark.records import read_records
+from erda.benchmark.report.figures.base import FORMATS, save_figure
+from erda.benchmark.report.layout import Layout, Section, ShownSection, experiment_sections, show_section
+from erda.benchmark.report.page.page import PAGE, render_page
+from erda.benchmark.report.tables import WRITERS, Table, escape_markdown, one_line, to_markdown
+from erda.files import write_bytes
 
 FOLDER = "report"
 MARKDOWN = "report.md"  # of each section
 # every file that a report may hold; a file of any other name is never touched
 _TABLES = "accuracy-.+|final|published|later|comparison-.+|confusion|cost|runs|orders"
-_DRAWINGS = "curve|sweep|forgetting|confusion|tsne|cost"
+_FIGURES = "curve|sweep|forgetting|confusion|tsne|cost"
 _WRITTEN = re.compile(
-    rf"({_TABLES})\.({'|'.join(WRITERS)})|({_DRAWINGS})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
+    rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
 )
 
 
@@ -40,26 +37,21 @@ class Report:
     faults: tuple[str, ...]
     notes: tuple[str, ...]  # views that the records do not allow
 
-    @property
-    def experiments(self) -> tuple[Experiment, ...]:
-        """The experiment of each section."""
-        return tuple(section.experiment for section in self.sections)
 
-
-def write_report(directory: Path, *, figures: bool = True) -> Report:
+def write_report(directory: Path, *, figures: bool = True, layout: Layout = experiment_sections) -> Report:
     """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
 
-    The files of a single section lie in the folder itself, those of several in a folder each. Tables, figures and pages
-    that an earlier report wrote and this one did not are removed.
+    `layout` says which sections there are. The files of a single section lie in the folder itself, those of several in
+    a folder each. Tables, figures and pages that an earlier report wrote and this one did not are removed.
     """
     found = read_records(directory)
-    sections = sections_of(found)
+    sections = layout(found)
     faults = list(found.faults)
     if figures and find_spec("matplotlib") is None:
         faults.append("Figures were not drawn: matplotlib is not installed here.")
         figures = False
     written: list[Path] = []
-    parts: list[Shown] = []
+    parts: list[ShownSection] = []
     for section in sections:
         shown = show_section(section, figures=figures)
         written += _write_section(shown, directory / FOLDER / section_folder(section, sections))
@@ -71,7 +63,7 @@ def write_report(directory: Path, *, figures: bool = True) -> Report:
         page = directory / FOLDER / PAGE
         folders = [section_folder(section, sections) for section in sections]
         html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
-        write_whole(page, html.encode())
+        write_bytes(page, html.encode())
         written.append(page)
     _remove_earlier(directory / FOLDER, set(written))
     notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
@@ -96,26 +88,28 @@ def _remove_earlier(folder: Path, written: set[Path]) -> None:
             place.rmdir()
 
 
-def _write_section(shown: Shown, folder: Path) -> list[Path]:
+def _write_section(shown: ShownSection, folder: Path) -> list[Path]:
     written: list[Path] = []
-    for table in shown.tables:
-        for suffix, write in WRITERS.items():
-            written.append(folder / f"{table.name}.{suffix}")
-            write_whole(written[-1], write(table).encode())
-    for drawing in shown.drawings:
-        written += save_drawing(drawing, folder)
+    for item in shown.items:
+        if isinstance(item, Table):
+            for suffix, write in WRITERS.items():
+                written.append(folder / f"{item.name}.{suffix}")
+                write_bytes(written[-1], write(item).encode())
+        else:
+            written += save_figure(item, folder)
     written.append(folder / MARKDOWN)
-    write_whole(written[-1], _markdown_page(shown).encode())
+    write_bytes(written[-1], _markdown_page(shown).encode())
     return written
 
 
-def _markdown_page(shown: Shown) -> str:
+def _markdown_page(shown: ShownSection) -> str:
     section = shown.section
-    blocks = [f"# {section.title}", *([section.text] if section.text else [])]
-    blocks += [f"Not shown: {note}" for note in shown.notes]
+    blocks = [f"# {escape_markdown(section.title)}", *([section.text] if section.text else [])]
+    blocks += [f"Not shown: {one_line(note)}" for note in shown.notes]
     for item in shown.items:
-        title = item.title.removesuffix(f": {section.experiment.title}")
-        blocks.append(
-            to_markdown(item) if isinstance(item, Table) else f"![{title}]({item.name}.png)\n\n{item.caption}"
-        )
+        if isinstance(item, Table):
+            blocks.append(to_markdown(item))
+        else:
+            title = escape_markdown(item.title.removesuffix(f": {section.experiment.title}"))
+            blocks.append(f"![{title}]({item.name}.png)\n\n{escape_markdown(item.caption)}")
     return "\n\n".join(blocks)

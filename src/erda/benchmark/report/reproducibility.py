@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.paper.sections import planned_seeds
-from erda.benchmark.records import Records, read_records, write_whole
-from erda.benchmark.report.comparison import (
-    DEVIATION_NOTE,
-    Family,
-    compare_all,
-    family_notes,
-    interval,
-    p_value,
-    published_of,
-)
-from erda.benchmark.report.contents import sections_of
-from erda.benchmark.report.experiments import PERCENT, Line, at_task
-from erda.benchmark.report.published import COMPONENTS, PAPER, Published
-from erda.benchmark.report.sections import Section
-from erda.benchmark.report.tables import Cell, Table, to_markdown
+from erda.benchmark.experiments import Line, slug_of
+from erda.benchmark.records import RECORD, Records, read_records
+from erda.benchmark.report.comparison import Family, compare_all, p_value
+from erda.benchmark.report.layout import Layout, Section, experiment_sections
+from erda.benchmark.report.published import PAPER, published_of
+from erda.benchmark.report.results import DEVIATION_NOTE, interval
+from erda.benchmark.report.tables import Cell, Cells, Table, escape_markdown, one_line, to_markdown
+from erda.benchmark.run.progress import FILE, FOLDER
 from erda.benchmark.statistics import mean_interval
+from erda.files import write_bytes
 
 AGAIN = "runs/again"  # where the commands put what they make
 INTRODUCTION = f"""\
@@ -47,7 +40,7 @@ its folder; docs/corpus.md says how one is made.
 
 def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     """The command that makes the records of a line again: every setting that is not a built-in default is named."""
-    first = line.records[0]
+    first = line.first
     flags = {
         "--dataset": first.dataset,
         "--shots": str(first.shots),
@@ -83,75 +76,74 @@ def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterabl
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def write_reproducibility(directory: Path, out: Path, *, expected: Mapping[str, str] | None = None) -> Path:
-    """Write what the records under `directory` say to `out`.
+def write_reproducibility(
+    directory: Path, out: Path, *, layout: Layout = experiment_sections, expected: Mapping[str, str] | None = None
+) -> Path:
+    """Write what the records under `directory` say to `out`; `layout` says which sections there are.
 
     `expected` maps the names of sections that should be there to their titles; those without records are named.
     """
     found = read_records(directory)
-    sections = sections_of(found)
+    sections = layout(found)
     place = directory.name if directory.is_absolute() else directory.as_posix()
-    parts = [INTRODUCTION.format(place=place, n_records=len(found.records))]
+    parts = [INTRODUCTION.format(place=place, n_records=len(found.found))]
     missing = _missing(found, sections, expected or {})
     if missing:
         parts.append("Not everything is there: see [what is missing](#what-is-missing).\n")
     parts += [_section(section) for section in sections]
     if missing:
-        parts.append("\n".join(["## What is missing", "", *(f"- {one}" for one in missing), ""]))
+        parts.append("\n".join(["## What is missing", "", *(f"- {one_line(one)}" for one in missing), ""]))
     parts.append(_origin(found))
-    write_whole(out, "\n".join(parts).encode())
+    write_bytes(out, "\n".join(parts).encode())
     return out
 
 
 def _section(section: Section) -> str:
-    experiment = section.experiment
-    tables = [to_markdown(_table(section, protocol)) for protocol in experiment.protocols]
+    tables = [to_markdown(_table(section, protocol)) for protocol in section.experiment.protocols]
     commands = []
-    for line in experiment.lines:
-        slug = re.sub(r"[^a-z0-9]+", "-", line.label.lower()).strip("-")
-        commands += [f"# {line.label}", rerun_command(line, out=f"{AGAIN}/{section.name}/{slug}")]
+    for line in section.experiment.lines:
+        out = f"{AGAIN}/{section.name}/{slug_of(line.label)}"
+        commands += [f"# {one_line(line.label)}", rerun_command(line, out=out)]
     text = [section.text, ""] if section.text else []
-    return "\n".join([f"## {section.title}", "", *text, *tables, "```sh", *commands, "```", ""])
+    title = f"## {escape_markdown(section.title)}"
+    return "\n".join([title, "", *text, *tables, "```sh", *commands, "```", ""])
 
 
 def _table(section: Section, protocol: str) -> Table:
     experiment = section.experiment
     family = compare_all(experiment, section.reference, protocol) if section.reference else None
-    published = [published_of(line, protocol) for line in experiment.lines]
-    rows: list[tuple[Cell, ...]] = []
-    for line, row in zip(experiment.lines, published, strict=True):
-        values = [value for record in line.records if (value := at_task(record.accuracy[protocol], -1)) is not None]
-        name: list[Cell] = [row.row if row else None] if any(published) else []
-        theirs: list[Cell] = [row.last if row else None] if any(published) else []
-        forgotten = line.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
-        seconds = line.summary(lambda record: sum(record.seconds["learn"]) + sum(record.seconds["predict"]))
-        rows.append(
-            (
-                line.label,
-                *name,
-                len(line.records),
-                line.accuracy(protocol, -1),
-                interval(mean_interval(values)),
-                *theirs,
-                *(_tests(family, line.label) if family else ()),
-                forgotten,
-                seconds and f"{seconds.mean:.1f}",
-            )
+    published = {line.label: published_of(line, protocol) for line in experiment.lines}
+    has_paper = any(published.values())
+
+    def cells(line: Line) -> Cells:
+        row = published[line.label]
+        values = [value for one in line.records if (value := one.after("accuracy", protocol, -1)) is not None]
+        seconds = line.summary(lambda record: record.total_seconds)
+        return (
+            line.label,
+            *([row.row if row else None] if has_paper else []),
+            len(line.records),
+            line.accuracy(protocol, -1),
+            interval(mean_interval(values)),
+            *([row.last if row else None] if has_paper else []),
+            *(_tests(family, line.label) if family else []),
+            line.forgetting(protocol),
+            seconds and f"{seconds.mean:.1f}",
         )
-    name_column, paper_column = (["the paper's name"], ["paper"]) if any(published) else ([], [])
-    tests = ["p (t)", "p (sign-flip)"] if family else []
-    both = zip(experiment.lines, published, strict=True)
-    notes = [f"{line.label}: {row.remark}." for line, row in both if row and row.remark]
+
+    notes = [f"{label}: {row.remark}." for label, row in published.items() if row and row.remark]
     if family:
-        notes += [*family_notes(family), *family.refused]
+        notes += [*family.notes(), *family.refused]
         notes += [f"{one.second}: {one.note}" for one in family.comparisons if one.note]
+    name, paper = (["the paper's name"], ["paper"]) if has_paper else ([], [])
+    tests = ["p (t)", "p (sign-flip)"] if family else []
     return Table(
         name=f"reproducibility-{protocol}",
         title=f"Protocol {protocol}, after task {experiment.n_tasks}",
-        columns=("method", *name_column, "n", "ours", "95 % interval", *paper_column, *tests, "forgetting", "seconds"),
-        rows=tuple(rows),
+        columns=("method", *name, "n", "ours", "95 % interval", *paper, *tests, "forgetting", "seconds"),
+        rows=tuple(map(cells, experiment.lines)),
         notes=(*notes, *experiment.notes),
-        text_columns=1 + len(name_column),
+        text_columns=1 + has_paper,
     )
 
 
@@ -166,27 +158,24 @@ def _tests(family: Family, label: str) -> tuple[Cell, Cell]:
 # -- what is not there -------------------------------------------------------------------------------------------------
 
 
-def _missing(found: Records, sections: Iterable[Section], expected: Mapping[str, str]) -> list[str]:
-    sections = list(sections)
+def _missing(found: Records, sections: Sequence[Section], expected: Mapping[str, str]) -> list[str]:
     there = {section.name for section in sections}
     said = [f"{title} (`{name}`): no records." for name, title in expected.items() if name not in there]
-    lines = [line for section in sections for line in section.experiment.lines]
-    absent = [
-        _missing_seeds(line, planned_seeds(section.name)) for section in sections for line in section.experiment.lines
-    ]
-    said += list(dict.fromkeys(one for one in absent if one))
-    said += _missing_rows(lines)
-    said += [f"Unfinished: {path}" for path in _unfinished(found.directory)]
+    both = [(section, line) for section in sections for line in section.experiment.lines]
+    said += dict.fromkeys(one for section, line in both if (one := _missing_seeds(line, section.seeds)))
+    said += _missing_rows(line for _, line in both)
+    begun = (path.parents[1] for path in sorted(found.directory.rglob(f"{FOLDER}/{FILE}")))
+    said += [f"Unfinished: {one.relative_to(found.directory)}" for one in begun if not (one / RECORD).exists()]
     prefix = f"{found.directory}/"
     return [*said, *(f"Not read: {fault.replace(prefix, '')}" for fault in found.faults)]
 
 
-def _missing_seeds(line: Line, planned: tuple[int, ...] | None) -> str:
-    """Seeds that a line was not run on: of those that the plan names for its table, else of its order family."""
+def _missing_seeds(line: Line, planned: tuple[int, ...]) -> str:
+    """Seeds that a line was not run on: of those that its section should have, else of its order family."""
     from erda.data.catalogue import default_seeds
     from erda.errors import StreamError
 
-    first = line.records[0]
+    first = line.first
     try:
         wanted = planned or default_seeds(first.dataset, first.order_family)
     except StreamError:  # an order family of another version
@@ -199,35 +188,21 @@ def _missing_seeds(line: Line, planned: tuple[int, ...] | None) -> str:
 
 def _missing_rows(lines: Iterable[Line]) -> list[str]:
     """Rows of the paper without a line, table by table, where any has one; a variant in two tables counts once."""
-
-    def variant(row: Published) -> tuple[object, ...]:
-        return (row.method, row.encoder, *sorted({**COMPONENTS.get(row.method, {}), **row.settings}.items()))
-
-    there = {variant(row) for line in lines if (row := published_of(line))}
+    there = [(row.method, row.encoder, row.components) for line in lines if (row := published_of(line))]
     absent: dict[str, list[str]] = {}
     for row in PAPER if there else ():
-        if variant(row) not in there:
+        if (row.method, row.encoder, row.components) not in there:
             table = f"the paper's {row.source} ({row.dataset} {row.shots}-shot, {row.encoder})"
             absent.setdefault(table, []).append(row.row)
     return [f"No records for {table}: {'; '.join(rows)}." for table, rows in absent.items()]
 
 
-def _unfinished(directory: Path) -> list[str]:
-    """Folders of runs that were begun and have no record yet."""
-    from erda.benchmark.records import RECORD
-    from erda.benchmark.run.progress import FILE, FOLDER
-
-    begun = (path.parents[1] for path in sorted(directory.rglob(f"{FOLDER}/{FILE}")))
-    return [str(path.relative_to(directory)) for path in begun if not (path / RECORD).exists()]
-
-
 def _origin(found: Records) -> str:
     """Machines and versions that the records name."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for record in found.records:
         versions = ", ".join(f"{name} {version}" for name, version in sorted(record.versions.items()))
-        said = f"device {record.device}, {versions}"
-        counts[said] = counts.get(said, 0) + 1
+        counts[one_line(f"device {record.device}, {versions}")] += 1
     return "\n".join(
         ["## Where the records come from", "", *(f"- {n} records: {said}" for said, n in counts.items()), ""]
     )

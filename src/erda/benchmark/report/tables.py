@@ -1,7 +1,8 @@
 """One table value, four ways of writing it: terminal, Markdown, CSV, LaTeX (booktabs).
 
 A cell is text, a whole number, a `Summary` (mean, standard deviation, n) or None (a dash). Accuracies are fractions in
-records and per cent in tables; the title says so.
+records and per cent in tables; the title says so. Names of relations, methods and datasets are anybody's: text is made
+harmless when a table is made, and once more by each way of writing it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,17 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from erda.benchmark.statistics import Summary
+from erda.errors import printable
+
 DASH = "–"
+MARKDOWN_SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|^#)")
+FORMULA = re.compile(r"[=+\-@]")  # what a spreadsheet takes for one, at the start of a cell
+NUMBERS = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( to [-+]?[\d.]+)?")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -25,34 +33,13 @@ LATEX_SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Mean, standard deviation (n - 1 in the denominator; None for a single value) and number of values."""
-
-    mean: float
-    deviation: float | None
-    n: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Summary | None:
-        """The summary of some values; None for none."""
-        found = list(values)
-        if not found:
-            return None
-        mean = math.fsum(found) / len(found)
-        if len(found) == 1:
-            return cls(mean, None, 1)
-        variance = math.fsum((value - mean) ** 2 for value in found) / (len(found) - 1)
-        return cls(mean, math.sqrt(variance), len(found))
-
-    def scaled(self, factor: float) -> Summary:
-        """The summary of the same values in another unit."""
-        return Summary(self.mean * factor, None if self.deviation is None else self.deviation * factor, self.n)
-
-
 Cell = str | int | Summary | None
+Cells = tuple[Cell, ...]
+
+
+def one_line(text: str) -> str:
+    """Text without line ends and control characters."""
+    return printable(re.sub(r"\s*[\r\n\v\f\x85\u2028\u2029]\s*", " ", text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +49,7 @@ class Table:
     name: str  # of its files
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Cells, ...]
     notes: tuple[str, ...] = ()
     decimals: int = 2
     text_columns: int = 1  # how many columns, from the left, hold text
@@ -71,6 +58,14 @@ class Table:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
         if wrong:
             raise ValueError(f"table '{self.name}': a row of {len(wrong[0])} cells under {len(self.columns)} columns")
+        rows = tuple(tuple(one_line(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        for name, value in {
+            "title": one_line(self.title),
+            "columns": tuple(map(one_line, self.columns)),
+            "rows": rows,
+            "notes": tuple(map(one_line, self.notes)),
+        }.items():
+            object.__setattr__(self, name, value)
 
 
 def format_cell(cell: Cell, decimals: int, *, plus_minus: str = " ± ") -> str:
@@ -87,9 +82,8 @@ def to_terminal(table: Table, *, width: int | None = None) -> str:
     """Columns aligned with spaces; where `width` is too small they go on below, the text columns repeated."""
     texts = [list(table.columns), *([format_cell(cell, table.decimals) for cell in row] for row in table.rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(table.columns))]
-    blocks = _blocks(widths, table.text_columns, width)
     lines = [table.title, ""]
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(_blocks(widths, table.text_columns, width)):
         if number:
             lines.append("")
         for index, row in enumerate(texts):
@@ -120,10 +114,16 @@ def _blocks(widths: Sequence[int], n_first: int, width: int | None) -> list[list
 
 def to_markdown(table: Table) -> str:
     """A pipe table under its title."""
-    rows = [[format_cell(cell, table.decimals).replace("|", r"\|") for cell in row] for row in table.rows]
+    rows = [[escape_markdown(format_cell(cell, table.decimals)) for cell in row] for row in table.rows]
     rule = ["---" if column < table.text_columns else "---:" for column in range(len(table.columns))]
-    lines = [f"| {' | '.join(cells)} |" for cells in ([*table.columns], rule, *rows)]
-    return "\n".join([f"**{table.title}**", "", *lines, *(f"\n{note}" for note in table.notes), ""])
+    lines = [f"| {' | '.join(cells)} |" for cells in (map(escape_markdown, table.columns), rule, *rows)]
+    notes = [f"\n{escape_markdown(note)}" for note in table.notes]
+    return "\n".join([f"**{escape_markdown(table.title)}**", "", *lines, *notes, ""])
+
+
+def escape_markdown(text: str) -> str:
+    """Text on one line with Markdown's own signs made harmless."""
+    return MARKDOWN_SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def to_csv(table: Table) -> str:
@@ -134,43 +134,39 @@ def to_csv(table: Table) -> str:
     header: list[str] = []
     for column, wide in zip(table.columns, spread, strict=True):
         header += [column, f"{column} sd", f"{column} n"] if wide else [column]
-    writer.writerow(header)
+    writer.writerow(map(_csv_text, header))
     for row in table.rows:
         cells: list[object] = []
         for cell, wide in zip(row, spread, strict=True):
             if isinstance(cell, Summary):
                 cells += [cell.mean, "" if cell.deviation is None else cell.deviation, cell.n]
             else:
-                shown = "" if cell is None else cell
+                shown = "" if cell is None else _csv_text(cell) if isinstance(cell, str) else cell
                 cells += [shown, "", ""] if wide else [shown]
         writer.writerow(cells)
     return file.getvalue()
 
 
+def _csv_text(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if FORMULA.match(text) and not NUMBERS.fullmatch(text) else text
+
+
 def to_latex(table: Table) -> str:
     r"""A booktabs `table`; needs `\usepackage{booktabs}`."""
     align = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
-    rows = [
-        [_latex_cell(cell, table.decimals) for cell in row]
-        for row in ((*table.columns,), *table.rows)  # the header is a row of text
-    ]
-    lines = [" & ".join(cells) + r" \\" for cells in rows]
+    rows = [[_latex_cell(cell, table.decimals) for cell in row] for row in (table.columns, *table.rows)]
+    header, *lines = [" & ".join(cells) + r" \\" for cells in rows]
     caption = " ".join([f"{escape_latex(table.title)}.", *map(escape_latex, table.notes)])
     return "\n".join(
         [
-            r"\begin{table}",
-            r"\centering",
+            "\\begin{table}\n\\centering",
             rf"\begin{{tabular}}{{{align}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
+            *("\\toprule", header, "\\midrule", *lines, "\\bottomrule"),
             r"\end{tabular}",
             rf"\caption{{{caption}}}",
             rf"\label{{tab:{table.name}}}",
-            r"\end{table}",
-            "",
+            "\\end{table}\n",
         ]
     )
 

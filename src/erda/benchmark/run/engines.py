@@ -15,8 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
-from erda.benchmark.records import WriteError
-from erda.errors import ErdaError
+from erda.errors import ErdaError, WriteError
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")

@@ -1,6 +1,6 @@
 """Searching for settings on validation data, with Optuna.
 
-A trial is one choice of values, run on every stream of the search; its worth is the mean accuracy after the last task.
+A trial is one choice of values, run on every stream of the search and judged by its mean accuracy after the last task.
 All that is known lies in `OUT/study.journal` (Optuna's storage) and in the records under `OUT/trials/NUMBER`, so a
 search that was stopped or killed goes on where it was. Trials draw their random numbers by their number: with one
 process a search in pieces tries the same values as one in a single piece.
@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from erda.benchmark.metrics import CANDIDATES
-from erda.benchmark.records import WriteError
 from erda.benchmark.run.engines import run_here, run_in_processes
-from erda.benchmark.run.loop import prepare_process, run_many
-from erda.benchmark.run.progress import locked
-from erda.benchmark.run.questions import Questions
+from erda.benchmark.run.evaluation import Evaluation
+from erda.benchmark.run.many import CacheSettings, PlannedRun, prepare_process, run_many
 from erda.benchmark.search.space import Choice
-from erda.errors import RecordError, SettingsError
+from erda.errors import RecordError, SettingsError, WriteError
+from erda.files import locked
 from erda.settings.build import open_run_stream
 from erda.settings.runs import RunSettings, Setting
 
@@ -105,6 +104,7 @@ class Tried:
     accuracies: tuple[float, ...]
     state: str  # one of STATES
     fault: str = ""
+    is_repeat: bool = False  # of values that were tried before: nothing was run
 
     @property
     def is_whole(self) -> bool:
@@ -112,25 +112,27 @@ class Tried:
         return self.state == WHOLE
 
     @property
-    def worth(self) -> float:
+    def accuracy(self) -> float:
         """Mean accuracy after the last task, a fraction."""
         return math.fsum(self.accuracies) / len(self.accuracies)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """All trials of a search by number, which setting mattered how much, and what failed."""
 
     trials: tuple[Tried, ...]
     importance: dict[str, float]  # setting -> share of the variance that it explains; empty where that is unknown
     faults: tuple[str, ...]
 
+    @property
+    def tried(self) -> tuple[Tried, ...]:
+        """Trials that were run."""
+        return tuple(one for one in self.trials if not one.is_repeat)
+
     def ranked(self) -> list[Tried]:
-        """Whole trials, the best first; of those with the same values only the first."""
-        seen: dict[str, Tried] = {}
-        for one in sorted((one for one in self.trials if one.is_whole), key=lambda one: (-one.worth, one.number)):
-            seen.setdefault(json.dumps(one.values, sort_keys=True), one)
-        return list(seen.values())
+        """Whole trials, the best first."""
+        return sorted((one for one in self.tried if one.is_whole), key=lambda one: (-one.accuracy, one.number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,16 @@ class _Share:
 
 def search(
     asked: Search, *, out: Path, n_trials: int | None = None, n_processes: int = 1, show_bars: bool = True
-) -> Found:
-    """Search until there are `n_trials` in all (default: the whole grid, or 40), going on with what is in `out`."""
+) -> SearchResult:
+    """Search until there are `n_trials` in all (default: the whole grid, or 40), going on with what is in `out`.
+
+    It ends before where every choice of values was tried.
+    """
     n_trials = n_trials or (asked.n_grid if asked.sampler == "grid" else N_TRIALS)
     if asked.sampler == "grid":
         n_trials = min(n_trials, asked.n_grid)
-    _check_questions(asked)
-    with locked(out):
+    _check_protocol(asked)
+    with locked(out, busy="another search is at work here; wait for it", error=RecordError):
         _mend_journal(out / JOURNAL)
         study = _open_study(out, asked)
         unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=_states("RUNNING"))]
@@ -176,11 +181,11 @@ def search(
         return _found(_open_study(out, asked), faults)
 
 
-def _check_questions(asked: Search) -> None:
+def _check_protocol(asked: Search) -> None:
     """Refuse early what no trial could measure."""
     stream = open_run_stream(asked.settings.runs()[0])
-    questions = Questions(stream, asked.settings.evaluate_on)
-    if asked.protocol == CANDIDATES and any(one.listed is None for one in questions.answers):
+    answers = Evaluation(stream, asked.settings.evaluate_on).answers
+    if asked.protocol == CANDIDATES and any(one.listed is None for one in answers):
         raise SettingsError("--protocol candidates: the dataset lists none; use --protocol all-seen.")
 
 
@@ -271,7 +276,7 @@ def _trials(study: Study, share: _Share) -> Iterator[Trial]:
     while True:
         with _one_asks(share.out):
             known = study.get_trials(deepcopy=False, states=_states(*STATES))
-            if len(known) >= share.n_trials:
+            if len(known) >= share.n_trials or 0 < share.asked.n_grid <= len({_key(one) for one in known}):
                 return
             study.sampler = _sampler(share.asked, len(known))
             trial = _with_values(study.ask(), study, share.asked)
@@ -301,13 +306,14 @@ def _try(study: Study, trial: Trial, share: _Share) -> None:
     for other in study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
         if other.user_attrs["values"] == values:
             trial.set_user_attr("accuracies", other.user_attrs["accuracies"])
+            trial.set_user_attr("is_repeat", True)
             study.tell(trial, other.value)
             return
     settings = share.asked.with_values(values)
     folder = share.out / TRIALS / str(trial.number)
     accuracies: list[float] = []
     for run in settings.runs():
-        finished = run_many([(run, folder)], cache=(settings.cache_dir, settings.cache_gb), show_bars=False)
+        finished = run_many([PlannedRun(run, folder)], cache=CacheSettings.of(settings), show_bars=False)
         if finished.faults:
             trial.set_user_attr("fault", finished.faults[0])
             study.tell(trial, state=states.FAIL)
@@ -324,6 +330,11 @@ def _try(study: Study, trial: Trial, share: _Share) -> None:
     study.tell(trial, math.fsum(accuracies) / len(accuracies))
 
 
+def _key(trial: FrozenTrial) -> str:
+    """The values of a trial as one text."""
+    return json.dumps(trial.user_attrs.get("values", trial.number), sort_keys=True)
+
+
 def _best_so_far(study: Study) -> dict[str, str]:
     values = [trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))]
     return {"best": f"{100 * max(values):.1f}%"} if values else {}
@@ -332,25 +343,26 @@ def _best_so_far(study: Study) -> dict[str, str]:
 # -- what came out -----------------------------------------------------------------------------------------------------
 
 
-def _found(study: Study, faults: list[str]) -> Found:
+def _found(study: Study, faults: list[str]) -> SearchResult:
     trials = study.get_trials(deepcopy=False, states=_states(*STATES))
     tried = tuple(_tried(trial) for trial in trials)
     failed = [f"trial {one.number}: {one.fault}" for one in tried if one.fault]
-    return Found(tried, _importance(study), (*failed, *faults))
+    return SearchResult(tried, _importance(study), (*failed, *faults))
 
 
 def _tried(trial: FrozenTrial) -> Tried:
     about = trial.user_attrs
     accuracies = tuple(about.get("accuracies", ()))
     state = STATES[trial.state.name]
-    return Tried(trial.number, about.get("values", {}), accuracies, state, about.get("fault", ""))
+    fault, is_repeat = about.get("fault", ""), about.get("is_repeat", False)
+    return Tried(trial.number, about.get("values", {}), accuracies, state, fault, is_repeat)
 
 
 def _importance(study: Study) -> dict[str, float]:
     """How much of the variance between whole trials each setting explains (fANOVA); needs trials that differ."""
     importance = _optuna().importance
-    worths = {trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))}
-    if len(worths) < 2:
+    reached = {trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))}
+    if len(reached) < 2:
         return {}
     found: dict[str, float] = importance.get_param_importances(
         study, evaluator=importance.FanovaImportanceEvaluator(seed=0)

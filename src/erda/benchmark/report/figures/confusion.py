@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.benchmark.records import PREDICTIONS, Outcomes, Record, read_outcomes
-from erda.benchmark.report.experiments import PERCENT, Experiment, Line
-from erda.benchmark.report.figures.drawing import COLOURS, GRID, INK, MUTED, Drawing, Panel, as_text, shorten
+from erda.benchmark.experiments import PERCENT, Experiment, Line
+from erda.benchmark.records import PREDICTIONS, Record, TestPredictions, read_predictions
+from erda.benchmark.report.figures.base import COLOURS, GRID, INK, MUTED, Figure, Panel, as_text, shorten
 from erda.benchmark.report.tables import Table
 from erda.errors import RecordError
 
@@ -22,13 +22,23 @@ MOST_NAMES = 24  # relations whose names fit along an axis
 MOST_NUMBERS = 12  # tasks whose cells hold their number
 
 
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One relation taken for another, so often, of so many questions."""
+
+    gold: str
+    answer: str
+    n: int
+    n_asked: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Confusion:
     """What one line answered after the last task.
 
     `counts` [n_relations, n_relations]: questions of the first stream by gold relation and best-scored one, relations
     in the order in which they were learned. `by_task` [n_tasks, n_tasks]: share of a task's questions answered with a
-    relation of each task, mean over all streams; rows add up to 1. `pairs`: the commonest mistakes over all streams.
+    relation of each task, mean over all streams; rows add up to 1. `mistakes`: the commonest mistakes over all streams.
     """
 
     label: str
@@ -38,7 +48,7 @@ class Confusion:
     ends: tuple[int, ...]  # where each task ends among the relations
     counts: np.ndarray
     by_task: np.ndarray
-    pairs: tuple[tuple[str, str, int, int], ...]  # gold, taken for, so often, of so many questions
+    mistakes: tuple[Mistake, ...]
 
 
 def count_confusion(line: Line) -> Confusion:
@@ -47,10 +57,11 @@ def count_confusion(line: Line) -> Confusion:
     asked: dict[str, int] = {}
     names: dict[str, str] = {}
     shares, all_counts = [], []
-    for record, place in zip(line.records, line.places, strict=False):
-        if place is None or not (place / PREDICTIONS).exists():
-            raise RecordError(f"No confusion for '{line.label}': {place or record.title} has no {PREDICTIONS}.")
-        counts, task_of = _count(record, read_outcomes(place))
+    for one in line.found:
+        record, folder = one.record, one.folder
+        if folder is None or not (folder / PREDICTIONS).exists():
+            raise RecordError(f"No confusion for '{line.label}': {folder or record.title} has no {PREDICTIONS}.")
+        counts, task_of = _count(record, read_predictions(folder))
         learned = [name for task in record.order for name in task]
         names |= record.relation_names
         for gold, row in zip(learned, counts, strict=True):
@@ -62,9 +73,7 @@ def count_confusion(line: Line) -> Confusion:
         np.add.at(blocks, (task_of[:, None], task_of[None, :]), counts)
         shares.append(blocks / np.maximum(blocks.sum(axis=1, keepdims=True), 1))
         all_counts.append(counts)
-    if not all_counts:
-        raise RecordError(f"No confusion for '{line.label}': it is not known where its records lie.")
-    first = line.records[0]
+    first = line.first
     worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_PAIRS]
     return Confusion(
         label=line.label,
@@ -74,29 +83,33 @@ def count_confusion(line: Line) -> Confusion:
         ends=tuple(int(end) for end in np.cumsum([len(task) for task in first.order])),
         counts=all_counts[0],
         by_task=np.mean(shares, axis=0),
-        pairs=tuple((names.get(gold, gold), names.get(other, other), n, asked[gold]) for (gold, other), n in worst),
+        mistakes=tuple(
+            Mistake(names.get(gold, gold), names.get(other, other), n, asked[gold]) for (gold, other), n in worst
+        ),
     )
 
 
-def _count(record: Record, outcomes: Outcomes) -> tuple[np.ndarray, np.ndarray]:
+def _count(record: Record, found: TestPredictions) -> tuple[np.ndarray, np.ndarray]:
     """Gold x best after the last task, in the order of learning, and the task of each relation."""
     position = {name: i for i, name in enumerate(name for task in record.order for name in task)}
     try:
-        place = np.array([position[name] for name in outcomes.relations])
-        gold, best = place[outcomes.gold], place[outcomes.best[-1]]
-    except (KeyError, IndexError) as error:
+        place = np.array([position[name] for name in found.relations])
+    except KeyError as error:
         raise RecordError(
             f"{record.title}: its {PREDICTIONS} does not fit its record. Delete both and run again."
         ) from error
+    gold, best = place[found.gold], place[found.best[-1]]
     counts = np.zeros((len(position), len(position)), dtype=np.int64)
-    answered = outcomes.best[-1] >= 0
+    answered = found.best[-1] >= 0
     np.add.at(counts, (gold[answered], best[answered]), 1)
     return counts, np.repeat(np.arange(record.n_tasks), [len(task) for task in record.order])
 
 
 def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
     """The relations most often taken for another one."""
-    rows = tuple((gold, other, f"{PERCENT * n / asked:.1f}", n, asked) for gold, other, n, asked in confusion.pairs)
+    rows = tuple(
+        (one.gold, one.answer, f"{PERCENT * one.n / one.n_asked:.1f}", one.n, one.n_asked) for one in confusion.mistakes
+    )
     return Table(
         name="confusion",
         title=f"Most frequent mistakes of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
@@ -107,14 +120,14 @@ def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
     )
 
 
-def draw_confusion(confusion: Confusion, experiment: Experiment) -> Drawing:
+def confusion_figure(confusion: Confusion, experiment: Experiment) -> Figure:
     """Tasks x tasks over all streams, and relations x relations of the first stream."""
     by_task = confusion.by_task
     inside, latest = (
         float(np.trace(by_task)) / len(by_task),
         float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0,
     )
-    return Drawing(
+    return Figure(
         name="confusion",
         title=f"Confusion of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
         alt=f"Two maps of which tasks and which relations {confusion.label} takes for which. On average "

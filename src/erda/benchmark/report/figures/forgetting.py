@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from erda.benchmark.report.experiments import PERCENT, Experiment, Line
-from erda.benchmark.report.figures.drawing import INK, Drawing, Panel, as_text, line_style, shorten, tidy
-from erda.benchmark.report.tables import Summary
+from erda.benchmark.experiments import Experiment
+from erda.benchmark.report.figures.base import INK, Figure, Panel, as_text, line_style, shorten, tidy
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
@@ -16,17 +15,17 @@ if TYPE_CHECKING:
 LONGEST_NAME = 24
 
 
-def draw_forgetting(experiment: Experiment) -> Drawing:
+def forgetting_figure(experiment: Experiment) -> Figure:
     """Forgetting of each line, one panel per protocol, with one standard deviation over streams."""
     if experiment.n_tasks < 2:
         raise RecordError("Forgetting needs at least two tasks; these streams have one.")
     said = "; ".join(
         f"{protocol}: "
-        + ", ".join(f"{line.label} {one.mean:.1f}" for line in experiment.lines if (one := forgotten(line, protocol)))
+        + ", ".join(f"{line.label} {one.mean:.1f}" for line in experiment.lines if (one := line.forgetting(protocol)))
         for protocol in experiment.protocols
     )
     height = 1.1 + 0.36 * len(experiment.lines)
-    return Drawing(
+    return Figure(
         name="forgetting",
         title=f"Forgetting: {experiment.title}",
         alt=f"Bars of forgetting in points for each method. {said}.",
@@ -39,7 +38,7 @@ def draw_forgetting(experiment: Experiment) -> Drawing:
 def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
     rows = list(range(len(experiment.lines)))
     for number, line in zip(rows, experiment.lines, strict=True):
-        found = forgotten(line, protocol)
+        found = line.forgetting(protocol)
         if found is None:
             continue
         axes.barh(
@@ -61,8 +60,3 @@ def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
     axes.set_xlabel("forgetting (points)")
     axes.set_title(protocol)
     tidy(axes, grid="x")
-
-
-def forgotten(line: Line, protocol: str) -> Summary | None:
-    """Forgetting of a line in points."""
-    return line.summary(lambda record: record.forgetting[protocol], scale=PERCENT)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from erda.benchmark.report.experiments import Experiment, Line
-from erda.benchmark.report.figures.drawing import Drawing, Panel, as_text, line_style, tidy
-from erda.benchmark.report.tables import Summary
+from erda.benchmark.experiments import Experiment, Line
+from erda.benchmark.report.figures.base import Figure, Panel, as_text, line_style, tidy
+from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Point = tuple[object, Line]
 
 
-def draw_sweep(experiment: Experiment, setting: str) -> Drawing:
+def sweep_figure(experiment: Experiment, setting: str) -> Figure:
     """Accuracy after the last task over a setting's value, one panel per protocol and one line per method."""
     points = [(value, line) for line in experiment.lines if (value := setting_of(line, setting)) is not None]
     if len({value for value, _ in points}) < 2:
@@ -25,7 +25,7 @@ def draw_sweep(experiment: Experiment, setting: str) -> Drawing:
     ends = [
         f"{value}: {_end(line, protocol)} ({protocol})" for value, line in points for protocol in experiment.protocols
     ]
-    return Drawing(
+    return Figure(
         name="sweep",
         title=f"Accuracy after task {experiment.n_tasks} by {setting}: {experiment.title}",
         alt=f"Accuracy after the last task for each value of {setting}. {'; '.join(ends)}.",
@@ -38,7 +38,7 @@ def draw_sweep(experiment: Experiment, setting: str) -> Drawing:
 
 def setting_of(line: Line, setting: str) -> object | None:
     """The value of a setting of the method, encoder or stream of a line; None where it has no such setting."""
-    settings = line.records[0].settings
+    settings = line.first.settings
     for kind in ("method", "encoder", "stream"):
         if setting in settings.get(kind, {}):
             return settings[kind][setting]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.benchmark.records import read_arrays
-from erda.benchmark.report.experiments import Experiment, Line
-from erda.benchmark.report.figures.drawing import Drawing, Panel, as_text, line_style
+from erda.benchmark.experiments import Experiment
+from erda.benchmark.report.figures.base import Figure, Panel, as_text, line_style
 from erda.errors import RecordError
+from erda.files import read_arrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,65 +33,61 @@ class Scatter:
     relations: np.ndarray
 
 
-def draw_tsne(experiment: Experiment) -> Drawing:
+def tsne_figure(experiment: Experiment) -> Figure:
     """t-SNE of base relations before, and of base and new relations after a task, for each line that has vectors."""
-    found = [(line, place) for line in experiment.lines if (place := _place(line)) is not None]
-    if not found:
-        raise RecordError(f"No t-SNE: no run of these has an {EMBEDDINGS}, which `erda paper` writes.")
     scatters: list[Scatter] = []
     order: dict[str, str] = {}  # relation -> its name, base first
     base: set[str] = set()
-    for line, place in found:
-        arrays = _read(place)
-        names = _names(line, place)
+    labels = []
+    for line in experiment.lines:
+        having = (one for one in line.found if one.folder is not None and (one.folder / EMBEDDINGS).exists())
+        found = next(having, None)
+        if found is None or found.folder is None:
+            continue
+        path = found.folder / EMBEDDINGS
+        arrays = _read(path)
+        labels.append(line.label)
         base |= set(arrays["base"].tolist())
         for relation in (*arrays["base"].tolist(), *arrays["new"].tolist()):
-            order.setdefault(relation, names.get(relation, relation))
+            order.setdefault(relation, found.record.relation_names.get(relation, relation))
         for time, said in (("before", "before the new task"), ("after", "after it")):
-            points = project(arrays[f"vectors_{time}"], place)
+            points = project(arrays[f"vectors_{time}"], path)
             scatters.append(Scatter(f"{line.label}, {said}", points, arrays[f"relations_{time}"]))
+    if not scatters:
+        raise RecordError(f"No t-SNE: no run of these has an {EMBEDDINGS}, which `erda paper` writes.")
     new = [name for relation, name in order.items() if relation not in base]
-    return Drawing(
+    return Figure(
         name="tsne",
         title=f"t-SNE of test examples: {experiment.title}",
         alt=f"Test examples of {len(order)} relations as points on a plane, before and after a new task, for "
-        f"{', '.join(line.label for line, _ in found)}. New relations: {', '.join(new)}.",
+        f"{', '.join(labels)}. New relations: {', '.join(new)}.",
         caption="Each point is a test example; circles are relations of the first task, other marks those of the new "
         "one. Compact groups that keep apart are good. t-SNE keeps neighbours, not distances; each panel is its own.",
         panels=tuple(Panel(partial(_draw_points, one, order, base), width=3.9, height=3.4) for one in scatters),
     )
 
 
-def project(vectors: np.ndarray, place: Path) -> np.ndarray:
+def project(vectors: np.ndarray, path: Path) -> np.ndarray:
     """Vectors [n, dim] on a plane [n, 2] by t-SNE, with a fixed seed and a perplexity that fits n."""
     from sklearn.manifold import TSNE
 
     n = len(vectors)
-    if vectors.ndim != 2 or n < LEAST or not np.isfinite(vectors).all():
-        raise RecordError(f"{place / EMBEDDINGS}: t-SNE needs at least {LEAST} rows of finite numbers; run again.")
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or n < LEAST or not np.isfinite(vectors).all():
+        raise RecordError(f"{path}: t-SNE needs at least {LEAST} rows of finite numbers; run again.")
     perplexity = min(PERPLEXITY, (n - 1) / 3)
     start = "pca" if vectors.shape[1] >= 2 else "random"
     return TSNE(perplexity=perplexity, init=start, random_state=SEED).fit_transform(vectors.astype(np.float64))
 
 
-def _place(line: Line) -> Path | None:
-    return next((place for place in line.places if place is not None and (place / EMBEDDINGS).exists()), None)
-
-
-def _read(place: Path) -> dict[str, np.ndarray]:
-    arrays = read_arrays(place / EMBEDDINGS)
+def _read(path: Path) -> dict[str, np.ndarray]:
+    arrays = read_arrays(path, error=RecordError, remedy="Delete it and run again.")
     missing = [name for name in ARRAYS if name not in arrays]
     if missing or any(
-        len(arrays[f"vectors_{time}"]) != len(arrays[f"relations_{time}"]) for time in ("before", "after")
+        arrays[f"vectors_{time}"].shape[:1] != arrays[f"relations_{time}"].shape for time in ("before", "after")
     ):
         said = f"lacks {', '.join(missing)}" if missing else "does not hold one relation for each vector"
-        raise RecordError(f"{place / EMBEDDINGS}: {said}. Delete it and run again.")
+        raise RecordError(f"{path}: {said}. Delete it and run again.")
     return arrays
-
-
-def _names(line: Line, place: Path) -> dict[str, str]:
-    """Names of relations, from the record."""
-    return line.records[line.places.index(place)].relation_names
 
 
 def _draw_points(scatter: Scatter, order: dict[str, str], base: set[str], axes: Axes) -> None:

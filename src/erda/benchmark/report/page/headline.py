@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from erda.benchmark.metrics import CANDIDATES
-from erda.benchmark.report.comparison import Family, compare_all, p_value, published_of
-from erda.benchmark.report.experiments import PERCENT, Line, at_task
-from erda.benchmark.report.published import Published
-from erda.benchmark.report.sections import Section
-from erda.benchmark.report.tables import Summary
-from erda.benchmark.report.views import reference_line
+from erda.benchmark.report.comparison import compare_all, p_value
+from erda.benchmark.report.layout import Section
+from erda.benchmark.report.published import Published, published_of
+from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 
 
@@ -33,7 +31,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HeadlineRow:
     """One method of the headline."""
 
     label: str
@@ -52,7 +50,7 @@ class Headline:
     n_streams: int
     protocols: tuple[str, ...]
     tiles: tuple[Tile, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[HeadlineRow, ...]
 
     @property
     def has_paper(self) -> bool:
@@ -67,23 +65,21 @@ class Headline:
 
 def make_headline(section: Section) -> Headline:
     """The headline of a section; lines that must not be compared have no p."""
-    experiment = section.experiment
-    reference = reference_line(section)
-    families = {protocol: _family(section, protocol) for protocol in experiment.protocols}
+    experiment, reference = section.experiment, section.reference_line
     tiles = []
     for protocol in experiment.protocols:
-        accuracy = reference.accuracy(protocol, -1)
-        chance = _chance(reference, protocol)
+        accuracy, chance = reference.accuracy(protocol, -1), reference.after("chance", protocol, -1)
         if accuracy and chance:
-            tiles.append(
-                Tile(protocol, accuracy, chance.mean, published_of(reference) if protocol == CANDIDATES else None)
-            )
+            paper = published_of(reference) if protocol == CANDIDATES else None
+            tiles.append(Tile(protocol, accuracy, chance.mean, paper))
+    ps = [_ps(section, protocol) for protocol in experiment.protocols]
     rows = tuple(
-        Row(
+        HeadlineRow(
             label=line.label,
             is_reference=line is reference and len(experiment.lines) > 1,
             scores=tuple(
-                Score(line.accuracy(protocol, -1), _p(families[protocol], line)) for protocol in experiment.protocols
+                Score(line.accuracy(protocol, -1), p.get(line.label, ""))
+                for protocol, p in zip(experiment.protocols, ps, strict=True)
             ),
             paper=published_of(line),
         )
@@ -100,19 +96,12 @@ def make_headline(section: Section) -> Headline:
     )
 
 
-def _family(section: Section, protocol: str) -> Family | None:
+def _ps(section: Section, protocol: str) -> dict[str, str]:
+    """Corrected p of the reference against each line, by its label, where there is one."""
     if section.reference is None or len(section.experiment.lines) < 2:
-        return None
+        return {}
     try:
-        return compare_all(section.experiment, section.reference, protocol)
+        family = compare_all(section.experiment, section.reference, protocol)
     except RecordError:  # said in the notes of the section
-        return None
-
-
-def _p(family: Family | None, line: Line) -> str:
-    found = family.against(line.label) if family else None
-    return (p_value(found.p_t_corrected) or "") if found else ""
-
-
-def _chance(line: Line, protocol: str) -> Summary | None:
-    return line.summary(lambda record: at_task(record.chance[protocol], -1), scale=PERCENT)
+        return {}
+    return {one.second: p_value(one.p_t_corrected) or "" for one in family.comparisons}

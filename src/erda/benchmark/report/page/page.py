@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 from erda import __version__
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report.figures import Drawing, page_panels
-from erda.benchmark.report.figures.drawing import FORMATS
+from erda.benchmark.report.figures.base import FORMATS, Figure, page_panels
+from erda.benchmark.report.layout import Item, Section, ShownSection
 from erda.benchmark.report.page.headline import make_headline
-from erda.benchmark.report.sections import Section
-from erda.benchmark.report.tables import WRITERS, Cell, Summary, Table, format_cell
-from erda.benchmark.report.views import Item, Shown
+from erda.benchmark.report.tables import WRITERS, Cell, Table, format_cell
+from erda.benchmark.statistics import Summary
 
 PAGE = "index.html"
 HERE = Path(__file__).parent
@@ -34,13 +33,21 @@ class ShownCell:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A file of a table or figure."""
+
+    name: str  # of its format
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A table or a figure on the page."""
 
     anchor: str
     title: str
     notes: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]  # name of a format, address of the file
+    links: tuple[Link, ...]
     table: Table | None = None
     rows: tuple[tuple[ShownCell, ...], ...] = ()
     panels: tuple[str, ...] = ()  # HTML
@@ -62,7 +69,7 @@ class Part:
     blocks: tuple[Block, ...]
 
 
-def render_page(shown: Sequence[Shown], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
+def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
     """The whole page; `folders` are those of the sections' files, relative to the page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -93,7 +100,7 @@ def render_page(shown: Sequence[Shown], *, folders: Sequence[str], title: str, f
     )
 
 
-def _part(shown: Shown, folder: str) -> Part:
+def _part(shown: ShownSection, folder: str) -> Part:
     section = shown.section
     return Part(
         anchor=section.name,
@@ -111,13 +118,13 @@ def _subtitle(section: Section) -> str:
     return "" if section.experiment.title in section.title else section.experiment.title
 
 
-def _block(item: Item, shown: Shown, folder: str) -> Block:
+def _block(item: Item, shown: ShownSection, folder: str) -> Block:
     experiment = shown.section.experiment
     title = item.title.removesuffix(f": {experiment.title}")
-    ends = FORMATS if isinstance(item, Drawing) else tuple(WRITERS)
+    ends = FORMATS if isinstance(item, Figure) else tuple(WRITERS)
     start = f"{quote(folder)}/" if folder else ""
-    links = tuple((NAMES[end], f"{start}{quote(item.name)}.{end}") for end in ends)
-    if isinstance(item, Drawing):
+    links = tuple(Link(NAMES[end], f"{start}{quote(item.name)}.{end}") for end in ends)
+    if isinstance(item, Figure):
         anchor = f"{shown.section.name}-{item.name}-figure"
         panels = tuple(page_panels(item, anchor))
         return Block(anchor, title, (item.caption,), links, panels=panels, alt=item.alt)

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from toy_runs import N_TASKS, ToyMethod, toy_parts, toy_record, toy_run, toy_stream
 
-from erda.benchmark import records
+from erda import files
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import WriteError, read_outcomes, read_record
+from erda.benchmark.records import Record, read_predictions, read_record
 from erda.benchmark.run import machine
 from erda.benchmark.run.loop import Parts, run
-from erda.benchmark.run.progress import check_same_experiment, locked
-from erda.errors import ErdaError, RecordError, SettingsError, StreamError
+from erda.benchmark.run.progress import check_same_experiment, run_lock
+from erda.errors import ErdaError, RecordError, SettingsError, StreamError, WriteError
 
 
-def without_times(record: records.Record) -> dict[str, object]:
+def without_times(record: Record) -> dict[str, object]:
     value = asdict(record)
     del value["seconds"], value["peak_memory_mb"]
     return value
@@ -48,16 +48,16 @@ def test_a_record_holds_what_was_measured(tmp_path: Path) -> None:
 
 def test_measures_agree_with_the_predictions_beside_the_record(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
-    outcomes = read_outcomes(tmp_path / "toy/1")
-    assert outcomes.examples[0] == "test-r0-0"
-    assert outcomes.best.shape == (N_TASKS, 48)
+    predictions = read_predictions(tmp_path / "toy/1")
+    assert predictions.examples[0] == "test-r0-0"
+    assert predictions.best.shape == (N_TASKS, 48)
     for k in range(N_TASKS):
-        asked = outcomes.task <= k
-        assert (outcomes.best[k][~asked] == -1).all()
-        assert (outcomes.right[ALL_SEEN][k][asked] == (outcomes.best[k] == outcomes.gold)[asked]).all()
+        asked = predictions.task <= k
+        assert (predictions.best[k][~asked] == -1).all()
+        assert (predictions.right[ALL_SEEN][k][asked] == (predictions.best[k] == predictions.gold)[asked]).all()
         assert record.accuracy[ALL_SEEN] is not None
-        assert outcomes.right[ALL_SEEN][k][asked].mean() == pytest.approx(record.accuracy[ALL_SEEN][k])
-    assert (outcomes.scores.argmax(axis=1) == outcomes.best[-1]).mean() > 0.95  # float16 may tie
+        assert predictions.right[ALL_SEEN][k][asked].mean() == pytest.approx(record.accuracy[ALL_SEEN][k])
+    assert (predictions.scores.argmax(axis=1) == predictions.best[-1]).mean() > 0.95  # float16 may tie
 
 
 def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None
 def test_validation_data_can_be_measured_instead(tmp_path: Path) -> None:
     record = toy_record(tmp_path, evaluate_on="validation")
     assert record.n_test == [6, 6, 6]
-    assert read_outcomes(tmp_path / "toy/1").examples[0].startswith("validation-")
+    assert read_predictions(tmp_path / "toy/1").examples[0].startswith("validation-")
 
 
 def test_a_dataset_without_lists_has_no_candidates_protocol(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, 
     resumed = run(asked, Parts(parts.stream, parts.build, restore), out=tmp_path / "parts", bar=None)
     assert without_times(resumed) == without_times(whole)
     assert [method.n_tasks for method in restored] == ([N_TASKS] if stop else [])
-    outcomes = [read_outcomes(tmp_path / name / "toy/1") for name in ("whole", "parts")]
+    predictions = [read_predictions(tmp_path / name / "toy/1") for name in ("whole", "parts")]
     for name in ("best", "gold", "task", "scores"):
-        assert (getattr(outcomes[0], name) == getattr(outcomes[1], name)).all()
+        assert (getattr(predictions[0], name) == getattr(predictions[1], name)).all()
 
 
 def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
@@ -120,7 +120,7 @@ def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
 ) -> None:
     whole = toy_record(tmp_path / "whole")
     asked = toy_run()
-    write_json = records.write_json
+    write_json = files.write_json
     calls = []
 
     def die_at_the_second(path: Path, value: dict[str, object]) -> None:
@@ -188,12 +188,12 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(records.os, "fsync", full)
-    with pytest.raises(WriteError, match=r"No space left on device. Earlier results are intact"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WriteError, match=r"the disk is full. What was there before is intact"):
         run(asked, toy_parts(asked), out=tmp_path, bar=None)
     monkeypatch.undo()
     assert (tmp_path / "toy/1/record.json").read_bytes() == before
-    assert not list((tmp_path / "toy/2").rglob(".step*"))  # no half-written file is left
+    assert not list((tmp_path / "toy/2").rglob(".task*"))  # no half-written file is left
     assert toy_record(tmp_path, seed=2).seed == 2
 
 
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
-    with locked(tmp_path / "toy/1"), pytest.raises(RecordError, match="another process is at work"):
+    with run_lock(tmp_path / "toy/1"), pytest.raises(RecordError, match="another process is at work"):
         toy_record(tmp_path)
     assert toy_record(tmp_path).n_tasks == N_TASKS
 

@@ -9,36 +9,28 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from toy_runs import toy_record
+from toy_runs import grouped, toy_record
 
-from erda.benchmark.records import read_outcomes, read_records, write_arrays
-from erda.benchmark.report.experiments import Experiment, group_records
-from erda.benchmark.report.figures import (
-    Drawing,
-    Panel,
-    confusion_table,
-    count_confusion,
-    draw_confusion,
-    draw_cost,
-    draw_curve,
-    draw_forgetting,
-    draw_sweep,
-    draw_tsne,
-    page_panels,
-    save_drawing,
-)
-from erda.benchmark.report.figures import drawing as module
-from erda.benchmark.report.figures.drawing import paint
+from erda.benchmark.experiments import Experiment, group_records
+from erda.benchmark.records import read_predictions, read_records
+from erda.benchmark.report.figures import base as module
+from erda.benchmark.report.figures.base import Figure, Panel, page_panels, paint, save_figure
+from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
+from erda.benchmark.report.figures.forgetting import forgetting_figure
+from erda.benchmark.report.figures.over_tasks import accuracy_figure, cost_figure
+from erda.benchmark.report.figures.sweep import sweep_figure
+from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.errors import RecordError
+from erda.files import write_arrays
 
 
-def panels_of(drawing: Drawing) -> list[Axes]:
-    return paint(drawing.panels).axes
+def panels_of(figure: Figure) -> list[Axes]:
+    return paint(figure.panels).axes
 
 
 def read_experiment(directory: Path) -> Experiment:
     found = read_records(directory)
-    (experiment,) = group_records(found.records, [path.parent for path in found.paths])
+    (experiment,) = group_records(found.found)
     return experiment
 
 
@@ -52,9 +44,9 @@ def with_noise(noise: float) -> dict[str, dict[str, float]]:
 def test_lines_and_bands_follow_the_records(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
     records.append(toy_record(tmp_path, method="other", seed=1))
-    (experiment,) = group_records(records)
-    drawing = draw_curve(experiment)
-    panels = panels_of(drawing)
+    (experiment,) = grouped(records)
+    figure = accuracy_figure(experiment)
+    panels = panels_of(figure)
     assert [panel.get_title() for panel in panels] == ["all-seen", "candidates"]
     for panel in panels:
         assert [line.get_label() for line in panel.get_lines()] == ["toy (n=2)", "other (n=1)", "chance"]
@@ -63,13 +55,13 @@ def test_lines_and_bands_follow_the_records(tmp_path: Path) -> None:
     mean = panels[0].get_lines()[0].get_ydata()
     expected = [50 * sum(record.accuracy["all-seen"][k] for record in records[:2]) for k in range(3)]
     assert list(mean) == pytest.approx(expected)
-    assert f"toy {expected[-1]:.1f}" in drawing.alt
+    assert f"toy {expected[-1]:.1f}" in figure.alt
 
 
 def test_more_lines_than_colours_still_differ(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, method=f"m{number}") for number in range(9)]
-    (experiment,) = group_records(records)
-    axes = panels_of(draw_curve(experiment))[0]
+    (experiment,) = grouped(records)
+    axes = panels_of(accuracy_figure(experiment))[0]
     styles = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
     assert len(styles) == 10
 
@@ -79,23 +71,23 @@ def test_more_lines_than_colours_still_differ(tmp_path: Path) -> None:
 
 def test_bars_are_as_long_as_what_was_forgotten(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
-    (experiment,) = group_records(records)
-    for axes, protocol in zip(panels_of(draw_forgetting(experiment)), experiment.protocols, strict=True):
+    (experiment,) = grouped(records)
+    for axes, protocol in zip(panels_of(forgetting_figure(experiment)), experiment.protocols, strict=True):
         (bar,) = axes.patches
         assert bar.get_width() == pytest.approx(50 * sum(record.forgetting[protocol] for record in records))
         assert [label.get_text() for label in axes.get_yticklabels()] == ["toy"]
 
 
 def test_one_task_forgets_nothing(tmp_path: Path) -> None:
-    (experiment,) = group_records([toy_record(tmp_path)])
+    (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError, match="at least two tasks"):
-        draw_forgetting(replace(experiment, n_tasks=1))
+        forgetting_figure(replace(experiment, n_tasks=1))
 
 
 def test_cost_shows_the_seconds_of_each_task(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
-    (experiment,) = group_records(records)
-    for axes, part in zip(panels_of(draw_cost(experiment)), ("learn", "predict"), strict=True):
+    (experiment,) = grouped(records)
+    for axes, part in zip(panels_of(cost_figure(experiment)), ("learn", "predict"), strict=True):
         expected = [sum(record.seconds[part][k] for record in records) / 2 for k in range(3)]
         assert list(axes.get_lines()[0].get_ydata()) == pytest.approx(expected)
 
@@ -103,16 +95,16 @@ def test_cost_shows_the_seconds_of_each_task(tmp_path: Path) -> None:
 def test_first_task_that_costs_far_more_gets_a_logarithmic_axis(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
     for seconds, scale in (([1.0, 2.0, 3.0], "linear"), ([100.0, 2.0, 3.0], "log")):
-        (experiment,) = group_records([replace(record, seconds={"learn": seconds, "predict": [1.0, 1.0, 1.0]})])
-        learn, predict = panels_of(draw_cost(experiment))
+        (experiment,) = grouped([replace(record, seconds={"learn": seconds, "predict": [1.0, 1.0, 1.0]})])
+        learn, predict = panels_of(cost_figure(experiment))
         assert learn.get_yscale() == scale
         assert predict.get_yscale() == "linear"
 
 
 def test_sweep_puts_values_in_order(tmp_path: Path) -> None:
     records = {noise: toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (10.0, 0.5, 2.0)}
-    (experiment,) = group_records(records.values())
-    axes = panels_of(draw_sweep(experiment, "noise"))[0]
+    (experiment,) = grouped(records.values())
+    axes = panels_of(sweep_figure(experiment, "noise"))[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0.5", "2.0", "10.0"]
     line = axes.get_lines()[0]
     expected = [100 * records[noise].accuracy["all-seen"][-1] for noise in (0.5, 2.0, 10.0)]
@@ -121,9 +113,9 @@ def test_sweep_puts_values_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["noise", "unknown"])
 def test_nothing_to_sweep_is_said(setting: str, tmp_path: Path) -> None:
-    (experiment,) = group_records([toy_record(tmp_path)])
+    (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError, match=f"'{setting}' does not have two values"):
-        draw_sweep(experiment, setting)
+        sweep_figure(experiment, setting)
 
 
 # -- confusion ---------------------------------------------------------------------------------------------------------
@@ -134,16 +126,16 @@ def test_confusion_counts_as_a_loop_does(tmp_path: Path) -> None:
     experiment = read_experiment(tmp_path)
     confusion = count_confusion(experiment.lines[0])
     order = [name for task in records[0].order for name in task]
-    outcomes = read_outcomes(tmp_path / "toy/1")
+    predictions = read_predictions(tmp_path / "toy/1")
     expected = np.zeros((6, 6), dtype=int)
-    for gold, best in zip(outcomes.gold, outcomes.best[-1], strict=True):
-        expected[order.index(outcomes.relations[gold]), order.index(outcomes.relations[best])] += 1
+    for gold, best in zip(predictions.gold, predictions.best[-1], strict=True):
+        expected[order.index(predictions.relations[gold]), order.index(predictions.relations[best])] += 1
     assert (confusion.counts == expected).all()
     assert confusion.by_task.sum(axis=1) == pytest.approx(np.ones(3))
     assert confusion.ends == (2, 4, 6)
     mistakes: dict[tuple[str, str], int] = {}
     for seed in (1, 2):
-        found = read_outcomes(tmp_path / f"toy/{seed}")
+        found = read_predictions(tmp_path / f"toy/{seed}")
         for gold, best in zip(found.gold, found.best[-1], strict=True):
             if gold != best:
                 pair = (found.relations[gold], found.relations[best])
@@ -151,7 +143,7 @@ def test_confusion_counts_as_a_loop_does(tmp_path: Path) -> None:
     table = confusion_table(confusion, experiment)
     assert [row[3] for row in table.rows] == sorted(mistakes.values(), reverse=True)[:10]
     assert {row[4] for row in table.rows} == {16}  # 8 questions a relation and stream
-    tasks, relations = panels_of(draw_confusion(confusion, experiment))
+    tasks, relations = panels_of(confusion_figure(confusion, experiment))
     assert len(tasks.texts) == 9
     assert relations.get_xticklabels()[0].get_text() == records[0].relation_names[order[0]]
 
@@ -161,11 +153,11 @@ def test_predictions_of_another_run_are_refused(tmp_path: Path) -> None:
     line = read_experiment(tmp_path).lines[0]
     strange = replace(line.records[0], order=[["a", "b"], ["c", "d"], ["e", "f"]])
     with pytest.raises(RecordError, match="does not fit its record"):
-        count_confusion(replace(line, records=(strange,)))
+        count_confusion(replace(line, found=(replace(line.found[0], record=strange),)))
 
 
 def test_records_without_a_place_have_no_confusion(tmp_path: Path) -> None:
-    (experiment,) = group_records([toy_record(tmp_path)])
+    (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError, match="No confusion for 'toy'"):
         count_confusion(experiment.lines[0])
 
@@ -189,12 +181,12 @@ def write_embeddings(folder: Path, n: int = 8) -> None:
 def test_tsne_draws_every_point_before_and_after(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
     write_embeddings(tmp_path / "toy/1")
-    drawing = draw_tsne(read_experiment(tmp_path))
-    before, after = panels_of(drawing)
+    figure = tsne_figure(read_experiment(tmp_path))
+    before, after = panels_of(figure)
     assert [len(axes.collections) for axes in (before, after)] == [2, 3]
     assert sum(len(group.get_offsets()) for group in after.collections) == 24
-    assert record.relation_names["r2"] in drawing.alt
-    again = panels_of(draw_tsne(read_experiment(tmp_path)))[1]
+    assert record.relation_names["r2"] in figure.alt
+    again = panels_of(tsne_figure(read_experiment(tmp_path)))[1]
     for one, other in zip(after.collections, again.collections, strict=True):
         assert np.array_equal(one.get_offsets(), other.get_offsets())
 
@@ -202,36 +194,36 @@ def test_tsne_draws_every_point_before_and_after(tmp_path: Path) -> None:
 def test_tsne_without_vectors_or_with_bad_ones_is_said(tmp_path: Path) -> None:
     toy_record(tmp_path)
     with pytest.raises(RecordError, match=r"no run of these has an embeddings\.npz"):
-        draw_tsne(read_experiment(tmp_path))
+        tsne_figure(read_experiment(tmp_path))
     write_embeddings(tmp_path / "toy/1", n=1)
     with pytest.raises(RecordError, match="at least 5 rows"):
-        draw_tsne(read_experiment(tmp_path))
+        tsne_figure(read_experiment(tmp_path))
     write_arrays(tmp_path / "toy/1/embeddings.npz", {"base": np.array(["r0"])})
     with pytest.raises(RecordError, match="lacks vectors_before"):
-        draw_tsne(read_experiment(tmp_path))
+        tsne_figure(read_experiment(tmp_path))
 
 
 # -- painting ----------------------------------------------------------------------------------------------------------
 
 
-def toy_drawing(label: str = "line", n_points: int = 3) -> Drawing:
+def toy_figure(label: str = "line", n_points: int = 3) -> Figure:
     def draw(axes: Axes) -> None:
         axes.plot(range(n_points), [(7 * i) % 11 for i in range(n_points)], color=module.COLOURS[0], label=label)
 
-    return Drawing("toy", "A title", "what is seen", "how to read it", (Panel(draw), Panel(draw)))
+    return Figure("toy", "A title", "what is seen", "how to read it", (Panel(draw), Panel(draw)))
 
 
 def test_files_are_a_png_and_an_svg_and_the_same_again(tmp_path: Path) -> None:
-    paths = save_drawing(toy_drawing(), tmp_path)
+    paths = save_figure(toy_figure(), tmp_path)
     assert [path.name for path in paths] == ["toy.png", "toy.svg"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert ElementTree.parse(paths[1]).getroot().tag.endswith("svg")
     first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in save_drawing(toy_drawing(), tmp_path)] == first
+    assert [path.read_bytes() for path in save_figure(toy_figure(), tmp_path)] == first
 
 
 def test_panels_on_the_page_follow_the_theme_and_keep_their_ids_apart() -> None:
-    panels = page_panels(toy_drawing(), "x")
+    panels = page_panels(toy_figure(), "x")
     assert len(panels) == 2
     ids = []
     for panel in panels:
@@ -248,14 +240,14 @@ def test_panels_on_the_page_follow_the_theme_and_keep_their_ids_apart() -> None:
 
 def test_a_large_panel_becomes_a_png(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST_SVG", 100)
-    assert all(panel.startswith('<img src="data:image/png;base64,') for panel in page_panels(toy_drawing(), "x"))
+    assert all(panel.startswith('<img src="data:image/png;base64,') for panel in page_panels(toy_figure(), "x"))
 
 
 @pytest.mark.parametrize("label", ["_hidden", "a $\\frac{ b", "$x$", "<b>&\"'", "日本"])
 def test_names_are_shown_as_they_are(label: str, tmp_path: Path) -> None:
-    drawing = toy_drawing(module.as_text(label))
-    save_drawing(drawing, tmp_path)
-    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(page_panels(drawing, "x")[0]).iter()]
+    figure = toy_figure(module.as_text(label))
+    save_figure(figure, tmp_path)
+    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(page_panels(figure, "x")[0]).iter()]
     assert any(label in text for text in texts)
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from erda.benchmark.records import read_record
 from erda.benchmark.report.tables import to_terminal
-from erda.benchmark.run import loop as runner
+from erda.benchmark.run import many as runner
 from erda.benchmark.search import search as search_module
-from erda.benchmark.search.report import best_table, write_search
-from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Found, Search, search
+from erda.benchmark.search.result import best_table, write_search
+from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Search, SearchResult, search
 from erda.benchmark.search.space import parse_space
 from erda.cli.main import main
 from erda.errors import ModelError, RecordError, SettingsError
@@ -39,7 +39,7 @@ def asked(
     return Search(settings=settings, space=choices, sampler=sampler, protocol="all-seen", **more)
 
 
-def tried(found: Found) -> list[tuple[object, ...]]:
+def tried(found: SearchResult) -> list[tuple[object, ...]]:
     return [(one.number, one.values, one.accuracies, one.state) for one in found.trials]
 
 
@@ -62,7 +62,7 @@ def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> Non
     values = [(one.values["erda.memory_iterations"], one.values["erda.learning_rate"]) for one in found.trials]
     assert sorted(values) == [(n, rate) for n in (1, 2) for rate in (0.001, 0.01, 0.1)]
     best = found.ranked()[0]
-    assert best.worth == max(one.worth for one in found.trials)
+    assert best.accuracy == max(one.accuracy for one in found.trials)
     for one in found.trials:
         records = [read_record(tmp_path / "trials" / str(one.number) / "erda" / seed) for seed in ("100", "110")]
         assert {record.evaluate_on for record in records} == {"validation"}
@@ -82,7 +82,7 @@ def test_the_first_trial_is_what_the_settings_are_and_the_same_values_run_once(
     space = ("memory_iterations=1:2", "memory_size=0,1")
     found = search(asked(space=space, seeds=(100,), prune=False), out=tmp_path, n_trials=8, show_bars=False)
     assert found.trials[0].values == {"erda.memory_iterations": 2, "erda.memory_size": 1}
-    assert len(found.trials) == 8
+    assert len(found.tried) == 4, "every choice of values"
     assert begun() == len(found.ranked()) <= 4
     assert len(list(tmp_path.rglob("record.json"))) == begun()
 
@@ -235,3 +235,14 @@ def test_the_command_prints_the_best_and_where_it_is(tmp_path: Path, capsys: pyt
     assert f"erda run --config {tmp_path / 'best.toml'}" in said
     assert "erda search --set=n_tasks=2" in (tmp_path / "best.toml").read_text()
     assert json.loads((tmp_path / JOURNAL).read_text().splitlines()[0])
+
+
+def test_over_three_values_three_trials_are_reported(tmp_path: Path) -> None:
+    wanted = asked(seeds=(100,), space=("memory_iterations=1:3",), sampler="tpe", prune=False)
+    found = search(wanted, out=tmp_path, show_bars=False)
+    assert sorted(one.values["erda.memory_iterations"] for one in found.tried) == [1, 2, 3]
+    assert len(list((tmp_path / "trials").iterdir())) == 3
+    shown = to_terminal(best_table(wanted, found), width=None)
+    assert "Trials: 3 whole." in shown
+    assert "Every choice of values was tried." in shown
+    assert len(search(wanted, out=tmp_path, n_trials=60, show_bars=False).trials) == len(found.trials)

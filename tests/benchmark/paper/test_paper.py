@@ -8,23 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_paper import CHANGES, FOLDER, SMALL, TINY, small_table
+from toy_paper import CHANGES, FOLDER, SEQRUN, SMALL, TINY, WITHOUT_AUGMENTATION, small_table
 
 from erda.benchmark.paper import plan as plan_module
-from erda.benchmark.paper import planning
-from erda.benchmark.paper.embedding import keep_embeddings
-from erda.benchmark.paper.plan import TABLES, choose_tables
-from erda.benchmark.paper.planning import plan_runs
-from erda.benchmark.paper.running import run_paper
-from erda.benchmark.paper.sections import asked_tables, note_tables, planned_seeds
+from erda.benchmark.paper.layout import asked_tables, note_tables, paper_layout
+from erda.benchmark.paper.plan import plan_runs
+from erda.benchmark.paper.run_tables import run_paper
+from erda.benchmark.paper.tables import TABLES, choose_tables
+from erda.benchmark.paper.vectors import keep_vectors
 from erda.benchmark.records import read_records
-from erda.benchmark.report.contents import sections_of
 from erda.cli.main import main
 from erda.errors import ModelError
 from erda.settings.load import assignments
 from erda.settings.runs import Run
 
-TSNE = small_table("tsne", plan_module.WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,), embeds=True)
+TSNE = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,), embeds=True)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +114,7 @@ def test_finished_runs_need_no_data_and_no_weights(copied: Path, monkeypatch: py
     def never(run: Run) -> None:
         raise ModelError("no weights here")
 
-    monkeypatch.setattr(planning, "build_run_encoder", never)
+    monkeypatch.setattr(plan_module, "build_run_encoder", never)
     result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found, result.left_out) == (0, 2, ())
 
@@ -139,9 +137,9 @@ def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
 
 def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
     changes = assignments(TINY)
-    ((run, folder),) = plan_runs([TSNE], out=done, changes=changes).embedded
-    before = keep_embeddings(run, folder).stat().st_mtime_ns
-    assert keep_embeddings(run, folder).stat().st_mtime_ns == before
+    (planned,) = plan_runs([TSNE], out=done, changes=changes).embedded
+    before = keep_vectors(planned).stat().st_mtime_ns
+    assert keep_vectors(planned).stat().st_mtime_ns == before
 
 
 def on_fewrel(out: Path) -> None:
@@ -156,7 +154,7 @@ def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> N
     on_fewrel(copied)
     shutil.copytree(copied / "fewrel-5-shot/plain", copied / "mine")
     note_tables(copied, choose_tables(["orders", "main"]))
-    sections = sections_of(read_records(copied))
+    sections = paper_layout(read_records(copied))
     assert [section.name for section in sections[:3]] == ["main", "orders", "tsne"]
     first = sections[0]
     assert first.title == "Main table: FewRel 10-way 5-shot, BiLSTM"
@@ -168,13 +166,13 @@ def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> N
 
 
 def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
-    first = sections_of(read_records(copied))[0]
+    first = paper_layout(read_records(copied))[0]
     assert first.name == "main-on-atlas"
     assert first.title.startswith("main: atlas 5-shot, encoder bilstm")
     assert first.text == 'As "Main table: FewRel 10-way 5-shot, BiLSTM", but on another dataset.'
     on_fewrel(copied)
-    run_paper([small_table("main", plan_module.SEQRUN)], out=copied, changes=CHANGES, show=False)
-    names = [section.name for section in sections_of(read_records(copied))]
+    run_paper([small_table("main", SEQRUN)], out=copied, changes=CHANGES, show=False)
+    names = [section.name for section in paper_layout(read_records(copied))]
     assert names == ["main", "main-on-atlas", "tsne"]
 
 
@@ -183,9 +181,9 @@ def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_pa
     more = assignments({**SMALL, "seeds": 110})
     run_paper([small_table("main")], out=copied, changes=more, show=False)
     trial = assignments({**TINY, "seeds": 120, "n_tasks": 3})
-    run_paper([small_table("main", plan_module.SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
+    run_paper([small_table("main", SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
     shutil.copytree(tmp_path / "trial" / FOLDER / "plain/seqrun/120", copied / FOLDER / "plain/seqrun/120")
-    sections = sections_of(read_records(copied))
+    sections = paper_layout(read_records(copied))
     seqrun, erda = sections[0].experiment.lines
     assert [record.seed for record in seqrun.records] == [record.seed for record in erda.records] == [100, 110]
     assert sections[0].experiment.notes[0].startswith("SeqRun: 1 record of other settings not counted here (n_tasks 3")
@@ -196,12 +194,12 @@ def test_a_list_of_tables_that_says_nothing_shows_all_that_have_records(copied: 
     for text in ("{", '{"tables": []}', '{"tables": 3}', "{}"):
         (copied / "paper.json").write_text(text)
         assert len(asked_tables(copied)) == len(TABLES)
-    assert "main-on-atlas" in [section.name for section in sections_of(read_records(copied))]
+    assert "main-on-atlas" in [section.name for section in paper_layout(read_records(copied))]
     (copied / "paper.json").unlink()
     assert asked_tables(copied) == ()
 
 
-def test_seeds_that_the_plan_names(done: Path) -> None:
-    assert planned_seeds("tsne") == planned_seeds("tsne-on-atlas") == planned_seeds("scaling-40") == (100,)
-    assert planned_seeds("main") is None
-    assert planned_seeds("fewrel-5-shot-encoder-bilstm-erda") is None
+def test_sections_name_the_seeds_that_the_plan_names(copied: Path) -> None:
+    seeds = {section.name: section.seeds for section in paper_layout(read_records(copied))}
+    assert seeds["main-on-atlas"] == ()
+    assert next(seeds[name] for name in seeds if name.startswith("tsne")) == (100,)

@@ -7,24 +7,23 @@ from pathlib import Path
 
 import numpy as np
 
-from erda.benchmark.records import write_arrays
 from erda.benchmark.report.figures.tsne import EMBEDDINGS
-from erda.benchmark.run.loop import run_directory
+from erda.benchmark.run.many import PlannedRun
 from erda.data.streams import TaskStream
 from erda.errors import StreamError
+from erda.files import write_arrays
 from erda.methods.base import Method
 from erda.settings.build import build_run_method, open_run_stream
-from erda.settings.runs import Run
 
 N_BASE, N_NEW = 4, 2  # relations of the first task and of the second, as in the paper
 
 
-def keep_embeddings(run: Run, folder: Path) -> Path:
+def keep_vectors(planned: PlannedRun) -> Path:
     """Learn the first two tasks of a run again and write the vectors of some relations' test examples.
 
     The relations are drawn by the run's seed. What is there already is kept.
     """
-    path = run_directory(folder, run) / EMBEDDINGS
+    path, run = planned.folder / EMBEDDINGS, planned.asked
     if path.exists():
         return path
     stream = open_run_stream(run)
@@ -32,39 +31,29 @@ def keep_embeddings(run: Run, folder: Path) -> Path:
     if len(tasks) < 2:
         raise StreamError("t-SNE before and after a task needs a stream of two tasks or more.")
     rng = np.random.default_rng(run.seed)
-    base, new = (
+    drawn = [
         sorted(rng.choice([relation.id for relation in task.relations], min(n, len(task.relations)), replace=False))
         for task, n in zip(tasks, (N_BASE, N_NEW), strict=True)
-    )
+    ]
+    arrays = {name: np.array(own, dtype=np.str_) for name, own in zip(("base", "new"), drawn, strict=True)}
     method = build_run_method(run)
-    method.learn(tasks[0])
-    before = _vectors(method, stream, [(0, base)])
-    method.learn(tasks[1])
-    after = _vectors(method, stream, [(0, base), (1, new)])
-    arrays = {
-        "vectors_before": before[0],
-        "relations_before": before[1],
-        "vectors_after": after[0],
-        "relations_after": after[1],
-        "base": np.array(base, dtype=np.str_),
-        "new": np.array(new, dtype=np.str_),
-    }
+    for task, time in zip(tasks, ("before", "after"), strict=True):
+        method.learn(task)
+        arrays |= _vectors(method, stream, drawn[: task.index + 1], time)
     write_arrays(path, arrays)
     return path
 
 
-def _vectors(
-    method: Method, stream: TaskStream, wanted: Sequence[tuple[int, Sequence[str]]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors [n, dim] and relations [n] of the test examples of some relations of some tasks."""
+def _vectors(method: Method, stream: TaskStream, drawn: Sequence[Sequence[str]], time: str) -> dict[str, np.ndarray]:
+    """Vectors [n, dim] and relations [n] of the test examples of the relations drawn from each task."""
     from erda.encoders.base import embed
 
     examples, relations = [], []
-    for task, names in wanted:
+    for task, names in enumerate(drawn):
         test = stream.test(task)
         for example, gold in zip(test.examples, test.gold, strict=True):
             if gold in names:
                 examples.append(example)
                 relations.append(gold)
     vectors = embed(method.encoder, examples).float().cpu().numpy()
-    return vectors, np.array(relations, dtype=np.str_)
+    return {f"vectors_{time}": vectors, f"relations_{time}": np.array(relations, dtype=np.str_)}

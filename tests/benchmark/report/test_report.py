@@ -8,15 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from toy_runs import toy_record
+from toy_runs import grouped, toy_record
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report import report as module
-from erda.benchmark.report.experiments import group_records
 from erda.benchmark.report.report import write_report
-from erda.benchmark.report.result_tables import accuracy_table, cost_table, final_table, runs_table
-from erda.benchmark.report.tables import Summary
-from erda.errors import RecordError
+from erda.benchmark.report.results import accuracy_table, cost_table, final_table, runs_table
+from erda.benchmark.statistics import Summary
+from erda.errors import RecordError, WriteError
 
 
 def with_noise(noise: float) -> dict[str, dict[str, float]]:
@@ -25,7 +24,7 @@ def with_noise(noise: float) -> dict[str, dict[str, float]]:
 
 def test_tables_hold_what_the_records_hold(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2, 3)]
-    (experiment,) = group_records(records)
+    (experiment,) = grouped(records)
     table = accuracy_table(experiment, ALL_SEEN)
     assert ALL_SEEN in table.title
     label, n, *after = table.rows[0]
@@ -46,7 +45,7 @@ def test_tables_hold_what_the_records_hold(tmp_path: Path) -> None:
 
 def test_variants_of_a_method_are_told_apart_by_the_settings_that_differ(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (0.1, 0.5)]
-    (experiment,) = group_records(records)
+    (experiment,) = grouped(records)
     assert [line.label for line in experiment.lines] == ["toy (noise=0.1)", "toy (noise=0.5)"]
 
 
@@ -57,7 +56,7 @@ def test_other_datasets_shots_or_encoders_are_other_experiments(tmp_path: Path) 
         toy_record(tmp_path / "c", encoder="larger"),
         toy_record(tmp_path / "d", evaluate_on="validation"),
     ]
-    experiments = group_records(records)
+    experiments = grouped(records)
     assert len(experiments) == 4
     assert len({experiment.slug for experiment in experiments}) == 4
     assert "measured on validation data" in experiments[3].title
@@ -65,25 +64,25 @@ def test_other_datasets_shots_or_encoders_are_other_experiments(tmp_path: Path) 
 
 def test_unequal_seeds_and_streams_are_said(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=1), toy_record(tmp_path, seed=2), toy_record(tmp_path, method="other", seed=1)]
-    (experiment,) = group_records(records)
+    (experiment,) = grouped(records)
     assert "Not the same seeds in every line" in experiment.notes[0]
     path = tmp_path / "other/1/record.json"
     value = json.loads(path.read_text())
     value["manifest"]["digest"] = "another"
     path.write_text(json.dumps(value))
-    notes = write_report(tmp_path, figures=False).experiments[0].notes
+    notes = write_report(tmp_path, figures=False).sections[0].experiment.notes
     assert any("Seed 1: the lines were run on different streams" in note for note in notes)
 
 
 def test_the_same_run_twice_counts_once(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / "a"), toy_record(tmp_path / "b")]
-    (experiment,) = group_records(records)
+    (experiment,) = grouped(records)
     assert len(experiment.records) == 1
     assert "found twice" in experiment.notes[0]
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
-    (experiment,) = group_records([toy_record(tmp_path)])
+    (experiment,) = grouped([toy_record(tmp_path)])
     assert accuracy_table(experiment, ALL_SEEN).rows[0][2].deviation is None
 
 
@@ -203,7 +202,7 @@ def test_lines_of_different_streams_are_not_compared(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     toy_record(tmp_path)
     (tmp_path / "report").write_text("a file where the folder should be")
-    with pytest.raises(RecordError, match="Cannot write"):
+    with pytest.raises(WriteError, match="Cannot write"):
         write_report(tmp_path, figures=False)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toy_paper import CHANGES, small_table
+from toy_paper import CHANGES, ERDA, SEQRUN, small_table
 
 from erda.benchmark.paper import plan as plan_module
-from erda.benchmark.paper import planning
-from erda.benchmark.paper.plan import TABLES, PaperTable, Row, choose_tables
-from erda.benchmark.paper.planning import plan_runs, row_settings
-from erda.benchmark.report.sections import VIEWS
+from erda.benchmark.paper.plan import check_changes, plan_runs, row_settings
+from erda.benchmark.paper.tables import TABLES, PaperRow, PaperTable, choose_tables
+from erda.benchmark.report.layout import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
 from erda.settings.load import assignments, preset_names, run_settings
@@ -25,7 +24,7 @@ ERDA_LABELS = {"ERDA", "ERDA w.o. DA"}
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def every_row() -> Iterator[tuple[PaperTable, Row]]:
+def every_row() -> Iterator[tuple[PaperTable, PaperRow]]:
     for table in TABLES:
         for row in table.rows:
             yield table, row
@@ -123,18 +122,18 @@ def test_tables_are_chosen_by_group_or_name() -> None:
 
 
 def test_rows_with_a_corpus_are_left_out_without_one_and_said_once(tmp_path: Path) -> None:
-    rows = (plan_module.SEQRUN, plan_module.ERDA)
+    rows = (SEQRUN, ERDA)
     planned = plan_runs([small_table("main", *rows), small_table("orders", *rows)], out=tmp_path, changes=CHANGES)
-    assert [run.method for run, _ in planned.runs] == ["seqrun"]
+    assert [one.asked.method for one in planned.runs] == ["seqrun"]
     assert planned.left_out == ("main, orders: rows that learn with a corpus (ERDA); give --corpus.",)
 
 
 def test_missing_data_is_said_once_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    monkeypatch.setattr(planning, "build_run_encoder", lambda run: None)
-    atlas = small_table("own", plan_module.SEQRUN, preset="demo")
+    monkeypatch.setattr(plan_module, "build_run_encoder", lambda run: None)
+    atlas = small_table("own", SEQRUN, preset="demo")
     planned = plan_runs([*choose_tables(["tacred", "base-tacred-5"]), atlas], out=tmp_path)
-    assert {run.dataset for run, _ in planned.runs} == {"atlas"}
+    assert {one.asked.dataset for one in planned.runs} == {"atlas"}
     assert len(planned.left_out) == 2  # the rows with a corpus, and the data
     assert planned.left_out[1].startswith("tacred-5, tacred-10, base-tacred-5: Dataset 'tacred' is not here")
     assert "order LDC2018T24" in planned.left_out[1]
@@ -145,11 +144,11 @@ def test_missing_weights_leave_a_table_out(tmp_path: Path, monkeypatch: pytest.M
         if run.encoder == "mpnet":
             raise ModelError("Weights of 'mpnet' are missing.")
 
-    monkeypatch.setattr(planning, "build_run_encoder", without_mpnet)
-    tables = [small_table("base", plan_module.SEQRUN, preset="fewrel-5-shot-mpnet"), small_table("main")]
+    monkeypatch.setattr(plan_module, "build_run_encoder", without_mpnet)
+    tables = [small_table("base", SEQRUN, preset="fewrel-5-shot-mpnet"), small_table("main")]
     changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "way": 2})
     planned = plan_runs(tables, out=tmp_path, changes=changes)
-    assert {run.encoder for run, _ in planned.runs} == {"bilstm"}
+    assert {one.asked.encoder for one in planned.runs} == {"bilstm"}
     assert planned.left_out == ("base: Weights of 'mpnet' are missing.",)
 
 
@@ -222,7 +221,7 @@ def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
             run.settings["method"].get("memory_size"),
             run.settings["encoder"].get("hidden_size"),
         )
-        for run, _ in planned.runs
+        for run in (one.asked for one in planned.runs)
     }
     assert found == {
         ("bilstm", "seqrun"): (None, 4),
@@ -237,7 +236,7 @@ def test_a_setting_that_a_row_has_itself_is_refused(name: str, tmp_path: Path) -
     changes = assignments({name: 0.2})
     with pytest.raises(SettingsError, match=r"contrastive.weight: the plan sets it itself in ablation, lambda; choose"):
         plan_runs(choose_tables(["main", "ablation", "lambda"]), out=tmp_path, changes=changes)
-    planning.check_changes(choose_tables(["main"]), changes)
+    check_changes(choose_tables(["main"]), changes)
 
 
 def test_a_setting_that_a_table_has_itself_is_refused(tmp_path: Path) -> None:
@@ -256,4 +255,4 @@ def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
 @pytest.mark.fewrel
 def test_every_seed_that_is_given_is_tried(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"main: .*115"):
-        plan_runs([small_table("main", plan_module.SEQRUN)], out=tmp_path, changes=assignments({"seeds": [100, 115]}))
+        plan_runs([small_table("main", SEQRUN)], out=tmp_path, changes=assignments({"seeds": [100, 115]}))

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from toy_runs import toy_record
+from toy_runs import grouped, toy_record
 
+from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.plan import choose_tables
-from erda.benchmark.records import Record, WriteError, write_record
-from erda.benchmark.report.experiments import Line, group_records
+from erda.benchmark.paper.layout import paper_layout
+from erda.benchmark.paper.tables import choose_tables
+from erda.benchmark.records import Record, write_record
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
 from erda.cli.settings import load_settings
-from erda.errors import RecordError
+from erda.errors import RecordError, WriteError
 from erda.methods import METHODS
 from erda.settings.runs import Run, default_settings
 
@@ -63,7 +64,7 @@ def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float 
 
 
 def line_of(*records: Record) -> Line:
-    (experiment,) = group_records(records)
+    (experiment,) = grouped(records)
     (line,) = experiment.lines
     return line
 
@@ -140,7 +141,7 @@ def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
 
 
 def test_a_method_of_somebody_elses_is_written_out_in_full(template: Record) -> None:
-    assert "--set toy.noise=0.5" in rerun_command(Line("toy", "toy", (template,)))
+    assert "--set toy.noise=0.5" in rerun_command(line_of(template))
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -202,12 +203,12 @@ def test_tables_of_one_stream_are_complete(template: Record, tmp_path: Path) -> 
     (tsne, scaling) = choose_tables(["tsne", "scaling-8"])
     put(runs / tsne.folder / "plain", fewrel(template, "idlvq-c", settings=own))
     put(runs / scaling.folder / "plain", fewrel(template, "idlvq-c", settings=own, dataset="fewrel-full"))
-    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    text = write_reproducibility(runs, tmp_path / "R.md", layout=paper_layout).read_text(encoding="utf-8")
     assert "## Embedding space before and after a task" in text
     assert "## Cost over 8 tasks" in text
     assert "seeds 110" not in text
     put(runs / "fewrel-5-shot/plain", *(fewrel(template, "emr", seed) for seed in SEEDS[:5]))
-    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    text = write_reproducibility(runs, tmp_path / "R.md", layout=paper_layout).read_text(encoding="utf-8")
     assert "EMR (fewrel 5-shot, bilstm): seeds 150 of erda." in text
 
 

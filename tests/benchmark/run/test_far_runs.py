@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from toy_runs import double, toy_record, toy_run
 
-from erda.benchmark.records import RECORD, WriteError
-from erda.benchmark.run import progress, ray_engine
+from erda.benchmark.records import RECORD
+from erda.benchmark.run import ray_engine
 from erda.benchmark.run.engines import Outcome
-from erda.benchmark.run.loop import MOST_SENT, Finished, run_many
-from erda.benchmark.run.progress import LOCK, locked
+from erda.benchmark.run.many import MOST_SENT, CacheSettings, Finished, PlannedRun, run_many
+from erda.benchmark.run.progress import run_lock
 from erda.benchmark.run.ray_engine import run_on_ray
-from erda.errors import RecordError
+from erda.errors import WriteError
 from erda.settings.runs import Run
 
+LOCK = ".lock"
 Files = dict[str, bytes]
 
 
@@ -50,7 +51,7 @@ class Cluster:
                 return
             self.n_locks.append(len(list(self.out.rglob(LOCK))))
             self.meanwhile()
-            yield Outcome(running[0], files_of(running.pop(0).asked, self.nodes))
+            yield Outcome(running[0], files_of(running.pop(0).planned.asked, self.nodes))
 
 
 @pytest.fixture
@@ -61,8 +62,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def send(cluster: Cluster, n_runs: int, **settings: Any) -> Finished:
-    runs = [(toy_run(seed=seed), cluster.out) for seed in range(1, n_runs + 1)]
-    return run_many(runs, cache=("", 0.0), engine="ray", show_bars=False, **settings)
+    runs = [PlannedRun(toy_run(seed=seed), cluster.out) for seed in range(1, n_runs + 1)]
+    return run_many(runs, cache=CacheSettings(), engine="ray", show_bars=False, **settings)
 
 
 def test_a_run_is_locked_only_while_it_is_under_way(cluster: Cluster) -> None:
@@ -82,7 +83,7 @@ def test_more_than_a_process_may_hold_open_are_not_sent_at_once(cluster: Cluster
 
 
 def test_a_run_that_another_process_holds_is_said_and_the_rest_goes_on(cluster: Cluster) -> None:
-    with locked(cluster.out / "toy/2"):
+    with run_lock(cluster.out / "toy/2"):
         finished = send(cluster, 3)
     assert [record.seed for record in finished.records] == [1, 3]
     (fault,) = finished.faults
@@ -108,58 +109,6 @@ def test_a_folder_that_cannot_be_written_ends_it_and_gives_every_lock_back(clust
         send(cluster, 4)
     assert not list(cluster.out.rglob(LOCK))
     assert [path.name for path in (cluster.out / "toy").iterdir() if path.is_dir()] == ["1"]
-
-
-# -- the lock ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_lock_that_its_holder_removed_is_not_taken_for_the_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One opens the file, its holder removes it and ends, a third makes and locks a new one, then the first locks."""
-    import fcntl
-
-    flock, third = fcntl.flock, locked(tmp_path / "run")
-    holder = locked(tmp_path / "run")
-    holder.__enter__()
-
-    def late(file: Any, operation: int) -> None:
-        monkeypatch.undo()
-        holder.__exit__(None, None, None)
-        third.__enter__()
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(RecordError, match="another process is at work"), locked(tmp_path / "run"):
-        pass
-    third.__exit__(None, None, None)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_lock_that_nobody_made_again_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
-    flock = fcntl.flock
-
-    def late(file: Any, operation: int) -> None:
-        monkeypatch.undo()
-        (tmp_path / "run" / LOCK).unlink()
-        (tmp_path / "run").rmdir()
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with locked(tmp_path / "run"):
-        assert (tmp_path / "run" / LOCK).exists()
-        with pytest.raises(RecordError), locked(tmp_path / "run"):
-            pass
-
-
-def test_a_folder_that_can_never_be_made_is_said(tmp_path: Path) -> None:
-    place = Path("/proc/nowhere") if Path("/proc").is_dir() else tmp_path / "file" / "run"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match="Cannot write"), locked(place):
-        pass
-    assert progress._ATTEMPTS > 1
 
 
 # -- handing out -------------------------------------------------------------------------------------------------------

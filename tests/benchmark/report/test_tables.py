@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import statistics
 
 import pytest
 
-from erda.benchmark.report.tables import Summary, Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.tables import Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.statistics import Summary
 
 TABLE = Table(
     name="toy",
@@ -82,3 +84,29 @@ def test_every_special_sign_of_latex() -> None:
 def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
         Table("x", "x", ("a", "b"), (("only",),))
+
+
+HOSTILE = "=cmd|calc <b>*x*</b> [a](b) `c`\nline two\x1b[2J\u202eright"
+
+
+def test_names_of_anybody_do_no_harm() -> None:
+    table = Table(
+        "t", f"Title {HOSTILE}", ("method", "n"), ((HOSTILE, 1), ("-1+2", 2), ("@x", 3), ("_a_ # b", 4)), (HOSTILE,)
+    )
+    markdown, text, comma = to_markdown(table), to_terminal(table), to_csv(table)
+    for written in (markdown, text, comma, to_latex(table)):
+        assert "\x1b" not in written
+        assert "\u202e" not in written
+    row = next(line for line in markdown.splitlines() if line.startswith("| =cmd"))
+    assert row.count("|") - row.count("\\|") == 3, "a pipe ends no cell"
+    assert "line two" in row, "a line end ends no row"
+    bare = re.sub(r"\\.", "", markdown)
+    for sign in ("<b>", "*x*", "[a]", "`c`"):
+        assert sign not in bare
+    assert r"\_a\_" in markdown
+    assert [line[:2] for line in comma.splitlines()[1:]] == ["'=", "'-", "'@", "_a"]
+
+
+@pytest.mark.parametrize("number", ["+1.25", "-0.50", "+1.20 to +3.40", "-1e-05"])
+def test_numbers_stay_numbers_in_csv(number: str) -> None:
+    assert to_csv(Table("t", "T", ("a", "b"), (("x", number),))).splitlines()[1] == f"x,{number}"

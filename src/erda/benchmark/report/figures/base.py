@@ -17,14 +17,16 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
-from erda.benchmark.records import write_whole
+from erda.files import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from matplotlib import figure as mpl_figure
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from erda.benchmark.statistics import Summary
 
 INK = "#1c2024"
 MUTED = "#6a717a"
@@ -34,10 +36,11 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 FORMATS = ("png", "svg")
-# colour in a drawing -> its name in the page's style sheet, which has a light and a dark value for it
+# colour in a figure -> its name in the page's style sheet, which has a light and a dark value for it
 THEME = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(COLOURS[:-1], start=1)
 }
+MOST_TICKS = 10
 LARGEST_SVG = 300_000  # bytes; a larger panel goes onto the page as PNG
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
@@ -62,7 +65,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class Figure:
     """A figure that is not painted yet. `alt` says in words what it shows, `caption` how to read it."""
 
     name: str  # of its files
@@ -72,40 +75,40 @@ class Drawing:
     panels: tuple[Panel, ...]
 
 
-def save_drawing(drawing: Drawing, folder: Path) -> list[Path]:
-    """Write a drawing as PNG and SVG, all panels side by side; the same bytes for the same drawing."""
+def save_figure(figure: Figure, folder: Path) -> list[Path]:
+    """Write a figure as PNG and SVG, all panels side by side; the same bytes for the same figure."""
     paths = []
     with _style(text_as="path"):
-        figure = paint(drawing.panels, title=drawing.title)
+        painted = paint(figure.panels, title=figure.title)
         for suffix in FORMATS:
-            paths.append(folder / f"{drawing.name}.{suffix}")
-            write_whole(paths[-1], _bytes(figure, suffix))
+            paths.append(folder / f"{figure.name}.{suffix}")
+            write_bytes(paths[-1], _bytes(painted, suffix))
     return paths
 
 
-def page_panels(drawing: Drawing, prefix: str) -> list[str]:
+def page_panels(figure: Figure, prefix: str) -> list[str]:
     """Each panel as HTML: an inline SVG, or a PNG where that would be too large; `prefix` keeps its ids apart."""
     pieces = []
-    for number, panel in enumerate(drawing.panels):
+    for number, panel in enumerate(figure.panels):
         with _style(text_as="none"):
-            figure = paint([panel])
-            drawn = _bytes(figure, "svg", transparent=True)
+            painted = paint([panel])
+            drawn = _bytes(painted, "svg", transparent=True)
             if len(drawn) <= LARGEST_SVG:
                 pieces.append(_inline(drawn.decode(), f"{prefix}-{number}-"))
             else:
-                data = base64.b64encode(_bytes(figure, "png")).decode()
+                data = base64.b64encode(_bytes(painted, "png")).decode()
                 pieces.append(f'<img src="data:image/png;base64,{data}" alt="">')
     return pieces
 
 
-def paint(panels: Sequence[Panel], *, title: str = "") -> Figure:
+def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
     """A Matplotlib figure of panels side by side, with one legend below for the names that they use."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     widths = [panel.width for panel in panels]
-    figure = Figure(layout=ConstrainedLayoutEngine(w_pad=0.1))
+    figure = Canvas(layout=ConstrainedLayoutEngine(w_pad=0.1))
     FigureCanvasAgg(figure)
     found = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
     named: dict[str, Artist] = {}
@@ -156,12 +159,32 @@ def line_style(number: int) -> dict[str, Any]:
     }
 
 
-def draw_band(axes: Axes, x: Sequence[float], means: Sequence[float], spread: Sequence[float], colour: str) -> None:
-    """A band of one deviation around a line, where there is one."""
+def draw_line(
+    axes: Axes, number: int, found: Sequence[Summary | None], *, label: str, may_be_log: bool = False
+) -> list[float]:
+    """Means over 1, 2, ... with a band of one deviation, the style that of line `number`; the means are given back.
+
+    Where the axis may be logarithmic a band stays above a tenth of its mean, so that it can be shown.
+    """
+    x = list(range(1, len(found) + 1))
+    means = [one.mean if one else float("nan") for one in found]
+    spread = [(one.deviation or 0.0) if one else 0.0 for one in found]
+    if may_be_log:
+        spread = [min(one, 0.9 * mean) for mean, one in zip(means, spread, strict=True)]
+    style = line_style(number)
+    axes.plot(x, means, label=as_text(label), markersize=4.5, clip_on=may_be_log, **style)
     if any(spread):
         low = [mean - one for mean, one in zip(means, spread, strict=True)]
         high = [mean + one for mean, one in zip(means, spread, strict=True)]
-        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    return means
+
+
+def set_task_axis(axes: Axes, n_tasks: int) -> None:
+    """The horizontal axis of figures over tasks; not every task of a long stream has a number."""
+    axes.set_xlabel("tasks learned")
+    step = -(-n_tasks // MOST_TICKS)
+    axes.set_xticks(range(step, n_tasks + 1, step))
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
@@ -176,7 +199,7 @@ def _style(*, text_as: str) -> Iterator[None]:
         yield
 
 
-def _bytes(figure: Figure, suffix: str, *, transparent: bool = False) -> bytes:
+def _bytes(figure: mpl_figure.Figure, suffix: str, *, transparent: bool = False) -> bytes:
     file = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if suffix == "svg" else ("Software",))
     figure.savefig(file, format=suffix, dpi=160, metadata=metadata, transparent=transparent)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from toy_runs import double, double_but_die_at_three, double_but_trip_on_three
 
-from erda.benchmark.records import WriteError
 from erda.benchmark.run.engines import run_here, run_in_processes
-from erda.errors import ErdaError
+from erda.errors import ErdaError, WriteError
 
 
 def test_here_a_fault_is_reported_and_the_rest_goes_on() -> None:

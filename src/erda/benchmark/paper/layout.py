@@ -1,23 +1,35 @@
-"""The sections of a report on a folder of `erda paper`, in the order of the plan. `OUT/paper.json` names its tables."""
+"""The layout of a report on a folder of `erda paper`: its tables in the order of the plan, then all other records.
+
+`OUT/paper.json` names the tables that were asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from erda.benchmark.paper.plan import ON, TABLES, PaperTable
-from erda.benchmark.records import Records, read_json, write_json
-from erda.benchmark.report.experiments import Found, Line, make_experiment, make_lines
-from erda.benchmark.report.sections import Section
+from erda.benchmark.experiments import Line, group_records, make_experiment, make_lines
+from erda.benchmark.paper.tables import ON, TABLES, PaperTable
+from erda.benchmark.records import FoundRecord, Records
+from erda.benchmark.report.layout import Section, experiment_section, named_apart
 from erda.errors import RecordError
+from erda.files import read_json, write_json
 
 FILE = "paper.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTables:
+    """What `paper.json` holds."""
+
+    tables: tuple[str, ...]
 
 
 def note_tables(out: Path, tables: Iterable[PaperTable]) -> None:
     """Add tables to those that were asked for in this folder before."""
     wanted = {*asked_tables(out), *(table.name for table in tables)}
-    write_json(out / FILE, {"tables": [table.name for table in TABLES if table.name in wanted]})
+    write_json(out / FILE, AskedTables(tuple(table.name for table in TABLES if table.name in wanted)))
 
 
 def asked_tables(out: Path) -> tuple[str, ...]:
@@ -25,10 +37,9 @@ def asked_tables(out: Path) -> tuple[str, ...]:
     if not (out / FILE).exists():
         return ()
     try:
-        found = read_json(out / FILE).get("tables")
+        names = read_json(out / FILE, AskedTables, error=RecordError).tables
     except RecordError:
-        found = None
-    names = tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+        names = ()
     # records are what counts: a list that says nothing hides none, and the next `erda paper` writes it anew
     return names or tuple(table_titles())
 
@@ -38,41 +49,34 @@ def table_titles() -> dict[str, str]:
     return {table.name: table.title for table in TABLES}
 
 
-def planned_seeds(section: str) -> tuple[int, ...] | None:
-    """The seeds of the table that a section shows, where the plan names them; None: all six of the order family."""
-    for table in TABLES:
-        if table.seeds and section.partition(ON)[0] == table.name:
-            return table.seeds
-    return None
-
-
-def paper_sections(found: Records) -> tuple[tuple[Section, ...], frozenset[Path]]:
-    """A section for each table asked for that has records, and the folders of all records that stand in one.
+def paper_layout(found: Records) -> tuple[Section, ...]:
+    """A section for each table asked for that has records, and one for each experiment of the rest.
 
     A table that was run on other datasets as well has a section for each.
     """
-    by_row: dict[Path, list[Found]] = {}  # folder of a row -> its records
-    for record, path in zip(found.records, found.paths, strict=True):
-        by_row.setdefault(path.parent.parent.parent, []).append((record, path.parent))
+    by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
+    for one in found.found:
+        if one.folder is not None:
+            by_row.setdefault(one.folder.parents[1], []).append(one)
     sections: list[Section] = []
-    used: set[Path] = set()
     names = asked_tables(found.directory)
     settings = sorted({row.parent.name for row in by_row if row.parent.parent == found.directory})
-    for table in TABLES if names else ():
+    for table in TABLES:
         for setting in settings if table.name in names else ():
             if setting == table.folder or setting.startswith(f"{table.folder}{ON}"):
                 lines, notes = _lines(found.directory / setting, table, by_row)
                 if lines:
-                    used |= {place for line in lines for place in line.places if place is not None}
                     sections.append(_section(table, setting, lines, notes))
-    return tuple(sections), frozenset(used)
+    used = {one.folder for section in sections for line in section.experiment.lines for one in line.found}
+    rest = group_records(one for one in found.found if one.folder not in used)
+    return named_apart([*sections, *map(experiment_section, rest)])
 
 
 def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequence[str]) -> Section:
     labels = [line.label for line in lines]
     known = table.reference in labels or table.reference is None
     experiment = make_experiment(lines, notes=notes)
-    planned = lines[0].records[0].dataset == table.dataset
+    planned = lines[0].first.dataset == table.dataset
     return Section(
         name=table.name + setting.removeprefix(table.folder),
         title=table.title if planned else f"{table.name}: {experiment.title}",
@@ -81,13 +85,14 @@ def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequ
         reference=table.reference if known else labels[-1],
         views=table.views,
         setting=table.setting,
+        seeds=table.seeds,
     )
 
 
-def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[Found]]) -> tuple[list[Line], list[str]]:
+def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[FoundRecord]]) -> tuple[list[Line], list[str]]:
     """The rows of a table that have records, and notes on what is not among them."""
     rows = {
-        row.label: [one for one in by_row.get(folder / row.variant, []) if one[0].method == row.method]
+        row.label: [one for one in by_row.get(folder / row.variant, []) if one.record.method == row.method]
         for row in table.rows
     }
     lines, notes = make_lines({label: own for label, own in rows.items() if own})

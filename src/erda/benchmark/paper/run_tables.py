@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from erda.benchmark.paper.embedding import keep_embeddings
-from erda.benchmark.paper.plan import PaperTable
-from erda.benchmark.paper.planning import is_finished, plan_runs
-from erda.benchmark.paper.sections import note_tables
-from erda.benchmark.paper.watching import Watch, row_name
-from erda.benchmark.run.loop import RunAt, run_many
+from erda.benchmark.paper.layout import note_tables
+from erda.benchmark.paper.plan import plan_runs
+from erda.benchmark.paper.tables import PaperTable
+from erda.benchmark.paper.vectors import keep_vectors
+from erda.benchmark.paper.watch import Watch, row_name
+from erda.benchmark.run.many import PlannedRun, run_many
 from erda.benchmark.run.progress import check_same_experiment
 from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
@@ -45,18 +45,18 @@ def run_paper(
     `show` says on stderr what is left out and how far it is: a bar on a terminal, else a line for each run.
     """
     elsewhere = engine == "ray" and address not in (None, LOCAL)
-    planned = plan_runs(tables, out=out, changes=changes, look=not elsewhere)
-    if not planned.runs:
-        raise SettingsError(f"Nothing can be run.\n{join_faults(planned.left_out)}")
-    for line in planned.left_out if show else ():
+    plan = plan_runs(tables, out=out, changes=changes, look=not elsewhere)
+    if not plan.runs:
+        raise SettingsError(f"Nothing can be run.\n{join_faults(plan.left_out)}")
+    for line in plan.left_out if show else ():
         print(f"left out: {line}", file=sys.stderr)
-    runs, faults = _refuse_mixed(planned.runs)
+    runs, faults = _refuse_mixed(plan.runs)
     note_tables(out, tables)
-    runs.sort(key=is_finished, reverse=True)  # those are only read, and say how long others will take
+    runs.sort(key=lambda one: one.is_finished, reverse=True)  # read at once, they say how long others will take
     with Watch(runs, engine=engine, n_processes=n_processes, show=show) as watch:
         finished = run_many(
             runs,
-            cache=planned.cache,
+            cache=plan.cache,
             n_processes=n_processes,
             engine=engine,
             address=address,
@@ -64,26 +64,24 @@ def run_paper(
             on_outcome=watch.add,
         )
     faults += finished.faults
-    for run, folder in planned.embedded:
-        if (run, folder) in runs and is_finished((run, folder)):
+    for one in plan.embedded:
+        if one in runs and one.is_finished:
             try:
-                keep_embeddings(run, folder)
+                keep_vectors(one)
             except ErdaError as fault:
-                faults.append(f"{run.title}, vectors: {fault}")
-    return PaperRun(len(finished.records) - finished.n_found, finished.n_found, tuple(faults), planned.left_out)
+                faults.append(f"{one.asked.title}, vectors: {fault}")
+    return PaperRun(len(finished.records) - finished.n_found, finished.n_found, tuple(faults), plan.left_out)
 
 
-def _refuse_mixed(runs: Sequence[RunAt]) -> tuple[list[RunAt], list[str]]:
+def _refuse_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
     """The runs of rows whose folders hold nothing of other settings, and why the others are refused.
 
     A row that is finished adds nothing to its folder; its records are checked one by one as they are read.
     """
-    rows = {(folder, run.method): run for run, folder in runs if not is_finished((run, folder))}
-    faults: dict[tuple[Path, str], ErdaError] = {}
-    for row, run in rows.items():
+    faults: dict[str, str] = {}
+    for one in {row_name(one): one for one in runs if not one.is_finished}.values():
         try:
-            check_same_experiment(row[0], run)
+            check_same_experiment(one.out, one.asked)
         except ErdaError as fault:
-            faults[row] = fault
-    allowed = [(run, folder) for run, folder in runs if (folder, run.method) not in faults]
-    return allowed, [f"{row_name(*row)}: {fault}" for row, fault in faults.items()]
+            faults[row_name(one)] = f"{row_name(one)}: {fault}"
+    return [one for one in runs if row_name(one) not in faults], list(faults.values())

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda import __version__
-from erda.benchmark.records import write_whole
-from erda.benchmark.report.figures.drawing import COLOURS, INK, Drawing, Panel, as_text, save_drawing, tidy
-from erda.benchmark.report.tables import Summary, Table
-from erda.benchmark.search.search import CUT, STATES, Found, Search, Tried
+from erda.benchmark.experiments import PERCENT
+from erda.benchmark.report.figures.base import COLOURS, INK, Figure, Panel, as_text, save_figure, tidy
+from erda.benchmark.report.tables import Table
+from erda.benchmark.search.search import CUT, STATES, Search, SearchResult, Tried
 from erda.benchmark.search.space import as_text as as_setting
+from erda.benchmark.statistics import Summary
+from erda.files import write_bytes
 from erda.methods import METHODS
 from erda.settings.runs import RunSettings, Setting, default_settings
 
@@ -23,18 +25,19 @@ if TYPE_CHECKING:
 
 BEST = "best.toml"
 N_SHOWN = 10
-PERCENT = 100.0
 
 
-def best_table(asked: Search, found: Found, *, n_shown: int = N_SHOWN) -> Table:
+def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) -> Table:
     """The best trials, the best first; a trial that was cut short by the pruner is only counted."""
     ranked = found.ranked()
     names = [choice.name for choice in asked.space]
     rows = [
         (str(one.number), _summary(one), *(as_setting(one.values[name]) for name in names)) for one in ranked[:n_shown]
     ]
-    counts = Counter(one.state for one in found.trials)
+    counts = Counter(one.state for one in found.tried)
     notes = [f"Trials: {', '.join(f'{counts[state]} {state}' for state in STATES.values() if counts[state])}."]
+    if len(found.tried) == asked.n_grid:
+        notes.append("Every choice of values was tried.")
     if found.importance:
         shares = ", ".join(f"{_short(name, asked)} {share:.0%}" for name, share in found.importance.items())
         notes.append(f"Share of the variance that each setting explains: {shares}.")
@@ -48,15 +51,15 @@ def best_table(asked: Search, found: Found, *, n_shown: int = N_SHOWN) -> Table:
     )
 
 
-def write_search(asked: Search, found: Found, *, out: Path, command: str) -> list[Path]:
+def write_search(asked: Search, found: SearchResult, *, out: Path, command: str) -> list[Path]:
     """Write `best.toml` and the figures into `out`; nothing where no trial was finished."""
     ranked = found.ranked()
     if not ranked:
         return []
-    write_whole(out / BEST, best_toml(asked, ranked[0], command=command).encode())
-    paths = [out / BEST, *save_drawing(draw_history(asked, found), out)]
+    write_bytes(out / BEST, best_toml(asked, ranked[0], command=command).encode())
+    paths = [out / BEST, *save_figure(history_figure(asked, found), out)]
     if found.importance:
-        paths += save_drawing(draw_importance(asked, found), out)
+        paths += save_figure(importance_figure(asked, found), out)
     return paths
 
 
@@ -91,7 +94,7 @@ def best_toml(asked: Search, best: Tried, *, command: str) -> str:
     lines = [
         f"# Trial {best.number} of a search on validation data (erda {__version__}), chosen by:",
         *(f"#   {line}" for line in command.splitlines()),
-        f"# {asked.protocol} accuracy after the last task, mean over seeds {seeds}: {PERCENT * best.worth:.2f} %",
+        f"# {asked.protocol} accuracy after the last task, mean over seeds {seeds}: {PERCENT * best.accuracy:.2f} %",
         "",
         *(f"{name} = {_toml(value)}" for name, value in top.items()),
         "",
@@ -120,27 +123,27 @@ def _short(name: str, asked: Search) -> str:
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def draw_history(asked: Search, found: Found) -> Drawing:
+def history_figure(asked: Search, found: SearchResult) -> Figure:
     """Accuracy of every trial in the order in which they were begun, and the best so far."""
     best = found.ranked()[0]
-    return Drawing(
+    return Figure(
         name="history",
         title=f"Search for settings of {asked.method}",
-        alt=f"{len(found.trials)} trials; the best, trial {best.number}, reached {PERCENT * best.worth:.1f} %.",
+        alt=f"{len(found.tried)} trials; the best, trial {best.number}, reached {PERCENT * best.accuracy:.1f} %.",
         caption="Mean over the streams, validation data. A trial that was cut short shows the streams it was run on.",
         panels=(Panel(partial(_draw_history, asked, found), width=6.0),),
     )
 
 
-def _draw_history(asked: Search, found: Found, axes: Axes) -> None:
-    measured = [one for one in found.trials if one.accuracies]
+def _draw_history(asked: Search, found: SearchResult, axes: Axes) -> None:
+    measured = [one for one in found.tried if one.accuracies]
     whole = [one for one in measured if one.is_whole]
     cut = [one for one in measured if not one.is_whole]
     for trials, label, colour in ((whole, "trial", COLOURS[0]), (cut, CUT, COLOURS[4])):
         if trials:
-            worths = [PERCENT * one.worth for one in trials]
-            axes.plot([one.number for one in trials], worths, "o", markersize=4, label=label, color=colour)
-    best = [PERCENT * value for value in accumulate((one.worth for one in whole), max)]
+            reached = [PERCENT * one.accuracy for one in trials]
+            axes.plot([one.number for one in trials], reached, "o", markersize=4, label=label, color=colour)
+    best = [PERCENT * value for value in accumulate((one.accuracy for one in whole), max)]
     axes.step([one.number for one in whole], best, where="post", color=INK, linewidth=1.2, label="best so far")
     axes.set_xlabel("trial")
     axes.set_ylabel(f"{asked.protocol} accuracy (%)")
@@ -148,10 +151,10 @@ def _draw_history(asked: Search, found: Found, axes: Axes) -> None:
     tidy(axes)
 
 
-def draw_importance(asked: Search, found: Found) -> Drawing:
+def importance_figure(asked: Search, found: SearchResult) -> Figure:
     """How much of the variance between trials each setting explains."""
     shares = {_short(name, asked): PERCENT * share for name, share in found.importance.items()}
-    return Drawing(
+    return Figure(
         name="importance",
         title=f"What mattered to {asked.method}",
         alt="; ".join(f"{name}: {share:.0f} %" for name, share in shares.items()),

@@ -9,21 +9,16 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from toy_runs import toy_record
+from toy_runs import grouped, toy_record
 
+from erda.benchmark.experiments import Experiment
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, read_records
-from erda.benchmark.report.comparison import (
-    compare_all,
-    comparison_table,
-    describe,
-    later_table,
-    orders_table,
-    p_value,
-    published_table,
-)
-from erda.benchmark.report.experiments import Experiment, group_records
-from erda.benchmark.report.tables import Summary, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.comparison import compare_all, p_value
+from erda.benchmark.report.published import published_of
+from erda.benchmark.report.results import comparison_table, later_table, orders_table, published_table
+from erda.benchmark.report.tables import to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 from erda.methods import METHODS
 from erda.settings.runs import default_settings
@@ -58,7 +53,7 @@ def experiment(template: Record, ends: dict[str, list[float]], **changes: Any) -
         for method, values in ends.items()
         for seed, last in zip(SEEDS, values, strict=False)
     ]
-    (found,) = group_records(records)
+    (found,) = grouped(records)
     return found
 
 
@@ -90,12 +85,12 @@ def test_ours_stand_beside_the_papers(template: Record) -> None:
 def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
     found = experiment(template, {"erda": [0.5]})
     settings = {"method": {**default_settings(METHODS["erda"]), "memory_size": 5}, "encoder": {}, "stream": {}}
-    (both,) = group_records([*found.records, record(template, "erda", 100, 0.6, settings=settings)])
+    (both,) = grouped([*found.records, record(template, "erda", 100, 0.6, settings=settings)])
     table = published_table(both)
     assert table is not None
     assert table.rows[1][1:4] == (None, None, 1)
     assert table.rows[1][5:] == (None, None)
-    assert [describe(line) for line in both.lines] == ["ERDA", "erda (memory_size=5)"]
+    assert [row and row.row for row in map(published_of, both.lines)] == ["ERDA", None]
 
 
 def test_no_published_table_without_published_numbers(template: Record) -> None:
@@ -160,7 +155,7 @@ def test_other_streams_are_left_out_and_named(template: Record) -> None:
         replace(one, manifest={**one.manifest, "digest": f"other-{one.seed}"}) if one.method == "emr" else one
         for one in good.records
     ]
-    (mixed,) = group_records(records)
+    (mixed,) = grouped(records)
     table = comparison_table(mixed, "erda", CANDIDATES)
     assert [row[0] for row in table.rows] == ["idlvq-c"]
     assert table.rows[0][4] == table.rows[0][5]  # a family of one
@@ -180,7 +175,7 @@ def test_no_stream_or_one_stream_in_common(template: Record) -> None:
     assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None),)
     assert any(note.startswith("emr: One common stream") for note in table.notes)
     apart = [record(template, "erda", 1, 0.5), record(template, "emr", 2, 0.5)]
-    (found,) = group_records(apart)
+    (found,) = grouped(apart)
     table = comparison_table(found, "erda", CANDIDATES)
     assert table.rows == (("emr", 0, None, None, None, None, None, None),)
     assert any("No common stream" in note for note in table.notes)
@@ -207,7 +202,7 @@ def test_half_a_record_among_others_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "other/3/record.json"
     path.write_text(path.read_text()[:200])
     found = read_records(tmp_path)
-    (experiment_,) = group_records(found.records)
+    (experiment_,) = grouped(found.records)
     table = comparison_table(experiment_, "toy", ALL_SEEN)
     assert [row[:2] for row in table.rows] == [("other", 2)]
     assert "other: Without seed 3, which only one of the two has." in table.notes

@@ -1,0 +1,263 @@
+"""What makes runs the same experiment, and records -> experiments: what may stand in one folder and in one table.
+
+An experiment is a set of runs of the same dataset, shots, orders, encoder, pool and cut of the stream (`shape_of`). A
+line of it is one method with one choice of settings and one corpus (`choice_of`), on one stream or more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from erda.benchmark.metrics import PROTOCOLS
+from erda.benchmark.records import FoundRecord, Record
+from erda.benchmark.statistics import Summary
+from erda.errors import SettingsError
+from erda.settings.runs import Run, filled_settings
+
+PERCENT = 100.0
+SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
+
+
+# -- what two runs share -----------------------------------------------------------------------------------------------
+
+
+def shape_of(run: Run) -> dict[str, Any]:
+    """What the runs of one experiment share, by name; where a run happens is no setting."""
+    cut = {
+        f"{kind}.{name}": value for kind in ("encoder", "stream") for name, value in run.settings.get(kind, {}).items()
+    }
+    n_tasks = {"n_tasks": run.n_tasks} if isinstance(run, Record) else {}
+    return {**{name: getattr(run, name) for name in SHARED}, **n_tasks, **cut}
+
+
+def choice_of(run: Run) -> dict[str, Any]:
+    """What the runs of one line share beyond that; settings that did not exist then have their built-in values."""
+    settings = filled_settings(run.method, run.settings.get("method", {}))
+    own = {f"method.{name}": value for name, value in settings.items()}
+    return {"method": run.method, "corpus": Path(run.corpus).name or "none", **own}
+
+
+def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """The names under which two shapes or choices differ."""
+    return [name for name in {**there, **here} if there.get(name) != here.get(name)]
+
+
+def refuse_mixing(directory: Path, *, then: Run, now: Run) -> None:
+    """Refuse to go on where the folder holds a run of the same method with other settings, or another experiment."""
+    there, here = ({name: one for name, one in shape_of(run).items() if name != "n_tasks"} for run in (then, now))
+    if then.method == now.method:
+        there, here = {**there, **choice_of(then)}, {**here, **choice_of(now)}
+        there["corpus"], here["corpus"] = _corpora(then, now)
+    names = sorted(differing(there, here))
+    if names:
+        what = "\n".join(f"  {name}: {_said(there, name)} there, {_said(here, name)} now" for name in names)
+        raise SettingsError(
+            f"{directory} holds results of other settings, and they are never mixed:\n{what}\n"
+            "Choose another --out, or delete that folder."
+        )
+
+
+def _corpora(then: Run, now: Run) -> tuple[str, str]:
+    """The corpora of two runs: by digest where both are known, else by the name of their folders."""
+    from erda.corpus.manifest import MANIFEST, read_manifest
+
+    names = choice_of(then)["corpus"], choice_of(now)["corpus"]
+    before = str((then.notes.get("corpus") or {}).get("digest", "")) if isinstance(then, Record) else ""
+    folder = Path(now.corpus).expanduser()
+    if not before or not now.corpus or not (folder / MANIFEST).exists():
+        return names
+    today = read_manifest(folder).digest
+    return (before, before) if before == today else (f"{names[0]} ({before[:12]})", f"{names[1]} ({today[:12]})")
+
+
+def _said(values: Mapping[str, Any], name: str) -> str:
+    return str(values.get(name, "not set"))
+
+
+# -- lines and experiments ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One method with one choice of settings; `label` tells it from the others of its experiment."""
+
+    label: str
+    found: tuple[FoundRecord, ...]  # by seed
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Its records, by seed."""
+        return tuple(one.record for one in self.found)
+
+    @property
+    def first(self) -> Record:
+        """The record of the first seed; all share their settings."""
+        return self.found[0].record
+
+    @property
+    def method(self) -> str:
+        """The method of its records."""
+        return self.first.method
+
+    def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
+        """Mean and deviation over the streams; None where a record does not have the value."""
+        values = [value(record) for record in self.records]
+        found = Summary.of([one for one in values if one is not None])
+        return found.scaled(scale) if found and None not in values else None
+
+    def after(self, measure: str, protocol: str, k: int) -> Summary | None:
+        """`accuracy`, `macro` or `chance` after task `k` in per cent (0 is the first task, -1 the last)."""
+        return self.summary(lambda record: record.after(measure, protocol, k), scale=PERCENT)
+
+    def accuracy(self, protocol: str, k: int) -> Summary | None:
+        """Accuracy after task `k` in per cent."""
+        return self.after("accuracy", protocol, k)
+
+    def forgetting(self, protocol: str) -> Summary | None:
+        """Forgetting in points."""
+        return self.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Records that may stand in one table."""
+
+    title: str
+    slug: str  # for names of files
+    n_tasks: int
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All records, line by line."""
+        return tuple(record for line in self.lines for record in line.records)
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """The protocols that the dataset allows."""
+        return tuple(name for name in PROTOCOLS if all(record.accuracy[name] for record in self.records))
+
+
+def group_records(found: Iterable[FoundRecord]) -> tuple[Experiment, ...]:
+    """Put records into experiments, in the order in which they come."""
+    groups: dict[str, list[FoundRecord]] = {}
+    for one in found:
+        groups.setdefault(_key(shape_of(one.record)), []).append(one)
+    return tuple(_experiment(group) for group in groups.values())
+
+
+def _experiment(group: Sequence[FoundRecord]) -> Experiment:
+    """One line for each choice of settings; its label says what tells it from the method's other lines."""
+    variants: dict[str, list[FoundRecord]] = {}
+    for one in group:
+        variants.setdefault(_key(choice_of(one.record)), []).append(one)
+    choices = [choice_of(own[0].record) for own in variants.values()]
+    lines, notes = [], []
+    for choice, own in zip(choices, variants.values(), strict=True):
+        others = [other for other in choices if other["method"] == choice["method"] and other != choice]
+        names = [name for name in choice if any(other.get(name) != choice[name] for other in others)]
+        names.sort(key=lambda name: name == "corpus")  # last of all
+        parts = [f"{name.removeprefix('method.')}={choice[name]}" for name in names]
+        line, said = make_line(f"{choice['method']} ({', '.join(parts)})" if parts else choice["method"], own)
+        lines.append(line)
+        notes += said
+    return make_experiment(lines, notes=notes)
+
+
+def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Experiment:
+    """An experiment of these lines, which must be of one dataset, encoder and number of tasks."""
+    first = lines[0].first
+    extra = [
+        f"{kind} {name}={value}"
+        for kind in ("encoder", "stream")
+        for name, value in first.settings.get(kind, {}).items()
+    ]
+    names = [Path(name).name for name in (first.dataset, first.encoder)]  # of a path only its end
+    title = ", ".join([f"{names[0]} {first.shots}-shot", f"encoder {names[1]}", *extra])
+    if first.evaluate_on != "test":
+        title += f", measured on {first.evaluate_on} data"
+    slug = slug_of(f"{title} {first.order_family}")
+    return Experiment(title, slug, first.n_tasks, tuple(lines), (*notes, *_stream_notes(lines)))
+
+
+def slug_of(text: str) -> str:
+    """Text as a name of files and folders."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]]:
+    """One line of these records, by seed; a seed found twice counts once and is noted."""
+    notes = []
+    by_seed: dict[int, FoundRecord] = {}
+    for one in found:
+        if one.record.seed in by_seed:
+            notes.append(f"{one.record.title} was found twice with the same settings; the first one counts.")
+        by_seed.setdefault(one.record.seed, one)
+    return Line(label, tuple(by_seed[seed] for seed in sorted(by_seed))), notes
+
+
+def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], list[str]]:
+    """A line for each label, of those of its records that may stand in one table; what differs from most is noted."""
+    shape = _commonest(shape_of(one.record) for found in rows.values() for one in found)
+    lines, notes = [], []
+    for label, found in rows.items():
+        choice = _commonest(choice_of(one.record) for one in found if shape_of(one.record) == shape)
+        fits = [shape_of(one.record) == shape and choice_of(one.record) == choice for one in found]
+        if any(fits):
+            line, said = make_line(label, compress(found, fits))
+            lines.append(line)
+            notes += said
+        others = [one.record for one, fit in zip(found, fits, strict=True) if not fit]
+        if others:
+            notes.append(_other_settings(label, others, shape=shape, choice=choice))
+    return lines, notes
+
+
+def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The value that comes most often; of two, that of the longer stream, then the first. Nothing of nothing."""
+    found = list(values)
+    counts = Counter(map(_key, found))
+    return max(found, key=lambda one: (counts[_key(one)], one.get("n_tasks", 0)), default={})
+
+
+def _key(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _other_settings(
+    label: str, others: Sequence[Record], *, shape: Mapping[str, Any], choice: Mapping[str, Any]
+) -> str:
+    """Say how many records of a row are not counted, and in what they differ from those that are."""
+    said: dict[str, None] = {}
+    for record in others:
+        pairs = [(shape_of(record), shape), *([(choice_of(record), choice)] if choice else [])]
+        for there, here in pairs:
+            names = differing(there, here)
+            said |= {f"{name} {_said(there, name)}, here {_said(here, name)}": None for name in names}
+    n = "1 record" if len(others) == 1 else f"{len(others)} records"
+    return f"{label}: {n} of other settings not counted here ({'; '.join(said)})."
+
+
+def _stream_notes(lines: Sequence[Line]) -> list[str]:
+    """Warn where the lines of a table were not run on the same streams."""
+    notes = []
+    seeds = {line.label: [record.seed for record in line.records] for line in lines}
+    if len({tuple(one) for one in seeds.values()}) > 1:
+        listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
+        notes.append(f"Not the same seeds in every line, so means are not paired ({listed}).")
+    digests: dict[int, set[str]] = {}
+    for line in lines:
+        for record in line.records:
+            digests.setdefault(record.seed, set()).add(record.digest)
+    changed = [str(seed) for seed, found in digests.items() if len(found) > 1]
+    if changed:
+        notes.append(f"Seed {', '.join(changed)}: the lines were run on different streams (manifests differ).")
+    return notes

@@ -1,0 +1,102 @@
+"""Every table and figure of the paper as rows of runs, and what we add to them: `tables.toml`.
+
+Tables share runs: the ERDA of the main table is the ERDA of the ablation, found by the folder of its records,
+`OUT/SETTING/VARIANT/METHOD/SEED`. `plan.py` makes runs of them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from erda.benchmark.experiments import slug_of
+from erda.errors import SettingsError, join_faults, unknown_name
+from erda.settings.load import read_preset
+from erda.settings.runs import Setting
+
+FILE = Path(__file__).with_name("tables.toml")
+ON = "-on-"  # in names of folders and sections: a table on another dataset than its own
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRow:
+    """One line of a table: a method, the settings in which it differs from the preset, and whether it has a corpus."""
+
+    label: str
+    method: str
+    variant: str = "plain"  # folder of its records, beside other choices of settings
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    corpus: bool = False  # learns with extra examples, so it needs --corpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperTable:
+    """A table or figure. `group` is what `erda paper` calls it; several tables may share a group."""
+
+    name: str
+    group: str
+    title: str
+    text: str
+    preset: str
+    rows: tuple[PaperRow, ...]
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of every row: what is run, how the stream is cut
+    seeds: tuple[int, ...] = ()  # fewer than all six where one stream is enough
+    reference: str | None = None
+    views: tuple[str, ...] = ("accuracy", "final", "published", "comparison", "curve", "forgetting", "cost")
+    setting: str = ""  # along the axis of view "sweep"
+    embeds: bool = False  # also keeps vectors, for t-SNE
+
+    @property
+    def folder(self) -> str:
+        """The folder of its records: tables with the same one share runs."""
+        cut = (f"{name}-{value}" for name, value in self.settings.items())
+        return "-".join([self.preset, *cut]).replace("_", "-")
+
+    @property
+    def dataset(self) -> str:
+        """The dataset of its preset."""
+        return _preset_value(self.preset, "dataset")
+
+    @property
+    def encoder(self) -> str:
+        """The encoder of its preset."""
+        return _preset_value(self.preset, "encoder")
+
+    def folder_on(self, dataset: str | None) -> str:
+        """The folder of its records where the user chose a dataset (None: the table's own)."""
+        if dataset is None or dataset == self.dataset:
+            return self.folder
+        return f"{self.folder}{ON}{slug_of(Path(dataset).name) or 'own'}"
+
+
+@lru_cache
+def _preset_value(preset: str, name: str) -> str:
+    return str(read_preset(preset)[name])
+
+
+def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+
+
+_VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
+ROWS = {label: PaperRow(label, **_frozen(row)) for label, row in _VALUE["rows"].items()}
+METHODS = ("SeqRun", "Joint training", "EMR", "EMAR", "IDLVQ-C", "ERDA w.o. DA", "ERDA")
+TABLES: tuple[PaperTable, ...] = tuple(
+    PaperTable(
+        **{"group": table["name"], **_frozen(table), "rows": tuple(ROWS[one] for one in table.get("rows", METHODS))}
+    )
+    for table in _VALUE["tables"]
+)
+
+
+def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:
+    """Tables by group or by their own name, in the order of the plan; all of them for no name."""
+    known = {name for table in TABLES for name in (table.group, table.name)}
+    faults = [unknown_name("table", name, known) for name in names if name not in known]
+    if faults:
+        raise SettingsError(join_faults(faults))
+    return tuple(table for table in TABLES if not names or table.group in names or table.name in names)

@@ -1,0 +1,242 @@
+"""Experiments -> tables: what was measured, ours beside published numbers, methods against each other.
+
+No number is typed by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from erda.benchmark.experiments import PERCENT, Experiment, Line
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record
+from erda.benchmark.report.comparison import compare_all, p_value
+from erda.benchmark.report.published import find_later, published_of
+from erda.benchmark.report.tables import Cell, Cells, Table
+from erda.benchmark.statistics import Summary
+
+OURS = "ours"
+MEAN_NOTE = "Mean ± standard deviation (n - 1) over n streams."
+DEVIATION_NOTE = "Mean ± standard deviation; the paper's has n in its denominator, ours n - 1."
+
+
+# -- what was measured -------------------------------------------------------------------------------------------------
+
+
+def accuracy_table(experiment: Experiment, protocol: str) -> Table:
+    """Accuracy after each task by one protocol, with the chance level below."""
+    tasks = range(experiment.n_tasks)
+    rows: list[Cells] = [
+        (line.label, len(line.records), *(line.accuracy(protocol, k) for k in tasks)) for line in experiment.lines
+    ]
+    chance = [
+        Summary.of(value for one in experiment.records if (value := one.after("chance", protocol, k)) is not None)
+        for k in tasks
+    ]
+    rows.append(("chance", None, *(one and f"{PERCENT * one.mean:.2f}" for one in chance)))
+    return Table(
+        name=f"accuracy-{protocol}",
+        title=f"Accuracy (%) after each task, protocol {protocol}: {experiment.title}",
+        columns=("method", "n", *(f"task {k + 1}" for k in tasks)),
+        rows=tuple(rows),
+        notes=(MEAN_NOTE, *experiment.notes),
+    )
+
+
+def final_table(experiment: Experiment) -> Table:
+    """After the last task: micro and macro accuracy and forgetting, by each protocol."""
+    rows = [
+        (
+            line.label,
+            protocol,
+            len(line.records),
+            line.accuracy(protocol, -1),
+            line.after("macro", protocol, -1),
+            line.forgetting(protocol),
+        )
+        for protocol in experiment.protocols
+        for line in experiment.lines
+    ]
+    fallback = "Protocol candidates: not measured, the dataset lists none."
+    if CANDIDATES in experiment.protocols:
+        fallback = f"Fallback to all-seen (no listed relation learned yet), after each task: {_fallback(experiment)}."
+    forgetting = (
+        "Forgetting: best earlier accuracy on a task minus its final one, mean over all tasks but the last, in points."
+    )
+    return Table(
+        name="final",
+        title=f"After task {experiment.n_tasks} (%): {experiment.title}",
+        columns=("method", "protocol", "n", "accuracy", "macro over tasks", "forgetting"),
+        rows=tuple(rows),
+        notes=(MEAN_NOTE, forgetting, fallback, *experiment.notes),
+        text_columns=2,
+    )
+
+
+def _fallback(experiment: Experiment) -> str:
+    shares = []
+    for k in range(experiment.n_tasks):
+        found = Summary.of(record.n_fallback[k] / sum(record.n_test[: k + 1]) for record in experiment.records)
+        shares.append(f"{PERCENT * found.mean:.1f} %" if found else "")
+    return ", ".join(shares)
+
+
+def cost_table(experiment: Experiment) -> Table:
+    """Seconds and memory of a stream."""
+    rows = [
+        (
+            line.label,
+            len(line.records),
+            line.summary(lambda record: sum(record.seconds["learn"])),
+            line.summary(lambda record: sum(record.seconds["predict"])),
+            line.summary(lambda record: record.peak_memory_mb),
+        )
+        for line in experiment.lines
+    ]
+    devices = sorted({f"{record.device} ({record.versions.get('machine', '?')})" for record in experiment.records})
+    return Table(
+        name="cost",
+        title=f"Cost of one stream of {experiment.n_tasks} tasks: {experiment.title}",
+        columns=("method", "n", "learn (s)", "predict (s)", "peak memory (MB)"),
+        rows=tuple(rows),
+        notes=(f"Device: {', '.join(devices)}. Memory is the highest of the whole process up to the end of a run.",),
+        decimals=1,
+    )
+
+
+def runs_table(experiment: Experiment) -> Table:
+    """Every run after the last task, with its stream."""
+
+    def row(line: Line, record: Record) -> Cells:
+        last = [record.after("accuracy", protocol, -1) for protocol in experiment.protocols]
+        shown = [one if one is None else f"{PERCENT * one:.2f}" for one in last]
+        return (line.label, record.seed, *shown, record.digest[:8])
+
+    return Table(
+        name="runs",
+        title=f"Every run after task {experiment.n_tasks} (%): {experiment.title}",
+        columns=("method", "seed", *experiment.protocols, "stream"),
+        rows=tuple(row(line, record) for line in experiment.lines for record in line.records),
+        notes=("Runs with the same stream learned and answered the same examples.",),
+    )
+
+
+# -- beside published numbers ------------------------------------------------------------------------------------------
+
+
+def published_table(experiment: Experiment) -> Table | None:
+    """Accuracy after the last task beside the paper's, by its protocol; None where the paper has no row at all."""
+    rows: list[Cells] = []
+    remarks: dict[str, list[str]] = {}
+    for line in experiment.lines:
+        ours, row, n = line.accuracy(CANDIDATES, -1), published_of(line), len(line.records)
+        if row is None:
+            rows.append((line.label, None, None, n, ours, None, None))
+            continue
+        difference = points(ours.mean - row.last.mean) if ours else None
+        rows.append((line.label, row.row, row.source, n, ours, row.last, difference))
+        if row.remark:
+            remarks.setdefault(row.remark, []).append(line.label)
+    if all(row[1] is None for row in rows):
+        return None
+    return Table(
+        name="published",
+        title=f"Ours and the paper's after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
+        columns=("method", "the paper's name", "where", "n", OURS, "paper", "difference"),
+        rows=tuple(rows),
+        notes=(
+            f"Paper: Qin and Joty (2022), six runs. {DEVIATION_NOTE}",
+            "Difference: ours minus the paper's, in points.",
+            *(f"{', '.join(labels)}: {remark}." for remark, labels in remarks.items()),
+            *experiment.notes,
+        ),
+        text_columns=3,
+    )
+
+
+def orders_table(experiment: Experiment) -> Table | None:
+    """Run by run beside the paper's table of task orders; None where no line has a row there."""
+    rows: list[Cells] = []
+    for line in experiment.lines:
+        row = published_of(line)
+        for record in line.records if row else ():
+            theirs = row.by_seed.get(record.seed) if row else None
+            own = record.after("accuracy", CANDIDATES, -1)
+            if theirs and own is not None:
+                last = PERCENT * own
+                shown = (f"{last:.2f}", f"{theirs[-1]:.2f}", points(last - theirs[-1]))
+                rows.append((line.label, str(record.seed), *shown, record.digest[:8]))
+    if not rows:
+        return None
+    return Table(
+        name="orders",
+        title=f"Task orders after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
+        columns=("method", "seed", OURS, "paper", "difference", "stream"),
+        rows=tuple(rows),
+        notes=("Paper: Qin and Joty (2022), Table 5; its run 1 is the first seed of the order family, and so on.",),
+        text_columns=2,
+    )
+
+
+def later_table(experiment: Experiment) -> Table | None:
+    """Ours beside later work in the same setting, by all-seen; None where there is none."""
+    published = find_later(experiment.lines[0].first, ALL_SEEN)
+    if not published:
+        return None
+    tasks = range(experiment.n_tasks)
+    rows: list[Cells] = [(line.label, OURS, *(line.accuracy(ALL_SEEN, k) for k in tasks)) for line in experiment.lines]
+    for row in published:
+        after = [row.after(k if k < experiment.n_tasks - 1 else -1) for k in tasks]
+        rows.append((row.row, row.source, *(None if one is None else f"{one:.2f}" for one in after)))
+    return Table(
+        name="later",
+        title=f"Beside later work (%), protocol {ALL_SEEN}: {experiment.title}",
+        columns=("method", "whose", *(f"task {k + 1}" for k in tasks)),
+        rows=tuple(rows),
+        notes=("Later work: as published, with a BERT-base encoder.",),
+        text_columns=2,
+    )
+
+
+# -- methods against each other ----------------------------------------------------------------------------------------
+
+
+def comparison_table(experiment: Experiment, reference: str, protocol: str) -> Table:
+    """The reference minus each other line after the last task, with both tests, plain and corrected."""
+    family = compare_all(experiment, reference, protocol)
+    rows: list[Cells] = [
+        (
+            one.second,
+            one.n,
+            None if one.difference is None else points(PERCENT * one.difference),
+            interval(one.interval, signed=True),
+            *map(p_value, (one.p_t, one.p_t_corrected, one.p_sign, one.p_sign_corrected)),
+        )
+        for one in family.comparisons
+    ]
+    tests = ("p (t)", "p (t, Holm)", "p (sign-flip)", "p (sign-flip, Holm)")
+    return Table(
+        name=f"comparison-{protocol}",
+        title=f"{reference} minus each, after task {experiment.n_tasks} (points), protocol {protocol}: "
+        f"{experiment.title}",
+        columns=("against", "n", "difference", "95 % interval", *tests),
+        rows=tuple(rows),
+        notes=(
+            "Differences stream by stream, so the runs of both are paired; p is two-sided.",
+            *family.notes(),
+            *(f"{one.second}: {one.note}" for one in family.comparisons if one.note),
+            *family.refused,
+        ),
+    )
+
+
+def points(value: float) -> str:
+    """A difference in points, with its sign."""
+    return f"{value:+.2f}"
+
+
+def interval(ends: Sequence[float] | None, *, signed: bool = False) -> Cell:
+    """Ends of an interval of fractions, in per cent or points."""
+    if ends is None:
+        return None
+    return " to ".join(f"{PERCENT * end:+.2f}" if signed else f"{PERCENT * end:.2f}" for end in ends)

@@ -1,0 +1,1 @@
+"""Makes the toys of this folder importable from the folders below."""
