@@ -9,8 +9,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
+EXTRAS = {  # module -> the extra of this package that installs it
+    **dict.fromkeys(("accelerate", "duckdb", "faiss", "mwparserfromhell"), "corpus"),
+    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
+    "optuna": "search",
+    "ray": "ray",
+    "spacy": "spacy",
+}
 
 
 class ErdaError(Exception):
@@ -39,6 +47,20 @@ class RecordError(ErdaError):
 
 class WriteError(ErdaError):
     """Something that could not be written (a full disk, no permission); what was there before is untouched."""
+
+
+def require(*modules: str) -> None:
+    """Refuse to begin what needs modules of an extra that is not installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise ErdaError(not_installed(missing))
+
+
+def not_installed(modules: Iterable[str]) -> str:
+    """What to install where modules are missing."""
+    names = sorted(modules)
+    extras = ",".join(sorted({EXTRAS[name] for name in names}))
+    return f"{', '.join(names)}: not installed, and needed for this. Run: pip install 'erda[{extras}]'"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -199,7 +199,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
         erda_corpus(command[0], tmp_path / "corpus", *command[1:])
     erda_corpus("build", tmp_path / "rows.jsonl", "--out", tmp_path / "again")
     shown = capsys.readouterr().out
-    assert "[head: Evil\ufffd[2J] met\ufffd [tail: B\ufffdob] .  (\ufffd]0;title\ufffd\ufffd\ufffd)" in shown
+    assert r"[head: Evil\x1b[2J] met\x07 [tail: B\u202eob] .  (\x1b]0;title\x07\r\x9b)" in shown
     assert not {"\x1b", "\x07", "\r", "\x9b", "\u202e"} & set(shown)
 
 

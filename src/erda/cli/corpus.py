@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from erda.corpus.build import BuildReport
     from erda.corpus.store import CorpusSentence
 
-EXAMPLES = """examples:
+EXAMPLES = """\
+`erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.
+
+examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
   erda corpus stats corpora/mine
-
-`erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.
 """
 BUILD_ABOUT = (
     "Build a corpus from tagged JSONL, a Wikipedia dump, documents with mentions (DocRED's JSON) or plain text. "

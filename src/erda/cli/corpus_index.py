@@ -15,30 +15,33 @@ if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
     from erda.corpus.embedding import Embedder
 
-INDEX_EXAMPLES = """examples:
+INDEX_EXAMPLES = """\
+A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
+and added. docs/augmentation.md says which kind of index is chosen when.
+
+examples:
   erda corpus index corpora/wiki
   erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512 --jobs 4
   erda corpus index corpora/wiki --model models/my-similarity --factory HNSW32
   erda corpus index corpora/wiki --engine ray --address 10.0.0.1:6379
-
-A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
-and added. docs/augmentation.md says which kind of index is chosen when.
 """
-AUGMENT_EXAMPLES = """examples:
+AUGMENT_EXAMPLES = """\
+The file written is in our own format, so that what you trust of it can be added to your examples.
+
+examples:
   erda corpus augment my-examples.jsonl --corpus corpora/wiki
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --neighbours 3 --agreement mean
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --exemplars older.jsonl --agreement mean \\
       --set n_neighbours=5 --set search_matched=true
-
-The file written is in our own format, so that what you trust of it can be added to your examples.
 """
-NARROW_EXAMPLES = """examples:
+NARROW_EXAMPLES = """\
+For these examples the narrowed corpus answers as the whole one, as long as K + 24 neighbours are no more than N.
+
+examples:
   erda corpus narrow corpora/wiki my-examples.jsonl --out near.jsonl.gz
   erda corpus narrow corpora/wiki fewrel/train_0.txt --top 100 --out near.jsonl.gz
   erda corpus build near.jsonl.gz --out corpora/near && erda corpus index corpora/near
-
-For these examples the narrowed corpus answers as the whole one, as long as K + 24 neighbours are no more than N.
 """
 
 

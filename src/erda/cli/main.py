@@ -10,12 +10,26 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 from erda import __version__
 from erda.cli import corpus, data, demo, list, paper, report, run, search
-from erda.errors import ErdaError
+from erda.cli.printing import PrintableOutput, printable
+from erda.errors import EXTRAS, ErdaError, not_installed
 
-COMMANDS = (demo, run, paper, search, report, list, data, corpus)
+GROUPS = {
+    "first steps": (demo, list),
+    "experiments": (run, paper, search, report),
+    "data and unlabelled text": (data, corpus),
+}
+EXAMPLES = """\
+`erda COMMAND --help` says more about a command.
+
+examples:
+  erda demo
+  erda run --dataset fewrel --shots 5 --method erda,seqrun --out runs/x
+  erda report runs/x
+"""
 FAULT = 2
 STOPPED = 130
 
@@ -24,16 +38,24 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; nothing heavy is imported for it."""
     parser = argparse.ArgumentParser(
         prog="erda",
+        usage="erda [-h] [--version] COMMAND ...",
         description="Continual few-shot relation learning: learn new relations from a handful of examples "
         "without forgetting the old ones.",
-        epilog="examples:\n  erda demo\n  erda run --dataset fewrel --shots 5 --method erda,seqrun --out runs/x\n"
-        "  erda report runs/x\n\n`erda COMMAND --help` says more about a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"erda {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(subparsers)
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, prog="erda", help=argparse.SUPPRESS
+    )
+    lines = []
+    for title, commands in GROUPS.items():
+        lines.append(f"{title}:")
+        for command in commands:
+            command.add_parser(subparsers)
+            added = subparsers._choices_actions[-1]
+            lines.append(f"  {added.dest:<8} {added.help}")
+        lines.append("")
+    parser.epilog = "\n".join([*lines, EXAMPLES])
     return parser
 
 
@@ -42,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     options.arguments = [*(sys.argv[1:] if arguments is None else arguments)]  # some write it down
     try:
-        status = int(options.handler(options) or 0)
+        with redirect_stdout(PrintableOutput(sys.stdout)):
+            status = int(options.handler(options) or 0)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
@@ -52,7 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ErdaError, OSError) as fault:
-        if os.environ.get("ERDA_DEBUG"):
+        return _refuse(str(fault))
+    except ModuleNotFoundError as fault:
+        if fault.name not in EXTRAS:
             raise
-        print(f"erda: {fault}", file=sys.stderr)
-        return FAULT
+        return _refuse(not_installed([fault.name]))
+
+
+def _refuse(fault: str) -> int:
+    """Say what is wrong; called where a fault was caught."""
+    if os.environ.get("ERDA_DEBUG"):
+        raise  # noqa: PLE0704 (what was caught)
+    print(f"erda: {printable(fault)}", file=sys.stderr)
+    return FAULT

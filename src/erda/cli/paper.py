@@ -9,7 +9,12 @@ from pathlib import Path
 from erda.cli.run import add_engine, engine_of
 from erda.cli.settings import add_sets, read_given
 
-EXAMPLES = """examples:
+EXAMPLES = """\
+The same command again goes on where it stopped; runs that are finished are read. Rows that learn with extra examples
+need a corpus with an index (docs/corpus.md) and are left out without one. Runs of other settings are never mixed into
+a folder: give them another --out.
+
+examples:
   erda paper --list
   erda paper main --jobs 2
   erda paper --corpus corpora/wiki --jobs 2
@@ -18,10 +23,6 @@ EXAMPLES = """examples:
   erda paper main --dataset atlas --seeds 100
   erda paper main --seeds 100 --set n_tasks=2 --out runs/smoke
   erda paper --engine ray --address 10.0.0.1:6379
-
-The same command again goes on where it stopped; runs that are finished are read. Rows that learn with extra examples
-need a corpus with an index (docs/corpus.md) and are left out without one. Runs of other settings are never mixed into
-a folder: give them another --out.
 """
 
 

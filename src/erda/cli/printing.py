@@ -1,4 +1,4 @@
-"""How commands print tables and sentences."""
+"""How commands print tables and sentences, and nothing that could steer the terminal: text may be anybody's."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from erda.benchmark.report.tables import Table
     from erda.types import Example
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# control characters but tab and line end, those that turn the direction of writing, and halves of characters
+_STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_COLOUR = r"\x1b\[[0-9;]*m"
 BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 COLOURS = (("\033[1;34m", "\033[0m"), ("\033[1;33m", "\033[0m"))
 
 
-def printable(text: str) -> str:
-    """A text from elsewhere for a terminal: each character that would steer it becomes a replacement character."""
-    return _CONTROL.sub("\ufffd", text.encode(errors="replace").decode())
+def printable(text: str, *, colours: bool = False) -> str:
+    """Text with what could steer a terminal written out, as `\\x1b`; colours too, unless they are ours."""
+    pattern = f"(?!{_COLOUR}){_STEERING}" if colours else _STEERING
+    return re.sub(pattern, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:
@@ -30,6 +33,20 @@ def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BR
         words[entity.span.start] = left + words[entity.span.start]
         words[entity.span.end - 1] += right
     return " ".join(words)
+
+
+class PrintableOutput:
+    """A stream to which only printable text is written."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, what could steer a terminal written out."""
+        return self._stream.write(printable(text, colours=True))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def print_tables(tables: Iterable[Table]) -> None:

@@ -11,7 +11,9 @@ from erda.cli.checking import below_one, refuse, without_effect
 from erda.cli.settings import add_settings, load_settings
 
 EPILOG = """\
-what is given later wins: built-in defaults, --preset, --config, --set, the flags above
+What is given later wins: built-in defaults, --preset, --config, --set, the flags above. A finished run is not repeated;
+one that was stopped goes on after its last learned task. On Ray a run that was stopped begins anew; its files come back
+to OUT when it is finished, so that nodes need not share storage.
 
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
@@ -19,9 +21,6 @@ examples:
   erda run --preset fewrel-5-shot --out runs/main --engine ray --address auto
   erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
   erda run --dataset my/examples.jsonl --set way=3 --set erda.contrastive_weight=0.2 --out runs/mine
-
-A finished run is not repeated; one that was stopped goes on after its last learned task. On Ray a run that was stopped
-begins anew; its files come back to OUT when it is finished, so that nodes need not share storage.
 """
 
 

@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 EPILOG = """\
 NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --space the paper's grid for ERDA:
 match_threshold 0.3 to 0.8, n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to
-0.3, contrastive_margin 0.01 to 0.03, memory_iterations 1 to 3.
+0.3, contrastive_margin 0.01 to 0.03, memory_iterations 1 to 3. Only validation data are looked at. A search that was
+stopped goes on with the same command; more --trials add to it.
 
 examples:
   erda search --preset fewrel-5-shot --seeds 100,130 --out runs/search --jobs 2
   erda search --preset fewrel-5-shot --method emr --space epochs=1:5 --sampler grid --out runs/emr
   erda search --preset fewrel-5-shot --space temperature=0.05:1:log --space encoder.hidden_size=50:200:50 --out runs/t
   erda run --config runs/search/best.toml --out runs/best
-
-Only validation data are looked at. A search that was stopped goes on with the same command; more --trials add to it.
 """
 
 

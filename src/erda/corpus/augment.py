@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from erda.data.formats import example_to_json
-from erda.errors import DataError
+from erda.errors import DataError, require
 from erda.fields import Count, Settings, Similarity, changed_settings
 from erda.files import write_bytes
 from erda.text.keys import EntityPair, sentence_key
@@ -279,6 +279,7 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
 
+    require("duckdb", "faiss")
     store = CorpusStore.open(Path(corpus))
     similarity = load_similarity(model, device=device)
     return Augmenter(store, VectorIndex.open(store, similarity), similarity)

@@ -31,7 +31,7 @@ from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError, SettingsError, require
 from erda.fields import Count, Fraction, Settings, Weight
 from erda.files import read_json, write_json
 
@@ -251,6 +251,7 @@ def train(
 
     An interrupted training goes on from its last checkpoint; one with other settings or pairs must be given up first.
     """
+    require("accelerate")
     machine = machine or Machine()
     if len(pairs) < 2:
         raise DataError(f"{len(pairs)} pairs of sentences: nothing to train on.")

@@ -50,6 +50,8 @@ class StreamSettings(Settings):
     n_tasks: Count | None = None
     test_per_relation: Count | None = None
     candidates: Count | None = None
+    min_examples: Count | None = None  # relations with fewer are left out
+    no_relation: str | None = None  # names that say that there is none, by commas
 
 
 class RunSettings(Settings):

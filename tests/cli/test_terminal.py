@@ -1,0 +1,107 @@
+"""What reaches the terminal: nothing that steers it, help that ends with examples, and what to install."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from erda.cli.main import build_parser, main
+from erda.cli.printing import printable
+from erda.errors import EXTRAS, ErdaError, require
+
+HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from parsers(child)
+
+
+def test_what_could_steer_a_terminal_is_written_out() -> None:
+    assert printable(HOSTILE) == r"a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
+    assert printable("Zoë\t naïve 東京\n") == "Zoë\t naïve 東京\n"
+    assert printable("\x1b[1;34mblue\x1b[0m\x1b[2J", colours=True) == "\x1b[1;34mblue\x1b[0m\\x1b[2J"
+
+
+def test_faults_and_output_carry_no_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["run", "--out", "x", "--dataset", "a\x1b[2Jb"]) == 2
+    assert r"Unknown dataset 'a\x1b[2Jb'" in capsys.readouterr().err
+    monkeypatch.setattr("erda.cli.list.LISTS", {"methods": lambda: iter([(HOSTILE, "about", [])])})
+    assert main(["list", "methods"]) == 0
+    assert capsys.readouterr().out.startswith(printable(HOSTILE))
+
+
+def test_every_help_ends_with_examples() -> None:
+    for parser in parsers(build_parser()):
+        *_, examples = (parser.epilog or "").strip().split("\n\n")
+        title, *lines = examples.splitlines()
+        assert title == "examples:", parser.prog
+        assert lines, parser.prog
+        assert all(line.startswith("  ") for line in lines), parser.prog
+
+
+def test_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    for command in ("demo", "list", "run", "paper", "search", "report", "data", "corpus"):
+        assert f"\n  {command} " in shown
+    assert "experiments:\n" in shown
+
+
+DUMP = """<mediawiki><siteinfo><dbname>enwiki</dbname></siteinfo><page><title>A</title><ns>0</ns><id>1</id>
+<revision><id>2</id><text>'''A''' is [[B]] and [[C]] in the house.</text></revision></page></mediawiki>"""
+ROW = '{"tokens": ["A", "b"], "head": {"name": "A", "span": [0, 1]}, "tail": {"name": "b", "span": [1, 2]}}'
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "text"), [("duckdb", "rows.jsonl", ROW), ("mwparserfromhell", "dump.xml", DUMP)]
+)
+def test_a_command_whose_extra_is_missing_says_what_to_install(
+    module: str, name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    command = ["corpus", "build", str(tmp_path / name), "--out", str(tmp_path / "corpus")]
+    script = f"import sys\nsys.modules[{module!r}] = None\nfrom erda.cli.main import main\nsys.exit(main({command!r}))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert answer.returncode == 2, answer.stderr
+    assert f"{module}: not installed" in answer.stderr
+    assert "pip install 'erda[corpus]'" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_require_names_everything_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("torch")
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ErdaError, match=r"faiss, jinja2: not installed.*pip install 'erda\[corpus,report\]'"):
+        require("faiss", "duckdb", "jinja2")
+
+
+CORE = """
+import sys
+sys.modules.update(dict.fromkeys({extras!r}))
+from erda import METHODS, build_encoder, open_stream, run_settings
+stream = open_stream("atlas", shots=2, seed=100, n_tasks=1, first_shots=2)
+method = METHODS["seqrun"](build_encoder("bilstm", hidden_size=4), epochs=1)
+for task in stream:
+    method.learn(task)
+assert method.predict(stream.test(0).examples).best
+assert run_settings(preset="demo").runs()
+"""
+
+
+def test_teaching_and_predicting_need_none_of_the_extras() -> None:
+    script = CORE.format(extras=sorted(EXTRAS))
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
