@@ -13,12 +13,17 @@ import pytest
 
 from erda.errors import DataError, ModelError, RecordError, WriteError
 from erda.files import (
+    add_to_journal,
     cache_folder,
     data_folder,
     inside,
+    journal_values,
     locked,
     read_arrays,
     read_json,
+    read_sealed,
+    remove_unfinished,
+    sealed,
     sha256_of,
     verify_sha256,
     whole_file,
@@ -167,3 +172,41 @@ def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "mine"))
     monkeypatch.setenv("ERDA_DATA", str(tmp_path / "data"))
     assert (cache_folder(), data_folder()) == (tmp_path / "mine", tmp_path / "data")
+
+
+def test_a_change_of_a_sealed_file_is_noticed(tmp_path: Path) -> None:
+    value, path = Whole(1, (Part("á\ud800", (1, 2)),)), tmp_path / "a.json"
+    write_json(path, sealed(value))
+    assert read_sealed(path, Whole) == Whole(1, (Part("á?", (1, 2)),))  # half a surrogate pair cannot be stored
+    text = path.read_text()
+    path.write_text(text.replace("2", "3"))
+    with pytest.raises(DataError, match=r"a.json: was changed or damaged since it was written. Build it again."):
+        read_sealed(path, Whole, remedy="Build it again.")
+    write_json(path, {"format": 1, "parts": []})
+    assert read_sealed(path, Whole) == Whole(1, ())  # written before there were seals
+
+
+def test_a_journal_keeps_every_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert journal_values(path, Part) == []
+    first, second = Part("a", (1,)), Part("b", ())
+    add_to_journal(path, first)
+    with path.open("ab") as file:
+        file.write(b'{"name": "cut sho')
+    add_to_journal(path, second)
+    with path.open("ab") as file:
+        file.write(b"\xff\xfe\n")
+    assert journal_values(path, Part) == [first, None, second, None]
+    path.write_bytes(path.read_bytes().replace(b"[1]", b"[2]"))
+    assert journal_values(path, Part)[0] is None
+    with pytest.raises(WriteError, match="Cannot write"):
+        add_to_journal(tmp_path / "none" / "journal.jsonl", first)
+
+
+def test_only_what_was_being_written_is_removed(tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in ("a.json", ".hidden.tmp", "a.7.tmp", ".lock")]
+    for path in (*kept, tmp_path / ".a.json.77.tmp"):
+        path.touch()
+    remove_unfinished(tmp_path)
+    remove_unfinished(tmp_path / "none")
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
