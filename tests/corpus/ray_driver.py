@@ -6,11 +6,12 @@ Ray reads its environment (the token of the cluster) when it is imported, so the
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import ray
 
-from erda.corpus.embedding import embed_corpus
+from erda.corpus.embedding import ShardWorker, embed_corpus
 from erda.corpus.ray_jobs import RayJobs
 from erda.corpus.shards import vectors_folder
 from erda.corpus.similarity import load_similarity
@@ -22,13 +23,14 @@ def main(address: str, corpus: str, model_name: str, out: str) -> None:
     ray.init(address=address, log_to_driver=False, logging_level="error", _node_ip_address="127.0.0.1")
     store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayJobs(address=address)
     found: dict[str, object] = {"nodes": sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])}
+    worker = ShardWorker(corpus=store.folder, digest=store.digest, model=model_name, fingerprint=model.fingerprint)
     try:
-        other = RayJobs(address=address, n_workers=1).embedder(store, model_name, "0" * 64)
+        other = RayJobs(address=address, n_workers=1).embedder(replace(worker, fingerprint="0" * 64))
         embed_corpus(store, model, shard_rows=50, embedder=other)
     except ErdaError as fault:
         found["fault"] = [type(fault).__name__, str(fault)]
     shutil.rmtree(vectors_folder(store.folder, model.fingerprint))
-    shards = embed_corpus(store, model, shard_rows=50, embedder=engine.embedder(store, model_name, model.fingerprint))
+    shards = embed_corpus(store, model, shard_rows=50, embedder=engine.embedder(worker))
     found["shards"] = len(shards.shards)
     positives = engine.positive_pairs(store, seed=3, max_per_pair=2, n_buckets=2)
     negatives = engine.hard_negatives(store, seed=3, limit=60, anchors=positives.first[:40], n_buckets=2)

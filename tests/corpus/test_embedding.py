@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from toy_corpus import random_rows, toy_store
 from toy_similarity import ToySimilarity
 
 from erda.corpus import embedding
-from erda.corpus.embedding import ProcessEmbedder, embed_corpus
+from erda.corpus.embedding import ShardWorker, embed_corpus, process_embedder
 from erda.corpus.shards import ShardPlan, plan_shards, vectors_folder
 from erda.corpus.store import CorpusStore
 from erda.errors import ErdaError, ModelError
@@ -25,9 +26,9 @@ class Full(ToySimilarity):
 
 def test_a_gpu_that_is_full_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = toy_store(tmp_path, random_rows(20))
-    monkeypatch.setattr(embedding, "_opened", {"store": store, "model": Full()})
+    monkeypatch.setattr(embedding, "_opened", lambda worker: (store, Full()))
     with pytest.raises(ErdaError, match=r"out of memory.*kept.*smaller --batch-size, or fewer --jobs") as caught:
-        _processes(store).embed(tmp_path, _plan(store))
+        _worker(store).embed(tmp_path, _plan(store))
     assert "Tried to allocate 2.00 GiB." in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     with pytest.raises(ErdaError, match="out of memory while sentences were embedded"):
@@ -41,21 +42,38 @@ def test_a_model_that_does_not_fit_says_what_to_do(tmp_path: Path, monkeypatch: 
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", load)
-    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     with pytest.raises(ErdaError, match="fewer --jobs"):
-        _processes(store).embed(tmp_path, _plan(store))
+        _worker(store).embed(tmp_path, _plan(store))
 
 
 def test_a_fault_of_a_process_that_opens_the_model_is_its_own_message(tmp_path: Path) -> None:
     store, model = toy_store(tmp_path, random_rows(20)), ToySimilarity()
-    nowhere = ProcessEmbedder(corpus=store.folder, model=str(tmp_path / "nowhere"), n_processes=2)
+    nowhere = process_embedder(replace(_worker(store), model=str(tmp_path / "nowhere"), device="cpu"), 2)
     with pytest.raises(ModelError, match="No model folder at"):
         embed_corpus(store, model, shard_rows=10, embedder=nowhere)
     assert not list(vectors_folder(store.folder, model.fingerprint).glob("*.npy"))
 
 
-def _processes(store: CorpusStore) -> ProcessEmbedder:
-    return ProcessEmbedder(corpus=store.folder, model=None, n_processes=1, device="cuda")
+def test_a_worker_that_sees_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = _worker(toy_store(tmp_path, random_rows(20)))
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: ToySimilarity("other"))
+    for other, said in (
+        (worker, "has another similarity model"),
+        (replace(worker, digest="0" * 64), "sees another corpus in"),
+        (replace(worker, corpus=tmp_path / "nowhere"), "does not see .*put the corpus on storage that all nodes share"),
+    ):
+        with pytest.raises(ErdaError, match=said):
+            other.embed(tmp_path, ShardPlan(0, 20, "v"))
+
+
+def _worker(store: CorpusStore) -> ShardWorker:
+    return ShardWorker(
+        corpus=store.folder,
+        digest=store.digest,
+        model=None,
+        fingerprint=ToySimilarity().fingerprint,
+        device="cuda",
+    )
 
 
 def _plan(store: CorpusStore) -> ShardPlan:

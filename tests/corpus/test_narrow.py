@@ -10,7 +10,7 @@ from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import Augmenter
 from erda.corpus.build import build_corpus
-from erda.corpus.embedding import ProcessEmbedder, embed_corpus
+from erda.corpus.embedding import ShardWorker, embed_corpus, process_embedder
 from erda.corpus.index import build_index
 from erda.corpus.narrow import narrow_rows, write_rows
 from erda.corpus.shards import vectors_folder
@@ -99,6 +99,6 @@ def test_processes_embed_as_one_does_and_go_on_after_a_stop(tmp_path: Path) -> N
     model = load_similarity(folder)
     alone = embed_corpus(store, model, shard_rows=10).vectors(range(50))
     (vectors_folder(store.folder, model.fingerprint) / "journal.jsonl").write_text("")
-    processes = ProcessEmbedder(corpus=store.folder, model=str(folder), n_processes=2)
-    together = embed_corpus(store, model, shard_rows=10, embedder=processes).vectors(range(50))
+    worker = ShardWorker(corpus=store.folder, digest=store.digest, model=str(folder), fingerprint=model.fingerprint)
+    together = embed_corpus(store, model, shard_rows=10, embedder=process_embedder(worker, 2)).vectors(range(50))
     np.testing.assert_allclose(alone, together, atol=2e-3)  # half precision; threads sum in another order

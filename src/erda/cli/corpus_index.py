@@ -141,6 +141,7 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
 
 def make_index(args: argparse.Namespace) -> int:
     """Embed what is new and make the index or add to it."""
+    from erda.corpus.embedding import ShardWorker, process_embedder
     from erda.corpus.index import build_index
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
@@ -152,22 +153,23 @@ def make_index(args: argparse.Namespace) -> int:
         ]
     )
     store = CorpusStore.open(args.corpus)
-    where = {"device": args.device, "dtype": args.dtype}
+    here = {"device": args.device, "dtype": args.dtype}
+    model = load_similarity(args.model, **({} if args.engine == "ray" else here))  # Ray: only to know which one it is
+    worker = ShardWorker(
+        corpus=store.folder,
+        digest=store.digest,
+        model=args.model,
+        fingerprint=model.fingerprint,
+        batch_size=args.batch_size,
+        **here,
+    )
     embedder: Embedder | None = None
     if args.engine == "ray":
         from erda.corpus.ray_jobs import RayJobs
 
-        model = load_similarity(args.model)  # here only to know which one it is
-        jobs = RayJobs(address=args.address or "auto", n_workers=args.workers, batch_size=args.batch_size, **where)
-        embedder = jobs.embedder(store, args.model, model.fingerprint)
-    else:
-        model = load_similarity(args.model, **where)
-        if args.jobs and args.jobs > 1:
-            from erda.corpus.embedding import ProcessEmbedder
-
-            embedder = ProcessEmbedder(
-                corpus=store.folder, model=args.model, n_processes=args.jobs, batch_size=args.batch_size, **where
-            )
+        embedder = RayJobs(address=args.address or "auto", n_workers=args.workers).embedder(worker)
+    elif args.jobs and args.jobs > 1:
+        embedder = process_embedder(worker, args.jobs)
     index = build_index(
         store,
         model,

@@ -6,14 +6,16 @@ A run that was stopped goes on after the last shard that is whole; one that is m
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -151,25 +153,60 @@ def _refuse_foreign(folder: Path, journal: dict[ShardPlan, Shard], plans: Sequen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessEmbedder:
+class ShardWorker:
+    """Embeds shards in a process of its own, here or on another machine.
+
+    Corpus and model are opened with its first shard: one that cannot be made breaks a pool, and Ray tries for ever.
+    """
+
+    corpus: Path
+    digest: str
+    model: str | None
+    fingerprint: str
+    device: str = "cpu"
+    dtype: str = "float32"
+    batch_size: int = BATCH_SIZE
+    n_threads: int | None = None
+
+    def embed(self, folder: Path, plan: ShardPlan) -> Shard:
+        """Compute one shard."""
+        with memory_faults_explained():  # the model alone may be too large for what others left of a GPU
+            store, model = _opened(self)
+            return embed_shard(store, model, plan, folder, batch_size=self.batch_size)
+
+
+@cache
+def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
+    import torch
+
+    from erda.corpus.similarity import load_similarity
+    from erda.corpus.store import CorpusStore
+
+    node = socket.gethostname()
+    if not worker.corpus.is_dir():
+        raise DataError(f"node {node} does not see {worker.corpus}: put the corpus on storage that all nodes share.")
+    if worker.n_threads:
+        torch.set_num_threads(worker.n_threads)
+    store = CorpusStore.open(worker.corpus, n_threads=worker.n_threads)
+    if store.digest != worker.digest:
+        raise DataError(f"node {node} sees another corpus in {worker.corpus} (digest {store.digest[:12]}).")
+    model = load_similarity(worker.model, device=worker.device, dtype=worker.dtype)
+    if model.fingerprint != worker.fingerprint:
+        raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
+    return store, model
+
+
+def process_embedder(worker: ShardWorker, n_processes: int) -> Embedder:
     """Embeds in several processes, for many cores, or for a GPU that one process cannot keep busy.
 
     Each holds a similarity model of its own and has its share of the cores.
     """
+    worker = replace(worker, n_threads=max(1, (os.cpu_count() or 1) // n_processes))
 
-    corpus: Path
-    model: str | None
-    n_processes: int
-    device: str = "cpu"
-    dtype: str = "float32"
-    batch_size: int = BATCH_SIZE
-
-    def __call__(self, folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
-        """Shards in the order in which they are finished."""
-        with ProcessPoolExecutor(min(self.n_processes, len(plans)), get_context("spawn")) as pool:
+    def embed(folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
+        with ProcessPoolExecutor(min(n_processes, len(plans)), get_context("spawn")) as pool:
             try:
-                waiting = [pool.submit(self.embed, folder, plan) for plan in plans]
-                for future in as_completed(waiting):
+                for future in as_completed([pool.submit(worker.embed, folder, plan) for plan in plans]):
                     yield future.result()
             except BrokenProcessPool as error:
                 raise ErdaError(
@@ -179,25 +216,4 @@ class ProcessEmbedder:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def embed(self, folder: Path, plan: ShardPlan) -> Shard:
-        """Compute one shard, in a process of the pool."""
-        with memory_faults_explained():  # the model alone may be too large for what others left of a GPU
-            store, model = self._open()
-            return embed_shard(store, model, plan, folder, batch_size=self.batch_size)
-
-    def _open(self) -> tuple[CorpusStore, SimilarityModel]:
-        """Corpus and model, opened with the first shard: a fault of an initializer would only break the pool."""
-        if not _opened:
-            import torch
-
-            from erda.corpus.similarity import load_similarity
-            from erda.corpus.store import CorpusStore
-
-            n_threads = max(1, (os.cpu_count() or 1) // self.n_processes)
-            torch.set_num_threads(n_threads)
-            store = CorpusStore.open(self.corpus, n_threads=n_threads)
-            _opened.update(store=store, model=load_similarity(self.model, device=self.device, dtype=self.dtype))
-        return _opened["store"], _opened["model"]
-
-
-_opened: dict[str, Any] = {}  # of a process of the pool: the corpus and the similarity model, opened once
+    return embed

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from erda.cluster import connected, require_ray
-from erda.corpus.embedding import BATCH_SIZE, Embedder, embed_shard
+from erda.corpus.embedding import Embedder, ShardWorker
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
 from erda.corpus.shards import Shard, ShardPlan
@@ -31,7 +30,6 @@ from erda.errors import DataError, ErdaError, ModelError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from erda.corpus.similarity import SimilarityModel
     from erda.corpus.store import CorpusStore
 
 _PAIR_COLUMNS = ("first", "second", "shared", "place")
@@ -47,35 +45,25 @@ class RayJobs:
 
     address: str = "auto"
     n_workers: int | None = None
-    device: str = "cpu"
-    dtype: str = "float32"
-    batch_size: int = BATCH_SIZE
 
-    def embedder(self, store: CorpusStore, model: str | None, fingerprint: str) -> Embedder:
-        """What `embed_corpus` takes: each shard is computed and written by a worker."""
-        device_kind(self.device)  # a name that is none is said here, not by every node
-        job = {
-            "corpus": str(store.folder.resolve()),
-            "digest": store.digest,
-            "model": None if model is None else _everywhere(model),
-            "fingerprint": fingerprint,
-            "device": self.device,
-            "dtype": self.dtype,
-            "batch_size": self.batch_size,
-        }
-        return partial(self._embed, job)
+    def embedder(self, worker: ShardWorker) -> Embedder:
+        """What `embed_corpus` takes: each shard is computed and written by a worker of the cluster."""
+        device_kind(worker.device)  # a name that is none is said here, not by every node
+        model = None if worker.model is None else _everywhere(worker.model)
+        return partial(self._embed, replace(worker, corpus=worker.corpus.resolve(), model=model))
 
-    def _embed(self, job: dict[str, Any], folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
+    def _embed(self, worker: ShardWorker, folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
+        n_gpus = int(device_kind(worker.device) == "cuda")
         with self._cluster() as ray:
-            n_workers = self.n_workers or int(ray.cluster_resources().get("GPU" if self._n_gpus else "CPU", 1))
+            n_workers = self.n_workers or int(ray.cluster_resources().get("GPU" if n_gpus else "CPU", 1))
             work = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans))
             done = work.map_batches(
-                _ShardWorker,
-                fn_constructor_kwargs={**job, "folder": str(folder.resolve())},
+                _ShardActor,
+                fn_constructor_args=(worker, folder.resolve()),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=max(1, min(n_workers, len(plans)))),
                 num_cpus=1,
-                num_gpus=self._n_gpus,
+                num_gpus=n_gpus,
             )
             for row in done.iter_rows():
                 plan = ShardPlan(int(row["start"]), int(row["stop"]), str(row["version"]))
@@ -128,10 +116,6 @@ class RayJobs:
             ]
         return _merged(tables, limit=limit)
 
-    @property
-    def _n_gpus(self) -> int:
-        return int(device_kind(self.device) == "cuda")
-
     @contextmanager
     def _cluster(self) -> Iterator[Any]:
         """Connected to the cluster for the time of a job; what goes wrong there is said in our words."""
@@ -145,45 +129,18 @@ class RayJobs:
                 raise _in_our_words(error) from error
 
 
-@dataclass(kw_only=True)
-class _ShardWorker:
-    """One similarity model and one open corpus on a node.
+@dataclass
+class _ShardActor:
+    """A worker on a node, as Ray Data calls it."""
 
-    They are opened at the first shard, not by the constructor: a worker that cannot be made is tried again for ever.
-    """
-
-    corpus: str
-    digest: str
-    model: str | None
-    fingerprint: str
-    device: str
-    dtype: str
-    batch_size: int
-    folder: str
+    worker: ShardWorker
+    folder: Path
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Compute a shard: its plan in, plan and file out, both by column."""
-        store, model = self._opened
         (start,), (stop,), (version,) = batch["start"], batch["stop"], batch["version"]
-        plan = ShardPlan(int(start), int(stop), str(version))
-        shard = embed_shard(store, model, plan, Path(self.folder), batch_size=self.batch_size)
+        shard = self.worker.embed(self.folder, ShardPlan(int(start), int(stop), str(version)))
         return {name: [value] for name, value in {**asdict(shard.plan), **asdict(shard.file)}.items()}
-
-    @cached_property
-    def _opened(self) -> tuple[CorpusStore, SimilarityModel]:
-        from erda.corpus.similarity import load_similarity
-        from erda.corpus.store import CorpusStore
-
-        node = socket.gethostname()
-        if not Path(self.corpus).is_dir():
-            raise DataError(f"node {node} does not see {self.corpus}: put the corpus on storage that all nodes share.")
-        store = CorpusStore.open(Path(self.corpus))
-        if store.digest != self.digest:
-            raise DataError(f"node {node} sees another corpus in {self.corpus} (digest {store.digest[:12]}).")
-        model = load_similarity(self.model, device=self.device, dtype=self.dtype)
-        if model.fingerprint != self.fingerprint:
-            raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
-        return store, model
 
 
 def _mine_bucket(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,7 @@ def build_segment(
                 path=str(path.resolve()),
                 sha256=digest,
                 n_rows=found.n_rows,
-                read=found.tally.read,
-                dropped=found.tally.dropped,
-                places=found.tally.places,
+                **asdict(found.tally),
             )
             for path, digest, found in zip(sources, plan.sources, staged, strict=True)
         ),
