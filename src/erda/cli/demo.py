@@ -11,9 +11,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "demo",
-        help="SeqRun, ERDA and Joint on the embedded dataset",
+        help="SeqRun, ERDA, Joint and Frozen on the embedded dataset",
         description="Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
-        "then ERDA with extra examples from unlabelled text, and show how well each remembers. "
+        "then ERDA with extra examples from unlabelled text and Frozen (a trained transformer that stays as it is), "
+        "and show how well each remembers. "
         "Takes at most three minutes on two cores; nothing is downloaded.",
         epilog="examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -47,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
     print_tables(demo.tables)
     if demo.page:
         print(f"Page:    {demo.page}")
-    print("Curve:  ", *demo.curves)
+    for curve in demo.curves:
+        print(f"Curve:   {curve}")
     print(f"Tables:  {demo.folder}")
     print(f"Records: {options.out}")
     if demo.faults:
