@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from erda.encoders import build_encoder
+from erda.encoders import bilstm, build_encoder
 from erda.encoders.base import embed
 from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.settings import BiLstmSettings
@@ -213,3 +215,17 @@ def test_every_fault_in_settings_is_said_at_once() -> None:
         "vectors: expected text, got 3.",
         "Unknown setting 'hiden_size'. Did you mean 'hidden_size'? Known: dropout, hidden_size, vectors.",
     ]
+
+
+def test_threads_get_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bilstm, "KEPT_SENTENCES", 3)  # so that sentences are dropped all the time
+    built = encoder(compiled=True)
+    expected = embed(built, EXAMPLES)
+
+    def ask(seed: int) -> bool:
+        rows = np.random.default_rng(seed).permutation(len(EXAMPLES)).tolist()
+        return torch.allclose(embed(built, [EXAMPLES[row] for row in rows], batch_size=5), expected[rows], atol=1e-6)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(60)))
+    assert not built.training
