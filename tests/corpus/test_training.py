@@ -351,3 +351,21 @@ def test_a_device_that_is_not_there_is_said_before_anything_is_read(tmp_path, mo
         with pytest.raises(SettingsError, match="'cuda' was asked for, but PyTorch sees no CUDA device here"):
             erda_corpus(*command, "--device", "cuda")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--held-out", "1", "--held-out is 1.0: expected 0 or more and less than 1"),
+        ("--limit", "0", "--limit is 0: expected 1 or more"),
+        ("--save-steps", "0", "save_steps: must be at least 1, got 0"),
+        ("--workers", "-1", "n_workers: must be at least 0, got -1"),
+        ("--max-pieces", "0", "max_pieces: must be at least 1, got 0"),
+        ("--scale", "nan", "scale: expected a finite number, got nan"),
+        ("--seed", "-1", "seed: must be at least 0, got -1"),
+    ],
+)
+def test_flags_that_cannot_work_are_refused_before_anything_is_read(tmp_path, flag, value, message):
+    with pytest.raises(SettingsError, match=message):
+        erda_corpus("train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model", flag, value)
+    assert not (tmp_path / "model").exists()

@@ -66,15 +66,17 @@ def train_model(args: argparse.Namespace) -> int:
     if not paths:
         raise SettingsError("nothing to train on: name a corpus folder, or files with --pairs.")
     miner = _miner(args, paths)
+    given = vars(args)
     settings = checked_settings(
-        TrainingSettings, {name: value for name, value in vars(args).items() if name in TrainingSettings.model_fields}
+        TrainingSettings, {name: given[name] for name in TrainingSettings.model_fields if name in given}
     )
+    machine = checked_settings(Machine, {name: given[name] for name in Machine.model_fields})
     report = run_training(
         Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation, miner=miner),
         settings,
         encoder=args.encoder,
         out=args.out,
-        machine=Machine(device=args.device, bf16=args.bf16, n_workers=args.workers, save_steps=args.save_steps),
+        machine=machine,
         resume=args.resume,
         measure=args.measure,
         command=shlex.join(["erda", *sys.argv[1:]]),
@@ -157,7 +159,14 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add("--max-pieces", metavar="N", type=int, default=128, help="longest sentence in word pieces (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
-    add("--workers", metavar="N", type=int, default=0, help="processes that prepare batches (default: 0)")
+    add(
+        "--workers",
+        dest="n_workers",
+        metavar="N",
+        type=int,
+        default=0,
+        help="processes that prepare batches (default: 0)",
+    )
     add("--save-steps", metavar="N", type=int, default=500, help="steps between checkpoints (default: 500)")
     add("--measure", action=argparse.BooleanOptionalAction, default=True, help="measure before and after (default)")
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with an unfinished training")

@@ -76,6 +76,12 @@ def entity_code(entity: Entity) -> str:
     return _code(entity_key(entity.name, entity.id))
 
 
+def check_share(held_out: float) -> None:
+    """Refuse a share of held-out pairs that leaves nothing to train on."""
+    if not 0 <= held_out < 1:
+        raise SettingsError(f"--held-out is {held_out}: expected 0 or more and less than 1.")
+
+
 def is_held_out(head: str, tail: str, share: float = HELD_OUT) -> bool:
     """Whether the pair of two entity codes is kept out of training: a `share` of all pairs, always the same ones."""
     digest = blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.evaluation import VALIDATION_FILE, Evaluation, evaluate
-from erda.corpus.pairs import HELD_OUT, PairSet, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.corpus.pairs import HELD_OUT, PairSet, check_share, mine_pairs, read_corpus, read_tagged, split_held_out
 from erda.encoders.devices import check_device
 from erda.encoders.weights import find_model
-from erda.errors import DataError
+from erda.errors import DataError, SettingsError
 from erda.files import data_folder, write_json
 from erda.types import Example
 
@@ -35,6 +35,11 @@ class Sources:
     held_out: float = HELD_OUT
     validation: Path | None = None
     miner: RayJobs | None = None  # draws the pairs of corpus folders; None: this process
+
+    def __post_init__(self) -> None:
+        check_share(self.held_out)
+        if self.limit is not None and self.limit < 1:
+            raise SettingsError(f"--limit is {self.limit}: expected 1 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ def run_training(
         "limit": sources.limit,
         "held_out": sources.held_out,
         "settings": settings.model_dump() | effective,
-        "machine": asdict(machine) | {"name": machine_name(machine.device)},
+        "machine": machine.model_dump() | {"name": machine_name(machine.device)},
         **asdict(report),
     }
     write_json(out / REPORT_FILE, row)
@@ -170,6 +175,7 @@ def measure_model(
     from erda.corpus.similarity import load_similarity
 
     check_device(device)
+    check_share(held_out)
     labelled = read_validation(validation)
     outside = split_held_out(read_examples(paths, limit=None, seed=seed), held_out)[1] if paths else []
     if not outside and not labelled:

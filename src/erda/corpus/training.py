@@ -78,14 +78,13 @@ class TrainingSettings(Settings):
         return self.learning_rate or LEARNING_RATES["adapter" if self.rank else "full"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Settings):
     """What to train on; nothing here changes the outcome but for rounding."""
 
     device: str = "cpu"  # cpu or cuda
     bf16: bool = False
-    n_workers: int = 0  # processes that prepare batches
-    save_steps: int = 500
+    n_workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that prepare batches
+    save_steps: Count = 500
 
 
 # -- objectives: pure functions of similarities ----------------------------------------------------------------------
