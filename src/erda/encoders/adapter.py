@@ -26,6 +26,7 @@ SETTINGS_FILE = "similarity.json"
 VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
+AGAIN = "Train or copy the model again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +153,9 @@ class TrainedWeights:
                 "install erda again" if folder == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
             )
             raise ModelError(f"No adapter at {folder}, it has no {SETTINGS_FILE}: {hint}.")
-        saved = read_json(path, TrainedSettings, error=ModelError, remedy="Train or copy the model again.")
+        saved = read_json(path, TrainedSettings, error=ModelError, remedy=AGAIN)
         file = inside(folder, saved.weights.file, error=ModelError)
-        verify_sha256(file, saved.weights.sha256, error=ModelError)
+        verify_sha256(file, saved.weights.sha256, error=ModelError, remedy=AGAIN)
         check_safetensors(file)
         with safe_open(file, framework="pt") as opened:
             about = opened.metadata() or {}
@@ -162,10 +163,10 @@ class TrainedWeights:
         try:
             scale = float(about.get("scale", ""))
         except ValueError:
-            raise ModelError(f"{file}: the scale is no number. Train or copy the model again.") from None
+            raise ModelError(f"{file}: the scale is no number. {AGAIN}") from None
         found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale)
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
-            raise ModelError(f"{path}: is not what was written with {file.name}. Train or copy the model again.")
+            raise ModelError(f"{path}: is not what was written with {file.name}. {AGAIN}")
         return found
 
 

