@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from erda.encoders.transformer import TransformerEncoder
 from erda.methods.erda import Erda
-from erda.settings.build import build_run_method, open_run_stream
+from erda.settings.build import build_run_encoder, build_run_method, open_run_stream
 from erda.settings.load import run_settings
 
 SMALL = {"n_tasks": 3, "encoder.hidden_size": 4}
@@ -21,3 +22,13 @@ def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
     method.learn(next(iter(stream)))
     known = [relation.id for relation in next(iter(stream)).relations]
     assert list(method.predict(stream.test(0).examples).relations) == known
+
+
+def test_for_a_method_that_trains_nothing_nothing_of_a_transformer_is_trained() -> None:
+    for given, trained in (({}, False), ({"encoder.trained_layers": 1}, True)):
+        settings = run_settings(methods="frozen", encoder="minilm", seeds=100, settings=given)
+        (run,) = settings.runs()
+        assert run.settings["encoder"] == {name.partition(".")[2]: value for name, value in given.items()}
+        encoder = build_run_encoder(run)
+        assert isinstance(encoder, TransformerEncoder)
+        assert any(weights.requires_grad for weights in encoder.layers.parameters()) is trained

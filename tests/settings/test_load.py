@@ -176,6 +176,12 @@ def test_a_program_passes_values() -> None:
     assert settings.encoder_settings == {"dropout": 0.5}
 
 
+def test_settings_that_exclude_each_other_are_refused_before_anything_runs() -> None:
+    (found,) = faults(sets=["encoder.adapter=shipped", "encoder.mode=paper"], flags={"encoder": "minilm"})
+    assert found.startswith("encoder: ")
+    assert "mode" in found
+
+
 def test_faults_of_a_program_are_named_by_the_setting() -> None:
     with pytest.raises(SettingsError) as caught:
         run_settings(shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0})

@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
-from erda.fields import checked_value, faults_of, flat_kinds
+from erda.fields import checked_settings, checked_value, faults_of, flat_kinds
 from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings, settings_of
 
 PRESETS = Path(__file__).parent / "presets"
@@ -208,6 +208,13 @@ def _part_settings(
             for one in taking:
                 if len(faults) == before:  # what is wrong for one method is wrong for the others
                     given.put(found[one], kinds[one][name], faults, name=name)
+    if not faults:  # what two settings do to each other
+        for one in (*chosen, "encoder"):
+            model = encoder_settings(encoder) if one == "encoder" else settings_of(METHODS[one])
+            try:
+                checked_settings(model, found[one])
+            except SettingsError as error:
+                faults.append(f"{one}: {error}")
     return found, found.pop("encoder")
 
 
