@@ -11,8 +11,7 @@ A subclass writes `_learn`, `_prepare` and `_scores`. What belongs to a relation
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from erda.encoders.base import Encoder, embed
 from erda.errors import ModelError, StreamError, unknown_name
 from erda.fields import Count, Seed, Settings, checked_settings, flat_values, settings_model
-from erda.learning.loop import descend
+from erda.learning.loop import descend, seeded, threads
 from erda.learning.memory import nearest_of_each
 from erda.types import Example, Predictions, Relation, ScoreKind, Task
 
@@ -271,27 +270,3 @@ class Trained(Method):
 def method_settings(method: type[Method]) -> type[Settings]:
     """The settings that a user may give a method, with their ranges; the seed is the run's."""
     return settings_model(method, without=("seed",))
-
-
-@contextmanager
-def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
-    """A generator for step `step` of a run, and dropout that follows it; global random state is left as it was."""
-    derived = (seed * 1_000_003 + step * 7_919 + 17) % (2**63)
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(derived)
-        yield torch.Generator().manual_seed(derived)
-
-
-@contextmanager
-def threads(n: int | None) -> Iterator[None]:
-    """So many threads of PyTorch's, and as many as before afterwards; None changes nothing."""
-    before = torch.get_num_threads()
-    if n is None or n == before:
-        yield
-        return
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

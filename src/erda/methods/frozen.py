@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from erda.encoders.base import embed
 from erda.errors import StreamError
@@ -42,7 +43,7 @@ class Frozen(Method):
     trains: ClassVar[bool] = False
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
-        vectors, targets = embed(self.encoder, task.examples), self._targets(task.examples)
+        vectors, targets = self._vectors(task.examples), self._targets(task.examples)
         if not vectors.isfinite().all():
             raise StreamError(f"Encoder '{self.encoder.spec.name}' gave vectors that are no numbers.")
         counts, means, factors = (self.rows.setdefault(name, {}) for name in ("count", "mean", "factor"))
@@ -55,6 +56,10 @@ class Frozen(Method):
             means[relation.id] = ((n * mean + own.sum(dim=0)) / (n + len(own))).float()
             counts[relation.id] = torch.tensor(n + len(own), device=own.device)
         self._remember(task.examples, 1, vectors)
+
+    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of length 1: [n_examples, dim]."""
+        return F.normalize(embed(self.encoder, examples), dim=-1)
 
     def _prepare(self) -> None:
         """A basis and a centre, and of each relation what multiplies z^2 and z in it, and what is left."""
@@ -103,7 +108,7 @@ class Frozen(Method):
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out."""
-        z = (embed(self.encoder, examples).double() - self.centre) @ self.basis
+        z = (self._vectors(examples).double() - self.centre) @ self.basis
         return z @ self.slope - (z.square() @ self.precision + self.rest) / 2
 
 

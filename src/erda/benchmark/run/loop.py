@@ -22,7 +22,7 @@ from erda.benchmark.run.evaluation import Evaluation, task_arrays
 from erda.benchmark.run.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, run_lock
 from erda.files import write_json
-from erda.methods.base import threads
+from erda.learning.loop import threads
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
