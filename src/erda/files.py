@@ -129,18 +129,16 @@ def decode(value: Any, kind: type[T], *, place: str = "", error: type[ErdaError]
 
 
 def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy: str) -> Any:
-    from pydantic import ValidationError
-
-    from erda.fields import faults_of
-
     try:
         return read()
-    except ValidationError as fault:
-        said = faults_of(fault)
-        what = said[0] + (f" (and {len(said) - 1} more faults)" if len(said) > 1 else "")
-    except (ErdaError, ValueError) as fault:  # what a value's own checks say
-        what = str(fault)
-    raise error(" ".join(filter(None, (place and f"{place}:", what, remedy))))
+    except (ErdaError, ValueError) as fault:  # of pydantic, or what a value's own checks say
+        from pydantic import ValidationError
+
+        from erda.fields import faults_of
+
+        said = faults_of(fault) if isinstance(fault, ValidationError) else [str(fault)]
+        more = f"(and {len(said) - 1} more faults)" if len(said) > 1 else ""
+        raise error(" ".join(filter(None, (place and f"{place}:", said[0], more, remedy)))) from None
 
 
 def read_json(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:

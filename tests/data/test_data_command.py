@@ -58,7 +58,7 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "2 examples have the same sentence and entities as another, with another relation",
         "5 relations have fewer than 6 examples, too few for 5 shots and a test: "
         "knows (1), meets (1), r0 (1), r1 (1), r2 (1)",
-        f"  leave them out: erda run --dataset {path} --set min_examples=6",
+        f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine",
         "longest sentence: 4 tokens",
     ]
 

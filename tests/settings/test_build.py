@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from erda.encoders.transformer import TransformerEncoder
 from erda.methods.erda import Erda
 from erda.settings.build import build_run_encoder, build_run_method, open_run_stream
@@ -32,3 +35,15 @@ def test_for_a_method_that_trains_nothing_nothing_of_a_transformer_is_trained() 
         encoder = build_run_encoder(run)
         assert isinstance(encoder, TransformerEncoder)
         assert any(weights.requires_grad for weights in encoder.layers.parameters()) is trained
+
+
+def test_how_a_stream_is_cut_reaches_it(tmp_path: Path) -> None:
+    rows = [("meets", number) for number in range(9)] + [("likes", 9), ("Other", 10)]
+    marks = {"head": {"span": [0, 1]}, "tail": {"span": [2, 3]}}
+    lines = [json.dumps({"tokens": ["Ann", f"w{n}", "Bob"], "relation": name, **marks}) for name, n in rows]
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
+    cut = {"shots": 2, "way": 1, "min_examples": 3, "no_relation": "Other"}
+    (run,) = run_settings(dataset=str(tmp_path / "mine.jsonl"), seeds=1, settings=cut).runs()
+    stream = open_run_stream(run)
+    assert [relation.id for relation in stream.relations] == ["meets"]
+    assert stream.manifest.notes == ("left out, fewer than 3 examples or none in the test: likes (1)",)

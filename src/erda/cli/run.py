@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.results import accuracy_table, final_table
     from erda.benchmark.run.many import run_all
-    from erda.cli.printing import print_tables
+    from erda.cli.printing import print_tables, printable
     from erda.errors import ErdaError, join_faults, merge_faults
 
     engine = engine_of(options)
@@ -79,6 +79,9 @@ def run(options: argparse.Namespace) -> int:
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])
+    notes = [note for record in finished.records for note in record.manifest.get("notes", ())]
+    for note in {note.partition(":")[0]: note for note in reversed(notes)}.values():
+        print(f"Note: {printable(note)}.")
     if finished.records:
         n_new = len(finished.records) - finished.n_found
         print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")

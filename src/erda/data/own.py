@@ -139,11 +139,11 @@ def _rare(reading: Reading) -> list[str]:
     rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
     if not rare:
         return []
+    shown = ", ".join([*rare[:SHOWN_FAULTS], *["..."][: len(rare) > SHOWN_FAULTS]])
+    command = f"erda run --dataset {shlex.quote(str(reading.path))} --set min_examples={least} --out runs/mine"
     return [
-        f"{len(rare)} relations have fewer than {least} examples, too few for {OWN_SHOTS} shots and a test: "
-        + ", ".join(rare[:SHOWN_FAULTS])
-        + (", ..." if len(rare) > SHOWN_FAULTS else ""),
-        f"  leave them out: erda run --dataset {shlex.quote(str(reading.path))} --set min_examples={least}",
+        f"{len(rare)} relations have fewer than {least} examples, too few for {OWN_SHOTS} shots and a test: {shown}",
+        f"  leave them out: {command}",
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from erda.errors import SettingsError
 from erda.text.pairs import TaggedSentence, ordered_pairs
 from erda.text.reading import Meter
-from erda.types import Example
+from erda.types import Entity, Example, Span
 
 SHOWN_PLACES = 3
 Unit = TypeVar("Unit")
@@ -36,10 +36,13 @@ class Row(NamedTuple):
     def of(cls, example: Example) -> Row:
         """The row of an example; a token that holds spaces becomes several."""
         words, places = split_spaced(example.tokens)
-        spans = [
-            (one.name, one.id, places[one.span.start], places[one.span.end]) for one in (example.head, example.tail)
-        ]
-        return cls(" ".join(words), *spans[0], *spans[1], example.relation, example.source)
+        pair = example.head, example.tail
+        head, tail = (replace(one, span=Span(places[one.span.start], places[one.span.end])) for one in pair)
+        return cls(" ".join(words), *_columns(head), *_columns(tail), example.relation, example.source)
+
+
+def _columns(entity: Entity) -> tuple[str, str | None, int, int]:
+    return entity.name, entity.id, entity.span.start, entity.span.end
 
 
 @dataclass
@@ -129,7 +132,9 @@ def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, t
     if pairs.n_entities < 2:
         tally.drop("sentence with fewer than two entities")
     tally.drop("pair over max_pairs", source or "", n=pairs.n_left_out)
-    yield from map(Row.of, pairs.examples)
+    text = " ".join(sentence.tokens)
+    for pair in pairs.examples:
+        yield Row(text, *_columns(pair.head), *_columns(pair.tail), None, source)
 
 
 def split_spaced(tokens: Sequence[str]) -> tuple[list[str], list[int]]:

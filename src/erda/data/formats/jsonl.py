@@ -94,7 +94,7 @@ def _example(row: ExampleRow, default_id: str = "") -> Example:
         marks = [Mark(one.span[0], one.span[1], one.name, one.id or None) for one in (row.head, row.tail)]
         return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
     tokens = tuple(row.tokens or ())
-    head, tail = (_entity(one, role, tokens) for role, one in (("head", row.head), ("tail", row.tail)))
+    head, tail = _entity(row.head, "head", tokens), _entity(row.tail, "tail", tokens)
     return Example(tokens, head, tail, relation, example_id, source)
 
 
