@@ -9,7 +9,7 @@ import pytest
 
 from erda import errors
 from erda.cli.main import main
-from erda.errors import merge_faults
+from erda.errors import merge_faults, printable
 
 
 def test_the_examples_in_the_docstrings() -> None:
@@ -29,3 +29,10 @@ def test_a_bad_number_of_shots_is_said_once_for_all_streams(tmp_path: Path, caps
     assert said.startswith("erda: Runs that failed: 3\nerda 100, erda 110, erda 120: ")
     assert said.count("relation 'died-in' has 120 training examples; 5000 shots were asked for.") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_what_comes_from_elsewhere_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printable("a\x1b[2Jb\u202ec\nd\te") == r"a\x1b[2Jb\u202ec" + "\nd\te"
+    assert printable("\x1b[1mbold", colours=True) == "\x1b[1mbold"
+    assert main(["report", "no\x1b[2Jwhere"]) == 2
+    assert "\x1b" not in capsys.readouterr().err

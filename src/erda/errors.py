@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
+# control characters but tab and line end, those that turn the direction of writing, and halves of characters
+_STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_COLOUR = r"\x1b\[[0-9;]*m"
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("accelerate", "duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
@@ -75,13 +78,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}."
 
 
-def printable(text: str) -> str:
-    """Text that a terminal may show: control characters and marks that turn the direction of writing as escapes."""
-    return re.sub(
-        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
-        lambda sign: sign.group().encode("unicode_escape").decode(),
-        text,
-    )
+def printable(text: str, *, colours: bool = False) -> str:
+    """Text with what could steer a terminal written out, as `\\x1b`; colours too, unless they are ours."""
+    pattern = f"(?!{_COLOUR}){_STEERING}" if colours else _STEERING
+    return re.sub(pattern, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def merge_faults(faults: Iterable[str]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from erda.cli import corpus_index, corpus_train
 from erda.cli.checking import Commands, add_command
-from erda.cli.printing import BRACKETS, COLOURS, marked, printable
+from erda.cli.printing import BRACKETS, COLOURS, marked
+from erda.errors import printable
 
 if TYPE_CHECKING:
     from erda.corpus.build import BuildReport

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
-from erda.cli.printing import SHORT_BRACKETS, marked, printable
+from erda.cli.printing import SHORT_BRACKETS, marked
+from erda.errors import printable
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings

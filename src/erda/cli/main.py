@@ -14,8 +14,8 @@ from contextlib import redirect_stdout
 
 from erda import __version__
 from erda.cli import corpus, data, demo, list, paper, report, run, search
-from erda.cli.printing import PrintableOutput, printable
-from erda.errors import EXTRAS, ErdaError, not_installed
+from erda.cli.printing import PrintableOutput
+from erda.errors import EXTRAS, ErdaError, not_installed, printable
 
 GROUPS = {
     "first steps": (demo, list),

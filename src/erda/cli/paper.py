@@ -74,8 +74,9 @@ def run(options: argparse.Namespace) -> int:
 def _report(out: Path) -> None:
     from erda.benchmark.paper.layout import paper_layout
     from erda.benchmark.report.report import write_report
+    from erda.errors import printable
 
     report = write_report(out, layout=paper_layout)
     for fault in report.faults:
-        print(f"erda: {fault}", file=sys.stderr)
+        print(f"erda: {printable(fault)}", file=sys.stderr)
     print(f"Report: {report.page or out / 'report'}")

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from erda.errors import printable
+
 if TYPE_CHECKING:
     from erda.benchmark.report.tables import Table
     from erda.types import Example
 
-# control characters but tab and line end, those that turn the direction of writing, and halves of characters
-_STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-_COLOUR = r"\x1b\[[0-9;]*m"
 BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 COLOURS = (("\033[1;34m", "\033[0m"), ("\033[1;33m", "\033[0m"))
-
-
-def printable(text: str, *, colours: bool = False) -> str:
-    """Text with what could steer a terminal written out, as `\\x1b`; colours too, unless they are ours."""
-    pattern = f"(?!{_COLOUR}){_STEERING}" if colours else _STEERING
-    return re.sub(pattern, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:

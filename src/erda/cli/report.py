@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.paper.layout import asked_tables, paper_layout, table_titles
     from erda.benchmark.report.report import FOLDER, write_report
     from erda.cli.printing import print_tables
+    from erda.errors import printable
 
     report = write_report(options.directory, figures=not options.no_figures, layout=paper_layout)
     print_tables(report.tables)
@@ -52,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
         )
         print(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
-        print(f"erda: {fault}", file=sys.stderr)
+        print(f"erda: {printable(fault)}", file=sys.stderr)
     return 0
