@@ -82,8 +82,8 @@ def get_files(args: argparse.Namespace) -> int:
 
 def check_file(args: argparse.Namespace) -> int:
     """Read a file and print what it holds; faults end the command with 2."""
-    from erda.cli.printing import printable
     from erda.data.own import describe, read_examples
+    from erda.errors import printable
 
     said = describe(read_examples(args.file, args.format, args.no_relation), top=args.top)
     print("\n".join(map(printable, said.split("\n"))))

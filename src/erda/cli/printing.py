@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from erda.errors import printable as printable  # commands take it from here
+from erda.errors import printable
 
 if TYPE_CHECKING:
     from erda.benchmark.report.tables import Table

@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.results import accuracy_table, final_table
     from erda.benchmark.run.many import run_all
-    from erda.cli.printing import print_tables, printable
-    from erda.errors import ErdaError, join_faults, merge_faults
+    from erda.cli.printing import print_tables
+    from erda.errors import ErdaError, join_faults, merge_faults, printable
 
     engine = engine_of(options)
     settings = load_settings(options)
