@@ -41,7 +41,7 @@ bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set
 	$(BIN)/python benchmarks/core.py
 
 docs: $(STAMP)  ## write docs/cli.md from the parsers
-	$(BIN)/python -m erda.cli.document docs/cli.md
+	$(BIN)/python docs/cli.py
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

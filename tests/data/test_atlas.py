@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from erda.data import atlas
 from erda.data.atlas.content import PURPOSES, cut_pattern, read_content, tokenize
 from erda.data.atlas.generate import deal_facts
-from erda.data.atlas.hardness import draw_atlas_stream, main
 from erda.errors import DataError
 from erda.types import Example
 
@@ -215,21 +213,3 @@ def test_pattern_is_cut_at_its_slots() -> None:
     assert pattern.parts == (("In",), "year", (",",), "head", ("'s", "aunt", "met"), "tail", (".",))
     assert not pattern.opens
     assert pattern.closes
-
-
-def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
-    stream = draw_atlas_stream(seed=100)
-    assert len(stream) == 8
-    assert Counter(e.relation for e in stream[0].examples).most_common()[-1][1] == 100
-    assert Counter(e.relation for e in stream[7].examples).most_common(1)[0][1] == 5
-    main(["--seeds", "100"])
-    found = re.search(r"after the last task: ([\d.]+) % all-seen", capsys.readouterr().out)
-    assert found
-    assert 5 < float(found.group(1)) < 60
-
-
-def test_hardness_refuses_seeds_that_are_no_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--seeds", "100,x"])
-    assert stopped.value.code == 2
-    assert "100,x" in capsys.readouterr().err

@@ -1,9 +1,8 @@
-"""docs/cli.md out of the parsers: `python -m erda.cli.document` (`make docs`). A test holds the two together."""
+"""Writes docs/cli.md from the parsers: `make docs`. A test holds the two together."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,14 +47,5 @@ def _meaning(action: argparse.Action) -> str:
     return " ".join((action.help or "").split()).replace("|", "\\|")
 
 
-def main() -> int:
-    """Write the page to the file given, or print it."""
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(render(), encoding="utf-8")
-    else:
-        print(render())
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    Path(__file__).with_suffix(".md").write_text(render(), encoding="utf-8")

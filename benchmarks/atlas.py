@@ -1,7 +1,10 @@
-"""How hard `atlas` is for a method that only counts words: `python -m erda.data.atlas.hardness`.
+"""How hard the embedded dataset is for a method that only counts words.
 
 Streams of eight tasks, 100 examples for each relation of the first and 5 for the others. A classifier without memory
 limits or forgetting (TF-IDF vectors, nearest centroid) sees all of the training examples; accuracy is `all-seen`.
+
+python benchmarks/atlas.py
+python benchmarks/atlas.py --seeds 100,110
 """
 
 from __future__ import annotations
@@ -10,18 +13,8 @@ import argparse
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from erda.data.atlas.generate import build
-from erda.data.drawn import draw_stream
+from erda.data.catalogue import default_seeds, open_stream
 from erda.data.streams import TaskStream
-
-WAY = 6
-SHOTS = 5
-SEEDS = (100, 110, 120, 130, 140, 150)
-
-
-def draw_atlas_stream(seed: int) -> TaskStream:
-    """The stream that hardness is measured on: eight tasks of six relations."""
-    return draw_stream(build(), way=WAY, shots=SHOTS, seed=seed)
 
 
 def tfidf_accuracy(stream: TaskStream) -> list[float]:
@@ -52,23 +45,13 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the accuracy after each task, seed by seed, and the mean after the last."""
-    parser = argparse.ArgumentParser(
-        prog="python -m erda.data.atlas.hardness",
-        description="Measure how far TF-IDF with nearest centroids gets on the embedded dataset.",
-        epilog="examples:\n  python -m erda.data.atlas.hardness\n  python -m erda.data.atlas.hardness --seeds 100,110",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--seeds",
-        type=_seeds,
-        default=SEEDS,
-        metavar="SEED,SEED",
-        help="seeds of the streams (default: 100,110,..,150)",
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    seeds_help = "seeds of the streams (default: 100,110,..,150)"
+    parser.add_argument("--seeds", type=_seeds, default=default_seeds("atlas"), metavar="N,N", help=seeds_help)
     seeds = parser.parse_args(arguments).seeds
     last = []
     for seed in seeds:
-        accuracy = tfidf_accuracy(draw_atlas_stream(seed))
+        accuracy = tfidf_accuracy(open_stream("atlas", seed=seed))
         last.append(accuracy[-1])
         print(f"seed {seed}: " + " ".join(f"{100 * value:5.1f}" for value in accuracy))
     spread = f" (standard deviation {100 * stdev(last):.1f}, {len(last)} seeds)" if len(last) > 1 else ""

@@ -1,0 +1,29 @@
+"""Counting words is far from enough for the embedded dataset, and not hopeless."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from atlas import main
+from erda.data.catalogue import open_stream
+
+
+def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = open_stream("atlas", seed=100)
+    assert len(stream) == 8
+    assert Counter(e.relation for e in stream[0].examples).most_common()[-1][1] == 100
+    assert Counter(e.relation for e in stream[7].examples).most_common(1)[0][1] == 5
+    main(["--seeds", "100"])
+    found = re.search(r"after the last task: ([\d.]+) % all-seen", capsys.readouterr().out)
+    assert found
+    assert 5 < float(found.group(1)) < 60
+
+
+def test_hardness_refuses_seeds_that_are_no_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--seeds", "100,x"])
+    assert stopped.value.code == 2
+    assert "100,x" in capsys.readouterr().err
