@@ -12,12 +12,11 @@ Commands = argparse._SubParsersAction  # of ArgumentParser, where commands are a
 
 
 def add_command(
-    commands: Commands[argparse.ArgumentParser], name: str, about: str, examples: str
+    commands: Commands[argparse.ArgumentParser], name: str, about: str, examples: str, *, brief: str = ""
 ) -> argparse.ArgumentParser:
-    """Add a command that says what it does and ends its help with examples."""
-    return commands.add_parser(
-        name, help=about, description=about, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Add a command that says what it does (`brief`, where commands are listed) and ends its help with examples."""
+    plain = argparse.RawDescriptionHelpFormatter
+    return commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
 
 
 def below_one(options: argparse.Namespace, *names: str) -> list[str]:

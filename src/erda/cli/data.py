@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from erda.cli.checking import Commands, add_command
+
 EXAMPLES = """examples:
   erda data list
   erda data get fewrel
@@ -23,22 +25,21 @@ CHECK_EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `data` to the command line."""
-    group = _parser(subparsers, "data", "Look at, fetch and check datasets.", EXAMPLES)
-    commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    group = add_command(commands, "data", "Look at, fetch and check datasets.", EXAMPLES)
+    own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    listing = _parser(
-        commands, "list", "List the datasets, and which of them are here.", "examples:\n  erda data list\n"
-    )
+    about = "List the datasets, and which of them are here."
+    listing = add_command(own, "list", about, "examples:\n  erda data list\n")
     listing.set_defaults(handler=list_datasets)
 
-    get = _parser(commands, "get", "Fetch a dataset from its public source and verify it.", GET_EXAMPLES)
+    get = add_command(own, "get", "Fetch a dataset from its public source and verify it.", GET_EXAMPLES)
     get.add_argument("name", metavar="NAME", help="a dataset of 'erda data list'")
     get.add_argument("--mirror", metavar="URL", help="fetch from here instead of raw.githubusercontent.com")
     get.set_defaults(handler=get_files)
 
-    check = _parser(commands, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
+    check = add_command(own, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
     check.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
     check.add_argument("--format", metavar="NAME", help="cfrl, fewrel, jsonl or tacred (default: what it looks like)")
     check.add_argument(
@@ -88,15 +89,3 @@ def check_file(args: argparse.Namespace) -> int:
     said = describe(read_examples(args.file, args.format, args.no_relation), top=args.top)
     print("\n".join(map(printable, said.split("\n"))))
     return 0
-
-
-def _parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, examples: str
-) -> argparse.ArgumentParser:
-    return subparsers.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )

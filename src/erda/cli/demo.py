@@ -6,19 +6,20 @@ import argparse
 import sys
 from pathlib import Path
 
+from erda.cli.checking import Commands, add_command
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="SeqRun, ERDA, Joint and Frozen on the embedded dataset",
-        description="Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
+    about = (
+        "Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
         "then ERDA with extra examples from unlabelled text and Frozen (a trained transformer that stays as it is), "
         "and show how well each remembers. "
-        "Takes at most three minutes on two cores; nothing is downloaded.",
-        epilog="examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "Takes at most three minutes on two cores; nothing is downloaded."
     )
+    examples = "examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100"
+    brief = "SeqRun, ERDA, Joint and Frozen on the embedded dataset"
+    parser = add_command(commands, "demo", about, examples, brief=brief)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
     parser.add_argument(

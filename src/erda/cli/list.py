@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
+from erda.cli.checking import Commands, add_command
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "list",
-        help="methods, encoders, datasets and presets there are",
-        description="List what can be named on the command line, with the settings of each.",
-        epilog="examples:\n  erda list methods\n  erda list presets",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "List what can be named on the command line, with the settings of each."
+    examples = "examples:\n  erda list methods\n  erda list presets"
+    parser = add_command(commands, "list", about, examples, brief="methods, encoders, datasets and presets there are")
     parser.add_argument("what", choices=sorted(LISTS), help="what to list")
     parser.set_defaults(handler=run)
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from erda.cli.checking import Commands, add_command
 from erda.cli.run import add_engine, engine_of
 from erda.cli.settings import add_sets, read_given
 
@@ -26,12 +27,10 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Run the paper's tables and figures, and write the report."
-    parser = subparsers.add_parser(
-        "paper", help=about, description=about, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = add_command(commands, "paper", about, EXAMPLES)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="which tables (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="list the tables and stop")
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), metavar="DIR", help="default: runs/paper")

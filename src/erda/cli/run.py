@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from erda.cli.checking import below_one, refuse, without_effect
+from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
 from erda.cli.settings import add_settings, load_settings
 
 EPILOG = """\
@@ -24,15 +24,10 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "run",
-        help="learn streams of tasks and record how well",
-        description="Run methods on streams of tasks. Each run leaves OUT/METHOD/SEED/record.json.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Run methods on streams of tasks. Each run leaves OUT/METHOD/SEED/record.json."
+    parser = add_command(commands, "run", about, EPILOG, brief="learn streams of tasks and record how well")
     add_settings(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the records go")
     add_engine(parser)

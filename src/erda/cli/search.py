@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import below_one
+from erda.cli.checking import Commands, add_command, below_one
 from erda.cli.settings import add_settings, load_settings, read_flags, read_sets
 
 if TYPE_CHECKING:
@@ -29,16 +29,13 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "search",
-        help="choose settings of a method on validation data",
-        description="Search for settings of one method with Optuna: the best table, OUT/best.toml for `erda run "
-        "--config`, and figures; records of every trial are in OUT/trials.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    about = (
+        "Search for settings of one method with Optuna: the best table, OUT/best.toml for `erda run "
+        "--config`, and figures; records of every trial are in OUT/trials."
     )
+    parser = add_command(commands, "search", about, EPILOG, brief="choose settings of a method on validation data")
     add_settings(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where study, records and result go")
     parser.add_argument(
