@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format bench docs clean
+.PHONY: help demo test test-fast check format bench torture docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ format: $(STAMP)  ## let ruff format and mend what it can
 
 bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set ERDA_DATA)
 	$(BIN)/python benchmarks/core.py
+
+torture: $(STAMP)  ## kills, damaged files, full disks, two at once, hostile names: docs/reliability.md
+	$(BIN)/python benchmarks/torture
 
 docs: $(STAMP)  ## write docs/cli.md from the parsers
 	$(BIN)/python docs/cli.py

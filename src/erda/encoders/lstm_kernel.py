@@ -8,6 +8,7 @@ length, so that those still running at a step are the first rows. The arithmetic
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -262,6 +263,9 @@ class Batch:
 @cache
 def _second_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="erda-lstm")
+
+
+os.register_at_fork(after_in_child=_second_thread.cache_clear)  # a forked process has only the thread that forked it
 
 
 def _both(function: Any, ahead: tuple[Any, ...], back: tuple[Any, ...]) -> None:

@@ -1,0 +1,82 @@
+"""Put `erda` to the torture: kills, damage, full disks, two at once, hostile names. Prints a table of what came out.
+
+python benchmarks/torture                    # everything: about twenty minutes on two cores
+python benchmarks/torture --scale 0.05       # a twentieth of it
+python benchmarks/torture --only damage      # one trial
+python benchmarks/torture --replay FOLDER    # one failing case again, from the folder that was written for it
+
+Exit status 1 where a command ended in a traceback, answered wrongly in silence, or lost something of the user's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from damage import damage_trial
+from kills import kill_trials
+from names import name_trial
+from processes import warm_up
+from sharing import sharing_trials
+from toys import make_toys
+from trial import Runner, Trial
+
+TRIALS: dict[str, Callable[[Path, Path], list[Trial]]] = {
+    "kills": kill_trials,
+    "damage": lambda toys, work: [damage_trial(toys, work)],
+    "sharing": sharing_trials,
+    "names": lambda toys, work: [name_trial(toys, work)],
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the trials that were asked for."""
+    options = _parser().parse_args(arguments)
+    again = json.loads((options.replay / "case.json").read_text()) if options.replay else None
+    seed = again["seed"] if again else random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
+    print(f"seed {seed}, scale {options.scale:g}", flush=True)
+    warm_up()
+    fast = "/dev/shm" if Path("/dev/shm").is_dir() and not options.work else options.work
+    work = Path(tempfile.mkdtemp(prefix="erda-torture-", dir=fast))
+    try:
+        make_toys(work / "toys")
+        runner = Runner(seed=seed, toys=work / "toys", work=work, failures=options.failures, jobs=options.jobs)
+        trials = {trial.name: trial for name in options.only or TRIALS for trial in TRIALS[name](work / "toys", work)}
+        if again:
+            verdict = runner.replay(trials[again["trial"]], again["number"], options.replay.resolve() / "input")
+            print(f"{verdict.kind}: {verdict.why}")
+            return int(verdict.kind != "clear")
+        for trial in trials.values():
+            runner.run(trial, max(1, round(trial.n * options.scale)))
+        print(runner.table())
+        for line in runner.why():
+            print(line)
+        if runner.failed:
+            print(f"failing cases: {options.failures} (again: --replay {options.failures}/NAME)")
+        return int(runner.failed)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="share of the cases (default: 1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="default: another one each time; it is printed")
+    parser.add_argument("--only", nargs="+", choices=TRIALS, metavar="TRIAL", help=f"of {', '.join(TRIALS)}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: cores)")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="where to work (default: memory, else /tmp)")
+    failures = Path("torture-failures")
+    parser.add_argument("--failures", type=Path, default=failures, metavar="DIR", help=f"default: {failures}")
+    parser.add_argument("--replay", type=Path, metavar="FOLDER", help="try a failing case again")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

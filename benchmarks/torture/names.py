@@ -1,0 +1,203 @@
+"""Hostile names in every place where a name can stand: nothing leaves its folder, nothing reaches the terminal raw."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import toys
+from processes import Call, ask
+from trial import CLEAR, Case, Trial, Verdict, content_of, differing, unclear
+
+NAMES = (
+    *(
+        "../../victim",
+        "..",
+        ".",
+        "a/b",
+        "/proc/self/victim",
+        "~",
+        "",
+        " ",
+        "-rf",
+        "--help",
+        "nul",
+        "x" * 300,
+        "x" * 5000,
+    ),
+    *("=cmd|' /C calc'!A0", "+1+cmd", "-1+cmd", "@SUM(A1)", "\t=1", "a,b", '"a"', "a;b", "a=b", "a.b", "%s{0}$HOME"),
+    *(
+        "\x1b[2J\x1b]0;x\x07",
+        "a\nb",
+        "a\r\nb",
+        "a\0b",
+        "\x7f",
+        "\x9b31m",
+        "\u202eabc",
+        "\u2028",
+        "\ufeff",
+        "\ud800",
+        "\udcff",
+    ),
+    *("<script>alert(1)</script>", "a|b|c", "[x](javascript:1)", "`a`", "$\\input{x}$", "{{7*7}}", "'; DROP TABLE a;"),
+    *("é" * 90, "𝕏", "한국어", "e\u0301", "null", "None", "NaN", "1e999", "erda,erda", "no_relation", "NA"),
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+Place = Callable[[Path, str], Iterator[Call]]  # writes what it needs into a folder; its calls, one after another
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    rows = [toys.labelled(number, row) for number in range(6) for row in range(toys.N_EACH)]
+    return [{**row, "relation": name if row["relation"] == "r0" else row["relation"]} for row in rows]
+
+
+def relation(here: Path, name: str) -> Iterator[Call]:
+    """A relation of a dataset, through to the report."""
+    toys.write_lines(here / "data.jsonl", _rows(name))
+    yield ["data", "check", "data.jsonl"]
+    yield toys.RUN
+    yield ["report", "run", "--no-figures"]
+
+
+def tacred_relation(here: Path, name: str) -> Iterator[Call]:
+    """A relation of a file of TACRED's."""
+    ends = {"subj_start": 0, "subj_end": 0, "obj_start": 2, "obj_end": 2}
+    row = {"id": name, "token": ["ada", "met", "bob"], **ends}
+    (here / "tacred.json").write_text(json.dumps([{**row, "relation": name}, {**row, "id": "b", "relation": "r"}]))
+    yield ["data", "check", "tacred.json"]
+
+
+def fewrel_relation(here: Path, name: str) -> Iterator[Call]:
+    """A relation of a file of FewRel's, with its texts beside it."""
+    row = {"tokens": ["ada", "met", "bob"], "h": ["ada", "Q1", [[0]]], "t": ["bob", name, [[2]]]}
+    (here / "fewrel.json").write_text(json.dumps({name: [row, row], "r": [row]}))
+    (here / "relations.json").write_text(json.dumps([{"id": name, "name": name, "description": name}]))
+    yield ["data", "check", "fewrel.json"]
+
+
+def entity(here: Path, name: str) -> Iterator[Call]:
+    """An entity, an id and a source of unlabelled text."""
+    rows = toys.unlabelled(6)
+    for row in rows[:3]:
+        row["head"] |= {"name": name, "id": name}
+        row["source"] = name
+    for row in rows[3:6]:
+        row["tokens"][3] = name
+    toys.write_lines(here / "rows.jsonl", rows)
+    yield ["corpus", "build", "rows.jsonl", "--out", "corpus"]
+    yield ["corpus", "stats", "corpus"]
+    yield ["corpus", "search", "corpus", "the"]
+    yield ["corpus", "show", "corpus", "ada", "bob"]
+
+
+def title(here: Path, name: str) -> Iterator[Call]:
+    """A page of a dump and an entity of a document."""
+    text = name.encode(errors="replace").decode().replace("\0", "").replace("&", "&amp;").replace("<", "&lt;")
+    page = f"<title>{text}</title><ns>0</ns><id>1</id><revision><text>[[{text}]] met [[Bob]] .</text></revision>"
+    (here / "dump.xml").write_text(f'<mediawiki xml:lang="en"><page>{page}</page></mediawiki>')
+    mentions = [[{"name": one, "sent_id": 0, "pos": [at, at + 1]}] for one, at in ((name, 0), ("bob", 2))]
+    document = {"title": name, "sents": [[name, "met", "bob"]], "vertexSet": mentions}
+    (here / "documents.json").write_text(json.dumps([document]))
+    yield ["corpus", "build", "dump.xml", "--out", "pages"]
+    yield ["corpus", "build", "documents.json", "--out", "documents"]
+    yield ["corpus", "stats", "documents"]
+
+
+def file_name(here: Path, name: str) -> Iterator[Call]:
+    """The name of a file of examples."""
+    path = f"{name}.jsonl"
+    try:
+        toys.write_lines(here / path, _rows("r0"))
+    except (OSError, ValueError):
+        path = name  # it cannot be there, but can be asked for
+    yield ["data", "check", path]
+    run = list(toys.RUN)
+    run[run.index("data.jsonl")] = path
+    yield run
+    yield ["report", "run", "--no-figures"]
+
+
+def folder_name(here: Path, name: str) -> Iterator[Call]:
+    """The name of a folder to write to, and to read from."""
+    yield ["corpus", "build", "rows.jsonl", f"--out={name}"]
+    yield ["corpus", "stats", name]
+    yield [*toys.RUN[:-2], f"--out={name}/run"]
+    yield ["report", f"{name}/run", "--no-figures"]
+
+    def save() -> None:
+        from erda.methods.base import Method
+
+        Method.load(Path("run/erda/100/method")).save(Path(name))
+        Method.load(Path(name))
+
+    yield save
+
+
+def record_name(here: Path, name: str) -> Iterator[Call]:
+    """A name in a record that came from elsewhere."""
+    for path in (here / "run").glob("*/*/record.json"):
+        value = path.read_text()
+        said = json.dumps(name)[1:-1]
+        path.write_text(value.replace('"r5"', f'"{said}"').replace('"data.jsonl"', f'"{said}"'))
+    yield ["report", "run", "--no-figures"]
+
+
+def option(flag: str) -> Place:
+    """The value of an option."""
+
+    def place(here: Path, name: str) -> Iterator[Call]:
+        yield [*toys.RUN[:-2], "--out", "other", f"{flag}{name}"]
+
+    return place
+
+
+FLAGS = ("dataset", "method", "encoder", "preset", "config", "seeds", "device", "corpus", "order-family")
+SETTINGS = ("encoder.vectors", "way", "learning_rate", "erda.memory_size", "cache_dir")
+PLACES: tuple[Place, ...] = (
+    *(relation, tacred_relation, fewrel_relation, entity, title, file_name, folder_name, record_name),
+    *(option(f"--{flag}=") for flag in FLAGS),
+    *(option(f"--set={name}=") for name in SETTINGS),
+    option("--set="),
+)
+
+
+def name_trial(case_toys: Path, folder: Path) -> Trial:
+    """Every name in every place."""
+
+    pairs = [(place, name) for name in NAMES for place in PLACES]
+    random.Random(0).shuffle(pairs)
+    return Trial("hostile names", len(pairs), lambda case, number: _try(case, *pairs[number]))
+
+
+def _try(case: Case, place: Place, name: str) -> Verdict:
+    here = case.folder / "deep" / "er"  # so that a few .. stay inside the case
+    toys.copy(case.toys, ("data.jsonl", "rows.jsonl", "vectors.txt", "run"), here)
+    victims = [case.folder.with_name("victim"), case.folder / "victim"]
+    for victim in victims:
+        victim.mkdir()
+        (victim / "notes.txt").write_text(toys.NOTES)
+    before = content_of(*victims)
+    what = f"{getattr(place, '__name__', 'place')} {name[:40]!r}"
+    for call in place(here, name):
+        answer = ask(call, here)
+        what = f"{what.partition(':')[0]}: {'save' if callable(call) else ' '.join(call)[:80]!r}"
+        with case.folder.with_name("said.txt").open("a", errors="backslashreplace") as said:
+            said.write(f"{what}\n{answer.said}")
+        if verdict := unclear(answer):
+            return Verdict(verdict.kind, f"{what}: {verdict.why}")
+        if raw := _CONTROLS.search(answer.out + answer.err):
+            return Verdict("silent", f"{what}: {raw[0]!r} on the terminal")
+    if lost := [one for one in differing(content_of(*victims), before) if one in before]:
+        return Verdict("lost", f"{what}: {lost[0]}")
+    for path in case.folder.rglob("*.csv"):
+        for row in csv.reader(path.read_text().splitlines()):
+            for cell in row:
+                if _FORMULA.match(cell) and not re.fullmatch(r"[+-][\d.,]+(e[+-]?\d+)?( .*)?", cell):
+                    return Verdict("silent", f"{what}: a formula in {path.name}: {cell[:40]!r}")
+    return CLEAR

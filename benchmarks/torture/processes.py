@@ -1,0 +1,153 @@
+"""Work in a process of its own, forked from this one, which has imported everything already.
+
+A fork costs a hundredth of a second where a new Python costs ten, so thousands of commands can be tried. What is
+forked is `erda.cli.main.main(arguments)`, which is all that the command `erda` does, or a function of the library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CRASHED = 70  # exit status of a child that ended in an exception
+MEMORY = 8 << 30  # bytes that a child may ask for beyond what it has
+PATIENCE = 120.0  # seconds until a child counts as hung
+_THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
+
+Call = Sequence[str] | Callable[[], None]  # arguments of `erda`, or a function
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command said and how it ended; a negative status is the number of the signal that ended it."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """All of it, as a person sees it."""
+        return f"exit status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}\n"
+
+
+def warm_up() -> None:
+    """Import what commands import, with one thread: what other threads hold is never let go in a fork."""
+    os.environ |= {f"{name}_NUM_THREADS": "1" for name in _THREADS}
+    os.environ |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "COLUMNS": "120"}
+    for name in ("ERDA_DATA", "ERDA_CACHE", "ERDA_DEBUG"):
+        os.environ.pop(name, None)
+    import torch
+
+    torch.set_num_threads(1)
+    source = Path(importlib.import_module("erda").__file__ or "").parent
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source.parent).with_suffix("").parts
+        if not any("ray" in part or part == "__main__" for part in parts):
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    for name in (
+        "duckdb",
+        "faiss",
+        "jinja2",
+        "matplotlib.pyplot",
+        "optuna",
+        "sklearn.neighbors",
+        "transformers.trainer",
+    ):
+        importlib.import_module(name)
+
+
+class Child:
+    """A call that is at work in `folder`; `limit` bounds each file that it writes, in bytes."""
+
+    def __init__(self, call: Call, folder: Path, *, limit: int | None = None) -> None:
+        self.out, self.err = (folder.with_name(f"{folder.name}.{name}.{id(self):x}") for name in ("out", "err"))
+        ours, theirs = os.pipe()
+        self.began = time.monotonic()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(ours)
+            _live(call, self, folder, ready=theirs, limit=limit)
+        os.close(theirs)
+        os.read(ours, 1)  # until it is about to begin
+        os.close(ours)
+        self.began = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still at work."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def kill(self) -> Answer:
+        """End it at once, as a loss of power or memory would."""
+        os.kill(self.pid, signal.SIGKILL)
+        return self.wait()
+
+    def wait(self, patience: float = PATIENCE) -> Answer:
+        """What it said, once it has ended."""
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            if time.monotonic() - self.began > patience:
+                os.kill(self.pid, signal.SIGKILL)
+                ended = os.waitpid(self.pid, 0)
+                break
+            time.sleep(0.002)
+        texts = [path.read_bytes().decode(errors="replace") for path in (self.out, self.err)]
+        for path in (self.out, self.err):
+            path.unlink()
+        return Answer(os.waitstatus_to_exitcode(ended[1]), *texts)
+
+
+def ask(call: Call, folder: Path, *, limit: int | None = None, patience: float = PATIENCE) -> Answer:
+    """The answer of a call in `folder`."""
+    return Child(call, folder, limit=limit).wait(patience)
+
+
+def _live(call: Call, child: Child, folder: Path, *, ready: int, limit: int | None) -> None:
+    """The life of a child: it never returns."""
+    status = CRASHED
+    try:
+        for number, path in ((1, child.out), (2, child.err)):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(file, number)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        memory = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        if limit is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        os.chdir(folder)
+        os.close(ready)
+        status = _status_of(call)
+        sys.stdout.flush()
+    except SystemExit as end:  # argparse
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _status_of(call: Call) -> int:
+    from erda.cli.main import FAULT, main
+    from erda.errors import ErdaError
+
+    if not callable(call):
+        sys.argv = ["erda", *call]
+        return main(list(call))
+    try:
+        call()
+    except ErdaError as fault:
+        print(f"erda: {fault}", file=sys.stderr)
+        return FAULT
+    return 0

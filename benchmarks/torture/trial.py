@@ -1,0 +1,227 @@
+"""Cases, what became of them, and the table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import random
+import re
+import shutil
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from processes import CRASHED, Answer
+
+Kind = Literal["clear", "traceback", "silent", "lost"]
+COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
+# what no two runs of a command share, and digests of it
+LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "machine", "command"}
+NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # who was there, and when files were looked at or written
+HERE = "here"  # the folder of a case that its command works in
+LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|build|progress|checkpoints|.*\.old|.*\.new")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a case, and why."""
+
+    kind: Kind
+    why: str = ""
+
+
+CLEAR = Verdict("clear")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case: its own folder, the toys, and randomness that depends on its name and the seed alone.
+
+    `given` is the input of a case that is tried again as it was written down; it has none when it is new.
+    """
+
+    name: str
+    folder: Path
+    toys: Path
+    rng: random.Random
+    given: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A kind of trial: `n` cases in all by default; case `number` is `run(case, number)`."""
+
+    name: str
+    n: int
+    run: Callable[[Case, int], Verdict]
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def unclear(answer: Answer) -> Verdict | None:
+    """Why an answer is none: a traceback, a signal, no end, a refusal without one message. None where it is clear."""
+    if answer.status < 0:
+        return Verdict("traceback", f"ended by signal {-answer.status}")
+    if "Traceback (most recent call last)" in answer.err or answer.status == CRASHED:
+        return Verdict("traceback", (answer.err.strip().splitlines() or ["?"])[-1][:300])
+    if answer.status not in (0, 2):
+        return Verdict("traceback", f"exit status {answer.status}: {answer.err[-300:]}")
+    messages = re.findall(r"^(?:erda|erda [a-z ]+: error): .", answer.err, re.M)
+    if answer.status == 2 and not messages:
+        return Verdict("traceback", f"refused without a word: {answer.err[-300:]!r}")
+    return None
+
+
+def content_of(*folders: Path) -> dict[str, str]:
+    """A digest of every file under some folders, by its path; of JSON without what no two runs share."""
+    found = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
+            if path.is_file() and path.name not in NOT_COMPARED:
+                found[str(path.relative_to(folder.parent))] = _digest(path)
+    return found
+
+
+def _digest(path: Path) -> str:
+    content = path.read_bytes()
+    here = next((parent for parent in path.parents if parent.name == HERE), None)
+    if here:
+        content = content.replace(str(here).encode(), b"")
+    if path.suffix == ".json":
+        with suppress(ValueError, RecursionError):
+            content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
+    elif path.suffix == ".journal":
+        content = b""  # times of every line
+    return hashlib.sha256(content).hexdigest()
+
+
+def _shared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shared(one) for name, one in value.items() if name not in LEFT_OUT}
+    return [_shared(one) for one in value] if isinstance(value, list) else value
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What a finished command should have removed."""
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if LEFTOVERS.fullmatch(path.name)]
+
+
+def differing(now: dict[str, str], twin: dict[str, str]) -> list[str]:
+    """The files that are not those of the twin."""
+    return sorted(name for name in {*now, *twin} if now.get(name) != twin.get(name))
+
+
+def plain(text: str) -> str:
+    """Output without seconds."""
+    return re.sub(r"\d+(\.\d+)? (s|min)\b", "_", text)
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs cases, several at once, each in a process of its own; writes down what failed."""
+
+    def __init__(self, *, seed: int, toys: Path, work: Path, failures: Path, jobs: int) -> None:
+        self.seed, self.toys, self.work, self.failures, self.jobs = seed, toys, work, failures, jobs
+        self.counts: dict[str, Counter[str]] = {}
+        self.reasons: Counter[tuple[str, str, str]] = Counter()
+        self.seconds: dict[str, float] = {}
+
+    def run(self, trial: Trial, n: int) -> None:
+        """Try `n` cases, those numbered 0 to n - 1."""
+        counts = self.counts.setdefault(trial.name, Counter())
+        began = shown = time.monotonic()
+        waiting = iter(range(n))
+        running: dict[int, int] = {}  # process -> case
+        while True:
+            while len(running) < self.jobs and (number := next(waiting, None)) is not None:
+                running[self._start(trial, number)] = number
+            if not running:
+                break
+            pid, _ = os.wait()
+            number = running.pop(pid)
+            verdict = self._verdict(trial, number)
+            counts[verdict.kind] += 1
+            if verdict.kind != "clear":
+                self.reasons[trial.name, verdict.kind, _short(verdict.why)] += 1
+            if time.monotonic() - shown > 20:
+                shown = time.monotonic()
+                print(f"  {trial.name}: {sum(counts.values())} of {n}", file=sys.stderr)
+        self.seconds[trial.name] = time.monotonic() - began
+
+    def replay(self, trial: Trial, number: int, given: Path) -> Verdict:
+        """Try one case again, with the input that was written down."""
+        os.waitpid(self._start(trial, number, given), 0)
+        return self._verdict(trial, number)
+
+    def _start(self, trial: Trial, number: int, given: Path | None = None) -> int:
+        name = f"{trial.name}-{number}"
+        folder = self.work / name / HERE
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            folder.mkdir(parents=True)
+            case = Case(name, folder, self.toys, random.Random(f"{self.seed} {name}"), given)
+            verdict = trial.run(case, number)
+        except BaseException:
+            verdict = Verdict("traceback", f"the trial itself failed: {traceback.format_exc()}")
+        (self.work / f"{name}.verdict").write_bytes(pickle.dumps(verdict))
+        os._exit(0)
+
+    def _verdict(self, trial: Trial, number: int) -> Verdict:
+        name = f"{trial.name}-{number}"
+        path = self.work / f"{name}.verdict"
+        verdict: Verdict = pickle.loads(path.read_bytes())
+        if verdict.kind != "clear" and self.failures:
+            folder = self.failures / name
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(self.work / name, folder, symlinks=True)
+            about = {"trial": trial.name, "number": number, "seed": self.seed, "kind": verdict.kind}
+            (folder / "case.json").write_text(json.dumps(about))
+            (folder / "why.txt").write_text(verdict.why, errors="backslashreplace")
+        shutil.rmtree(self.work / name, ignore_errors=True)
+        path.unlink()
+        return verdict
+
+    # -- what came out -------------------------------------------------------------------------------------------------
+
+    @property
+    def failed(self) -> bool:
+        """Whether any case ended in a traceback, in silence or in a loss."""
+        return any(counts[kind] for counts in self.counts.values() for kind in COLUMNS if kind != "clear")
+
+    def table(self) -> str:
+        """Markdown: a row of counts for each trial, and their sum."""
+        rows = [(name, counts, f"{self.seconds.get(name, 0):.0f}") for name, counts in self.counts.items()]
+        total = sum(self.counts.values(), Counter())
+        rows.append(("all", total, f"{sum(self.seconds.values()):.0f}"))
+        head = ["trial", "tried", *COLUMNS.values(), "seconds"]
+        lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+        lines += [[name, str(counts.total()), *(str(counts[kind]) for kind in COLUMNS), s] for name, counts, s in rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def why(self) -> Iterator[str]:
+        """What failed, the most frequent first."""
+        for (name, kind, reason), n in self.reasons.most_common():
+            yield f"{n:5}  {name}: {COLUMNS[kind]}: {reason}"  # type: ignore[index]
+
+
+def _short(why: str) -> str:
+    first = " ".join(why.split())
+    return re.sub(r"\d{3,}", "N", first)[:200]
+
+
+def numbered(names: Sequence[str], number: int) -> str:
+    """One of some names, in turn."""
+    return names[number % len(names)]
