@@ -23,7 +23,7 @@ from erda.fields import flat_values
 from erda.files import read_arrays, read_json
 from erda.settings.runs import filled_settings
 
-LEFT_OUT = ("seconds", "peak_memory_mb", "versions")
+LEFT_OUT = ("seconds", "peak_memory_mb", "versions", "seal")
 RECORD, PREDICTIONS = "record.json", "predictions.npz"
 NOTHING = object()  # stands for what is not there
 

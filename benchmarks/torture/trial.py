@@ -24,7 +24,7 @@ from processes import CRASHED, Answer
 Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
 # what no two runs of a command share, and digests of it
-LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "machine", "command"}
+LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command"}
 NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # who was there, and when files were looked at or written
 HERE = "here"  # the folder of a case that its command works in
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|build|progress|checkpoints|.*\.old|.*\.new")
@@ -99,6 +99,9 @@ def _digest(path: Path) -> str:
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
             content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
+    elif path.suffix == ".safetensors" and len(content) > 8:  # its notes are in no order
+        size = 8 + int.from_bytes(content[:8], "little")
+        content = bytes(sorted(content[8:size])) + content[size:]
     elif path.suffix == ".journal":
         content = b""  # times of every line
     return hashlib.sha256(content).hexdigest()

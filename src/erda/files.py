@@ -186,6 +186,7 @@ def sealed(value: Any) -> dict[str, Any]:
     """An object as plain JSON with a digest of itself, so that a change of any field is noticed."""
     text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
     fields: dict[str, Any] = json.loads(text.encode(errors="replace"))  # half a surrogate pair cannot be stored
+    fields.pop(SEAL, None)  # of what it was before
     return {**fields, SEAL: _seal_of(fields)}
 
 

@@ -76,6 +76,18 @@ def test_a_record_of_a_strange_shape_is_refused(tmp_path: Path, change: dict[str
     assert len(write_report(tmp_path, figures=False).faults) == 1, "the report goes on with the others"
 
 
+def test_a_number_that_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
+    record = toy_record(tmp_path)
+    path = tmp_path / "toy/1/record.json"
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(value | {"n_test": [n + 1 for n in value["n_test"]]}))
+    with pytest.raises(RecordError, match=r"was changed or damaged since it was written\. Delete it and run again"):
+        read_record(path)
+    del value["seal"]  # as records of earlier versions
+    path.write_text(json.dumps(value))
+    assert read_record(path) == record
+
+
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
     toy_record(tmp_path)
     path = tmp_path / "toy/1/record.json"

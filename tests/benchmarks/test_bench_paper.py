@@ -9,6 +9,7 @@ from erda.benchmark.paper.layout import note_tables
 from erda.benchmark.paper.tables import TABLES, PaperTable, choose_tables
 from erda.benchmark.records import RECORD
 from erda.errors import RecordError, SettingsError
+from erda.files import sealed, write_json
 from paper import main, paper_figures, time_table
 
 SEEDS = (100, 110, 120, 130, 140, 150)
@@ -41,8 +42,7 @@ def put(
         record["corpus"] = "wiki" if variant == "augmented" else ""
         record["manifest"] = {**template["manifest"], "digest": f"stream-{seed}"}
         path = out / setting / variant / method / str(seed) / RECORD
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(record))
+        write_json(path, sealed(record))
 
 
 def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template: dict) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from tiny_models import build_model
 from toy_corpus import erda_corpus
 from toy_pairs import toy_sentences
@@ -33,7 +34,7 @@ from erda.corpus.training import (
 )
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError, SettingsError, WriteError
 from erda.fields import changed_settings, checked_settings
 
 SMALL = TrainingSettings(rank=4, batch_size=16, learning_rate=1e-2)
@@ -210,6 +211,40 @@ def test_an_interrupted_training_goes_on(folder, pairs, tmp_path, monkeypatch):
         resumed = train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=5))
     assert seen[0] == 6
     assert resumed.weights.digest == whole.weights.digest
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "files.json"])
+def test_a_damaged_checkpoint_is_passed_over(folder, pairs, tmp_path, monkeypatch, capsys, name):  # noqa: PLR0917
+    settings = changed_settings(SMALL, {"n_epochs": 2})
+    whole = train(folder, pairs, settings, out=tmp_path / "whole")
+
+    def stop(self, args, state, control, **rest):
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training._Lines, "on_step_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=2))
+    path = tmp_path / "part" / CHECKPOINTS / "checkpoint-6" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    capsys.readouterr()
+    resumed = train(folder, pairs, settings, out=tmp_path / "part", machine=Machine(save_steps=2))
+    err = capsys.readouterr().err
+    assert "checkpoint-6: is damaged or not whole" in err
+    assert "step 4 " not in err  # it goes on from the checkpoint before
+    assert resumed.weights.digest == whole.weights.digest
+
+
+def test_a_full_disk_is_said_when_a_checkpoint_does_not_fit(folder, pairs, tmp_path, monkeypatch):
+    def no_room(self, *given, **named):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(training.Trainer, "_save_checkpoint", no_room)
+    with pytest.raises(WriteError, match=r"checkpoint-2: the disk is full\. What was there before is intact"):
+        train(folder, pairs, SMALL, out=tmp_path, machine=Machine(save_steps=2))
 
 
 def test_an_unfinished_training_can_be_given_up(folder, pairs, tmp_path):

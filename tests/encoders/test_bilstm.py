@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,7 +21,7 @@ from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.settings import BiLstmSettings
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
-from toy_world import DIM, toy_example, word_vectors, write_vectors
+from toy_world import DIM, toy_encoder, toy_example, word_vectors, write_vectors
 
 pytest.importorskip("numba", reason="the compiled kernel needs Numba; without it PyTorch's LSTM does the work")
 from erda.encoders.lstm_kernel import Batch, last_states
@@ -229,3 +232,20 @@ def test_threads_get_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(60)))
     assert not built.training
+
+
+def test_a_forked_process_can_use_an_encoder_that_was_used_before() -> None:
+    encoder = toy_encoder()
+    expected = embed(encoder, [toy_example(0, 0)])
+    child = os.fork()
+    if not child:
+        os._exit(not torch.equal(embed(encoder, [toy_example(0, 0)]), expected))
+    for _ in range(1000):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(child, signal.SIGKILL)
+        ended, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

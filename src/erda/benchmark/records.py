@@ -16,7 +16,7 @@ import numpy as np
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Count, Fraction, Number, Similarity, Weight
-from erda.files import read_arrays, read_json, write_arrays, write_json
+from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, write_arrays, write_json
 from erda.settings.runs import Run
 
 SCHEMA = 1
@@ -100,8 +100,8 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write `record.json` into the folder of a run."""
-    write_json(folder / RECORD, record)
+    """Write `record.json` into the folder of a run, sealed: a digit that changes on a disk must not change a table."""
+    write_json(folder / RECORD, sealed(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +114,19 @@ class Schema:
 def read_record(path: Path) -> Record:
     """A record from its file or from the folder it lies in."""
     path = path / RECORD if path.is_dir() else path
-    found = read_json(path, Schema, error=RecordError, remedy=DELETE_IT).schema
+    content = read_bytes(path, error=RecordError)
+    about: dict[str, Any] = {"place": str(path), "error": RecordError, "remedy": DELETE_IT}
+    found = decode_json(content, Schema, **about).schema
     if found != SCHEMA:
         raise RecordError(
             f"{path}: has version {found!r} of the record format, this erda reads version {SCHEMA}. "
             "Read it with the erda that wrote it, or run again into another folder."
         )
-    record = read_json(path, Record, error=RecordError, remedy=DELETE_IT)
+    record = decode_json(content, Record, **about)
     fault = next(_faults(record), None)
     if fault:
         raise RecordError(f"{path}: {fault}. {DELETE_IT}")
+    decode_sealed(content, Schema, **about)
     return record
 
 

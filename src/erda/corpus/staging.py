@@ -111,10 +111,10 @@ class _Stager:
         staged, chunk, redirects = self.staged, None, None
         if self.rows:
             table = chunk_table(self.rows, self.sentences, staged.n_rows)
-            chunk = _write(table, staged.folder / f"chunk-{len(staged.chunks):05d}.parquet")
+            chunk = _write(table, staged.folder / _chunk_name(staged))
         if self.redirects:
             table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
-            redirects = _write(table, staged.folder / f"redirects-{len(staged.redirects):05d}.parquet")
+            redirects = _write(table, staged.folder / _redirects_name(staged))
         noted = StagedChunk(staged.position, done, chunk, redirects, len(self.rows), self.tally)
         add_to_journal(staged.folder / JOURNAL, noted)
         staged.add(noted)
@@ -127,7 +127,7 @@ def read_journal(folder: Path) -> Staged:
     lines = journal_values(folder / JOURNAL, StagedChunk)
     kept: list[StagedChunk] = []
     for noted in lines:
-        if noted is None or any(fault_of(folder, file) for file in (noted.chunk, noted.redirects) if file):
+        if noted is None or staged.done or not _is_next(staged, noted):
             break
         staged.add(noted)
         kept.append(noted)
@@ -136,6 +136,20 @@ def read_journal(folder: Path) -> Staged:
         for noted in kept:
             add_to_journal(folder / JOURNAL, noted)
     return staged
+
+
+def _is_next(staged: Staged, noted: StagedChunk) -> bool:
+    """Whether a line of the journal follows on what is there, with its files whole: none was lost or came twice."""
+    expected = ((noted.chunk, _chunk_name(staged)), (noted.redirects, _redirects_name(staged)))
+    return all(file.path == name and not fault_of(staged.folder, file) for file, name in expected if file)
+
+
+def _chunk_name(staged: Staged) -> str:
+    return f"chunk-{len(staged.chunks):05d}.parquet"
+
+
+def _redirects_name(staged: Staged) -> str:
+    return f"redirects-{len(staged.redirects):05d}.parquet"
 
 
 def resolve_redirects(staged: Sequence[Staged], *, memory: str) -> None:

@@ -7,12 +7,13 @@ sees what the interrupted one would have seen.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +21,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from pydantic import Field, model_validator
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -31,9 +33,9 @@ from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
-from erda.errors import DataError, SettingsError, require
+from erda.errors import DataError, ErdaError, SettingsError, WriteError, require
 from erda.fields import Count, Fraction, Settings, Weight
-from erda.files import read_json, write_json
+from erda.files import cannot_write, read_json, read_sealed, sealed, sha256_of, write_json
 
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
 LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
@@ -41,6 +43,7 @@ N_CHUNKS = 4  # a batch is computed in parts of like length
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
+FILES = "files.json"
 NOT_OURS = "Name another folder for --out, or remove it yourself."
 
 
@@ -219,6 +222,26 @@ class PairTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
 
+    def _save_checkpoint(self, *given: Any, **named: Any) -> None:
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        try:
+            super()._save_checkpoint(*given, **named)
+        except (OSError, RuntimeError, SafetensorError) as error:  # PyTorch's and safetensors' of a full disk
+            full = shutil.disk_usage(folder.parent).free < 2**20 or "No space left" in str(error)
+            reason = OSError(errno.ENOSPC, "") if full else OSError(str(error))
+            raise WriteError(cannot_write(folder, reason)) from error
+        self.accelerator.wait_for_everyone()
+        if is_main_process():
+            files = {path.name: sha256_of(path) for path in folder.iterdir() if path.name != FILES}
+            write_json(folder / FILES, sealed(CheckpointFiles(files)))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """`files.json` of a checkpoint, written last: each of its files with its sha256."""
+
+    files: dict[str, str]
+
 
 class _Lines(TrainerCallback):
     """A line for each tenth of the way, where no progress bar can be drawn."""
@@ -305,7 +328,7 @@ def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, 
         remove_unused_columns=False,
         save_strategy="steps",
         save_steps=machine.save_steps,
-        save_total_limit=1,
+        save_total_limit=2,
         ddp_find_unused_parameters=settings.rank == 0,  # a bias of the last layer has no effect on the vectors
         report_to="none",
         disable_tqdm=not sys.stderr.isatty(),
@@ -345,8 +368,6 @@ def refuse_foreign(out: Path) -> None:
 
 def _last_checkpoint(folder: Path, settings: TrainingSettings, pairs: PairSet, *, resume: bool) -> Path | None:
     """Where to go on from; None at the beginning. Leaves a note of what is being trained."""
-    from transformers.trainer_utils import get_last_checkpoint
-
     refuse_foreign(folder.parent)
     run = Unfinished(settings=settings, pairs=pairs.digest())
     note = folder / RUN_FILE
@@ -360,9 +381,20 @@ def _last_checkpoint(folder: Path, settings: TrainingSettings, pairs: PairSet, *
                 "or give it up with --no-resume."
             )
         else:
-            last = get_last_checkpoint(str(folder))
-            return Path(last) if last else None
+            return _last_whole(folder)
     write_json(note, run)
+    return None
+
+
+def _last_whole(folder: Path) -> Path | None:
+    """The latest checkpoint whose files are all as they were written; one that is not is passed over with a word."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: (len(path.name), path.name), reverse=True)
+    for path in found:
+        with suppress(ErdaError):
+            files = read_sealed(path / FILES, CheckpointFiles).files
+            if all(sha256_of(path / name) == digest for name, digest in files.items()):
+                return path
+        print(f"{path}: is damaged or not whole; training goes on from what comes before it.", file=sys.stderr)
     return None
 
 

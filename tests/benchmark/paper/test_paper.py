@@ -19,6 +19,7 @@ from erda.benchmark.paper.vectors import keep_vectors
 from erda.benchmark.records import read_records
 from erda.cli.main import main
 from erda.errors import ModelError
+from erda.files import sealed, write_json
 from erda.settings.load import assignments
 from erda.settings.runs import Run
 
@@ -147,7 +148,7 @@ def on_fewrel(out: Path) -> None:
     for folder in list(out.glob("*-on-atlas")):
         moved = folder.rename(out / folder.name.removesuffix("-on-atlas"))
         for path in moved.rglob("record.json"):
-            path.write_text(json.dumps({**json.loads(path.read_text()), "dataset": "fewrel"}))
+            write_json(path, sealed({**json.loads(path.read_text()), "dataset": "fewrel"}))
 
 
 def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> None:

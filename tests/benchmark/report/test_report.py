@@ -16,6 +16,7 @@ from erda.benchmark.report.report import write_report
 from erda.benchmark.report.results import accuracy_table, cost_table, final_table, runs_table
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError, WriteError
+from erda.files import sealed, write_json
 
 
 def with_noise(noise: float) -> dict[str, dict[str, float]]:
@@ -69,7 +70,7 @@ def test_unequal_seeds_and_streams_are_said(tmp_path: Path) -> None:
     path = tmp_path / "other/1/record.json"
     value = json.loads(path.read_text())
     value["manifest"]["digest"] = "another"
-    path.write_text(json.dumps(value))
+    write_json(path, sealed(value))
     notes = write_report(tmp_path, figures=False).sections[0].experiment.notes
     assert any("Seed 1: the lines were run on different streams" in note for note in notes)
 
@@ -193,7 +194,7 @@ def test_lines_of_different_streams_are_not_compared(tmp_path: Path) -> None:
     path = tmp_path / "other/2/record.json"
     value = json.loads(path.read_text())
     value["manifest"]["digest"] = "another"
-    path.write_text(json.dumps(value))
+    write_json(path, sealed(value))
     found = write_report(tmp_path, figures=False)
     assert "they were run on different streams" in (tmp_path / "report/index.html").read_text().replace("&#39;", "'")
     assert {table.name for table in found.tables} >= {"final", "runs"}
