@@ -415,6 +415,28 @@ def test_a_full_disk_in_the_middle_keeps_what_was_read(tmp_path, small_steps, mo
     assert build_corpus([rows], tmp_path / "c").n_added == 300
 
 
+@pytest.mark.parametrize("lines", [[0, 0, 1], [1, 0], [1], [0, 1, 1]])
+def test_a_line_of_the_journal_that_is_lost_or_twice_does_not_count(tmp_path, small_steps, monkeypatch, lines):
+    rows = write_rows(tmp_path / "rows.jsonl", random_rows(300))
+    write, left = staging._write, [2]
+
+    def full(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*arguments)
+
+    monkeypatch.setattr(staging, "_write", full)
+    with pytest.raises(WriteError):
+        build_corpus([rows], tmp_path / "c")
+    left[0] = 1000
+    (journal,) = (tmp_path / "c/build").rglob("journal.jsonl")
+    written = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(written[line] for line in lines))
+    (source,) = build_corpus([rows], tmp_path / "c").manifest.segments[0].sources
+    assert (source.read, source.n_rows) == (300, 300)
+
+
 def test_a_source_that_breaks_off_keeps_the_others(tmp_path, small_steps):
     good = write_rows(tmp_path / "good.jsonl", random_rows(200))
     bad = write_rows(tmp_path / "bad.jsonl.gz", random_rows(300, seed=1))
