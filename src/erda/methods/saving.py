@@ -1,33 +1,34 @@
-"""A method as a folder: `method.json` (what it is) and `weights.safetensors` (what it learned). No pickle.
+"""A method as a folder: `method.json` (what it is) and `weights-*.safetensors` (what it learned). No pickle.
 
-`method.json` names its files with their sha256 and has one of its own, so that what is loaded is what was saved.
+`method.json` names its weights with their sha256 and has one of its own, so that what is loaded is what was saved.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from erda import __version__
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import decode_json, read_bytes, sha256_of, whole_file, write_json
+from erda.files import decode_json, inside, is_unfinished, read_bytes, read_json, sha256_of, write_bytes, write_json
 from erda.methods.base import Checkpoint, Method
 from erda.types import Example, Relation
 
 FORMAT = 2
-ABOUT, WEIGHTS = "method.json", "weights.safetensors"
+ABOUT = "method.json"
+WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
 
 class Marker(BaseModel):
@@ -62,27 +63,21 @@ class SavedMethod(Marker):
 
 
 def save_method(method: Method, directory: Path) -> None:
-    """Write beside `directory`, then take its place: a full disk or a kill leaves the earlier save whole."""
+    """Write the weights beside those that are there, then `method.json`, which names them: a full disk or a kill leaves
+    the earlier save whole."""
     directory = directory.resolve()
-    for place in (directory, _set_aside(directory)):
-        if place.exists() and not _is_ours(place):
-            raise ModelError(f"{place} exists and holds something else than a saved method; name another folder.")
-    new: Path | None = None
+    before = _own_files(directory)
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-        new.chmod(0o755)
-        _write(method, new)
-        _replace(new, directory)
-        for left in directory.parent.glob(f".{directory.name}-*"):  # what a kill left behind
-            if {path.name for path in left.iterdir()} <= {ABOUT, WEIGHTS}:
-                shutil.rmtree(left, ignore_errors=True)
-    except (OSError, WriteError, SafetensorError) as error:
+        _write(method, directory)
+    except (OSError, WriteError) as error:
         reason = error.__cause__ if isinstance(error, WriteError) else error
         raise WriteError(f"Cannot save to {directory}: {reason}. What was saved there before is untouched.") from error
-    finally:
-        if new is not None:
-            shutil.rmtree(new, ignore_errors=True)
+    finally:  # earlier weights go, and what a kill or a full disk left
+        with suppress(OSError, ErdaError):
+            named = _named(directory)
+            for path in directory.iterdir():
+                if path.name not in named and (path.name in before or _is_part(path.name)):
+                    path.unlink(missing_ok=True)
 
 
 def _write(method: Method, folder: Path) -> None:
@@ -94,13 +89,13 @@ def _write(method: Method, folder: Path) -> None:
         for name, rows in state.rows.items()
         for number, relation in enumerate(state.relations)
     }
-    with whole_file(folder / WEIGHTS) as path:
-        save_file(
-            {name: tensor.cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}, path
-        )
+    content = save({n: tensor.cpu().clone(memory_format=torch.contiguous_format) for n, tensor in tensors.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    weights = f"weights-{digest[:16]}.safetensors"
+    write_bytes(folder / weights, content)
     about = SavedMethod(
         format=FORMAT,
-        files={WEIGHTS: sha256_of(folder / WEIGHTS)},
+        files={weights: digest},
         erda=__version__,
         method=method.name,
         settings=method.settings(),
@@ -113,33 +108,27 @@ def _write(method: Method, folder: Path) -> None:
     write_json(folder / ABOUT, about.model_copy(update={"digest": about.own_digest()}))
 
 
-def _is_ours(directory: Path) -> bool:
-    """Whether a save may take the place of `directory`: an empty folder, or a saved method and nothing beside it."""
+def _own_files(directory: Path) -> set[str]:
+    """The files of the saved method in `directory`, and what a kill left of one; a fault where there are others."""
     try:
-        names = {path.name for path in directory.iterdir()}
-        marker = decode_json((directory / ABOUT).read_bytes(), Marker, place=ABOUT) if names else None
+        found = {path.name for path in directory.iterdir()} if directory.exists() else set()
+        others = {name for name in found if not _is_part(name)}
+        if not others or others <= _named(directory):
+            return found
     except (OSError, ErdaError):
-        return False
-    return marker is None or (bool(marker.files) and names == {ABOUT, *marker.files})
+        pass
+    raise ModelError(f"{directory} exists and holds something else than a saved method; name another folder.")
 
 
-def _set_aside(directory: Path) -> Path:
-    """Where an earlier save waits while a new one takes its place."""
-    return directory.with_name(f".{directory.name}-old")
+def _is_part(name: str) -> bool:
+    return is_unfinished(name) or WEIGHTS.fullmatch(name) is not None
 
 
-def _replace(new: Path, directory: Path) -> None:
-    old = _set_aside(directory)
-    if directory.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        directory.replace(old)
-    try:
-        new.replace(directory)
-    except OSError:
-        if old.exists():
-            old.replace(directory)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+def _named(directory: Path) -> set[str]:
+    """What `method.json` names, and itself; nothing where it names nothing."""
+    place = directory / ABOUT
+    named = read_json(place, Marker).files if place.exists() else {}
+    return {ABOUT, *named} if named else set()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -151,8 +140,6 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     from erda.methods import find_method
 
     directory = directory.resolve()
-    if not directory.exists() and _set_aside(directory).exists():  # a kill between the two renames of a save
-        directory = _set_aside(directory)
     about, tensors = _read(directory)
     kind = find_method(about.method)
     if encoder is None:
@@ -178,10 +165,9 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
 
 
 def _read(directory: Path) -> tuple[SavedMethod, dict[str, Tensor]]:
-    for path in (directory / ABOUT, directory / WEIGHTS):
-        if not path.is_file():
-            raise ModelError(f"{path} is missing; {directory} does not hold a saved method.")
     place, damaged = directory / ABOUT, "It is damaged or was changed; save the method again."
+    if not place.is_file():
+        raise ModelError(f"{place} is missing; {directory} does not hold a saved method.")
     content = read_bytes(place, error=ModelError)
     found = decode_json(content, Marker, place=str(place), error=ModelError, remedy=damaged).format
     if found != FORMAT:
@@ -192,12 +178,16 @@ def _read(directory: Path) -> tuple[SavedMethod, dict[str, Tensor]]:
     about = decode_json(content, SavedMethod, place=str(place), error=ModelError, remedy=damaged)
     if about.digest != about.own_digest():
         raise ModelError(f"{place}: is not what was saved. {damaged}")
-    if about.files.get(WEIGHTS) != sha256_of(directory / WEIGHTS, error=ModelError):
-        raise ModelError(f"{directory / WEIGHTS}: is not what was saved. {damaged}")
+    ((name, digest),) = about.files.items()
+    weights = inside(directory, name, error=ModelError)
+    if not weights.is_file():
+        raise ModelError(f"{weights} is missing; {directory} does not hold a saved method.")
+    if sha256_of(weights, error=ModelError) != digest:
+        raise ModelError(f"{weights}: is not what was saved. {damaged}")
     try:
-        return about, load_file(directory / WEIGHTS)
+        return about, load_file(weights)
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{directory / WEIGHTS}: cannot be read ({error}). {damaged}") from error
+        raise ModelError(f"{weights}: cannot be read ({error}). {damaged}") from error
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
