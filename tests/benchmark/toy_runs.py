@@ -15,7 +15,7 @@ import numpy as np
 from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.run.loop import Parts, run
-from erda.data.streams import Plan, Pool, TaskStream, build_stream
+from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
 from erda.errors import DataError
 from erda.settings.runs import Run
 from erda.types import Entity, Example, Predictions, Relation, Span, Task
@@ -39,17 +39,11 @@ def toy_stream(seed: int = 1, *, n_tasks: int = N_TASKS, listed: bool = True, n_
         examples = [example(relation, number, name) for relation in names for number in range(size)]
         return Pool(examples, [names] * len(examples) if listed and name != "train" else None)
 
-    plan = Plan(
-        name="toy",
-        dataset="toy",
-        checksum="0" * 64,
-        family="drawn",
-        seed=seed,
-        shots=2,
-        first_shots=2,
-        groups=[relations[2 * k : 2 * k + 2] for k in range(n_tasks)],
+    about = StreamManifest("toy", "0" * 64, "drawn", seed=seed, shots=2, first_shots=2)
+    groups = [relations[2 * k : 2 * k + 2] for k in range(n_tasks)]
+    return build_stream(
+        "toy", about, groups, train=pool("train", 2), validation=pool("validation", 3), test=pool("test", n_test)
     )
-    return build_stream(plan, train=pool("train", 2), validation=pool("validation", 3), test=pool("test", n_test))
 
 
 @dataclass

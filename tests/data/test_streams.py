@@ -12,9 +12,11 @@ from toy_examples import sentence, toy_dataset
 
 from erda.data.dataset import Dataset
 from erda.data.drawn import draw_candidates, draw_stream, split_pools
-from erda.data.streams import Plan, Pool, StreamManifest, TaskStream, build_stream, text_key
+from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import StreamError
 from erda.types import Entity, Example, Relation, Span, Task
+
+ABOUT = StreamManifest("x", "", "drawn", seed=0, shots=1, first_shots=1)
 
 
 def questions(stream: TaskStream) -> list:
@@ -260,19 +262,16 @@ def test_candidate_lists_are_wrong_relations_and_the_same_for_every_seed() -> No
 
 def test_overlaps_are_counted() -> None:
     train, test = sentence(1, "a"), replace(sentence(1, "a"), id="copy", tokens=("ANN", *sentence(1, "a").tokens[1:]))
-    plan = Plan("x", "x", "", "drawn", 0, 1, 1, groups=[[Relation("a", "a")]])
-    stream = build_stream(plan, train=Pool([train]), validation=Pool([]), test=Pool([test]))
+    groups = [[Relation("a", "a")]]
+    stream = build_stream("x", ABOUT, groups, train=Pool([train]), validation=Pool([]), test=Pool([test]))
     assert stream.manifest.hygiene == {"test_in_train": 1, "validation_in_train": 0, "validation_in_test": 0}
 
 
 def test_a_relation_in_two_tasks_and_an_example_in_two_pools_are_refused() -> None:
     relation, example = Relation("a", "a"), sentence(1, "a")
-    plan = Plan("x", "x", "", "drawn", 0, 1, 1, groups=[[relation], [relation]])
     with pytest.raises(StreamError, match=r"exactly one task; in several: a\."):
-        build_stream(plan, train=Pool([example]), validation=Pool([]), test=Pool([]))
+        build_stream("x", ABOUT, [[relation], [relation]], train=Pool([example]), validation=Pool([]), test=Pool([]))
     with pytest.raises(StreamError, match="'toy:1' is in train and again in test"):
-        build_stream(
-            replace(plan, groups=[[relation]]), train=Pool([example]), validation=Pool([]), test=Pool([example])
-        )
+        build_stream("x", ABOUT, [[relation]], train=Pool([example]), validation=Pool([]), test=Pool([example]))
     with pytest.raises(StreamError, match="task 1 has no example of: a"):
-        build_stream(replace(plan, groups=[[relation]]), train=Pool([]), validation=Pool([]), test=Pool([]))
+        build_stream("x", ABOUT, [[relation]], train=Pool([]), validation=Pool([]), test=Pool([]))

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from importlib.resources import files
 from pathlib import Path
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
@@ -63,62 +64,37 @@ class Entry:
     obtain: str = ""  # what to do where the files cannot be fetched
 
 
-def _fewrel_file(name: str, blob: str) -> RemoteFile:
-    commit = "278a2315d2138810a379cd8d5718914dc56e2582"
-    return RemoteFile("thunlp/FewRel", commit, f"data/{name}", f"fewrel/{name}", blob)
+def _remote(part: str) -> tuple[RemoteFile, ...]:
+    """The files of one part of `remote.toml`."""
+    sources = tomllib.loads(files(__package__).joinpath("remote.toml").read_text(encoding="utf-8"))[part]
+    return tuple(
+        RemoteFile(one["repository"], one["commit"], f"{one['there']}/{name}", f"{one['here']}/{name}", blob)
+        for one in sources
+        for name, blob in one["files"].items()
+    )
 
 
-def _cfrl_file(path: str, target: str, blob: str) -> RemoteFile:
-    commit = "9d94a9ddc9de6300deec1d5bd434cda0a7a3f1eb"
-    repository = "qcwthu/Continual_Fewshot_Relation_Learning"
-    return RemoteFile(repository, commit, f"data/fewrel/{path}", f"fewrel/cfrl/{target}", blob)
-
-
-_WIKI = (
-    _fewrel_file("train_wiki.json", "4fee283724b455bab1fcbf76bfdef02283bb44f5"),
-    _fewrel_file("val_wiki.json", "fe103ba5f52de1f0c070d66c7a8ba9de20c9f96c"),
-    _fewrel_file("pid2name.json", "00b632be58e00b5337c054ac8a46bda1f4c27b0e"),
-)
-_NAMES = _cfrl_file("relation_name.txt", "relation_name.txt", "75bd651df800ce92bd5033403f1e8ba76291c965")
-_SPLITS = (
-    _cfrl_file("rel_index.npy", "rel_index.npy", "89e2839b96b3c6cca50c0094fd3d99bad64dce6c"),
-    *(
-        _cfrl_file(f"CFRLdata_10_100_10_{shots}/{name}", f"{shots}-shot/{name}", blob)
-        for shots, blobs in (
-            (2, ("57d197a21a8948317f05d3605571b9dfacaa3d0e", "f226e7b3ef6c0e5d8a04cfa82c441ea39d79e1f6",
-                 "98140a05abc059952ba1c70d490495fcf5c1c3aa")),
-            (5, ("091b700284eca875c6e975a9046c0e3a4afb16c3", "d75d8cd578f5ec617b69b631da35e576588c40e2",
-                 "0561f428eda45da2b8df430f899e9f1aa34a9cec")),
-            (10, ("9b42147ac0e4c69054d40febeaa45f0f5bb8d429", "7bc596986149beb8f258be56301f42b77d6ab425",
-                  "da342a83c4117e69c046dd9a2c7b3c567c3e97e7")),
-        )
-        for name, blob in zip(("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy"), blobs, strict=True)
-    ),
-)  # fmt: skip
+_SPLITS, _WIKI = _remote("splits"), _remote("wiki")
 _RELATION_FILES = tuple(f"fewrel/relations.json|fewrel/{name}" for name in ("pid2name.json", "cfrl/relation_name.txt"))
 _TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
 
 
 def _load_redoc41(folder: Path) -> Dataset:
-    examples, relations = folder / "redoc41/examples.jsonl.gz", folder / "redoc41/relations.json"
-    require_files("redoc41", [examples, relations])
-    listed = tuple(read_relation_list(relations))
-    reading = read_jsonl(examples, {relation.id for relation in listed})
-    checksum = data_checksum([examples], relations=listed)
-    return Dataset("redoc41", listed, reading.examples, checksum=checksum, unrelated=reading.unrelated)
+    examples = folder / "redoc41/examples.jsonl.gz"
+    relations = tuple(read_relation_list(folder / "redoc41/relations.json"))
+    reading = read_jsonl(examples, {relation.id for relation in relations})
+    checksum = data_checksum([examples], relations=relations)
+    return Dataset("redoc41", relations, reading.examples, checksum=checksum, unrelated=reading.unrelated)
 
 
 def _load_tacred(folder: Path) -> Dataset:
     """All three files as one pool: some relations are too rare in the LDC's own train file for ten shots."""
-    files = [folder / name for name in _TACRED_FILES]
-    require_files("tacred", files)
-    readings = [read_tacred(file) for file in files]
-    examples, unrelated = (
-        tuple(chain.from_iterable(pools))
-        for pools in zip(*((reading.examples, reading.unrelated) for reading in readings), strict=True)
-    )
+    paths = [folder / name for name in _TACRED_FILES]
+    readings = [read_tacred(path) for path in paths]
+    examples = tuple(example for reading in readings for example in reading.examples)
+    unrelated = tuple(example for reading in readings for example in reading.unrelated)
     relations = name_relations(examples)
-    checksum = data_checksum(files, relations=relations)
+    checksum = data_checksum(paths, relations=relations)
     return Dataset("tacred", relations, examples, checksum=checksum, unrelated=unrelated)
 
 
@@ -147,7 +123,7 @@ DATASETS: dict[str, Entry] = {
             *_RELATION_FILES,
             *(f"fewrel/validation.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
         ),
-        remote=(*_SPLITS, _NAMES, *_WIKI),
+        remote=(*_SPLITS, *_WIKI),
     ),
     "fewrel-full": Entry(
         name="fewrel-full",
@@ -156,7 +132,7 @@ DATASETS: dict[str, Entry] = {
         shape=Shape(way=10, shots=100),
         load=lambda folder: read_full(folder / "fewrel"),
         needs=(*_RELATION_FILES, *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES)),
-        remote=(*_WIKI, _NAMES),
+        remote=_WIKI,
     ),
     "redoc41": Entry(
         name="redoc41",
@@ -220,8 +196,8 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     if missing and entry.obtain:
         raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
     require_files(entry.name, [folder / name for name in missing])
-    files = [folder / name for need in entry.needs for name in need.split("|")]
-    return _load_once(entry.name, folder, file_stamps(files))
+    paths = [folder / name for need in entry.needs for name in need.split("|")]
+    return _load_once(entry.name, folder, file_stamps(paths))
 
 
 def open_stream(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from erda.data.formats import example_to_json
 from erda.errors import DataError
 from erda.files import sha256_of
 from erda.types import Example, Relation
 
+Item = TypeVar("Item")
 Stamps = tuple[tuple[str, int, int], ...]
 
 
@@ -42,6 +45,23 @@ class Dataset:
                     raise DataError(
                         f"dataset '{self.name}': example {example.id!r} has unknown relation {example.relation!r}."
                     )
+
+    def only(self, keep: Callable[[Example], bool]) -> Dataset:
+        """The dataset with those examples of its pools only."""
+        train, validation, test = (tuple(filter(keep, pool)) for pool in (self.train, self.validation, self.test))
+        return replace(self, train=train, validation=validation, test=test)
+
+
+def shuffled(items: Iterable[Item], seed: int, purpose: str) -> list[Item]:
+    """The items in an order that depends on the seed and the purpose alone."""
+    listed = list(items)
+    random.Random(f"{seed}:{purpose}").shuffle(listed)
+    return listed
+
+
+def pair_in_sentence(example: Example) -> tuple[object, ...]:
+    """What one relation belongs to: a sentence and the places of two entities in it."""
+    return example.tokens, example.head.span, example.tail.span
 
 
 def data_checksum(paths: Iterable[Path], *, relations: Iterable[Relation], examples: Iterable[Example] = ()) -> str:

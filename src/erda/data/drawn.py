@@ -10,10 +10,10 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import chain
 
-from erda.data.dataset import Dataset
-from erda.data.streams import DRAWN, Plan, Pool, TaskStream, build_stream
+from erda.data.dataset import Dataset, pair_in_sentence, shuffled
+from erda.data.streams import DRAWN, Pool, StreamManifest, TaskStream, build_stream
 from erda.errors import StreamError, join_faults
 from erda.types import Example, Relation
 
@@ -21,7 +21,6 @@ FIXED_SEED = 2022  # what does not depend on the stream's seed: the split into p
 TRAIN_SHARE = 0.6  # of a relation's examples, at least, stay for training where the dataset has no pools of its own
 
 ByRelation = dict[str, list[Example]]
-Item = TypeVar("Item")
 
 
 def draw_stream(
@@ -64,22 +63,22 @@ def draw_stream(
     train: list[Example] = []
     for index, group in enumerate(groups):
         wanted = shots if index else first_shots
-        chosen = [e for relation in group for e in _shuffled(pools.train[relation.id], seed, relation.id)[:wanted]]
-        train += _shuffled(chosen, seed, f"task {index}")
-    plan = Plan(
-        name=f"{dataset.name} {way}-way {shots}-shot, seed {seed}",
+        chosen = [e for relation in group for e in shuffled(pools.train[relation.id], seed, relation.id)[:wanted]]
+        train += shuffled(chosen, seed, f"task {index}")
+    about = StreamManifest(
         dataset=dataset.name,
         checksum=dataset.checksum,
         family=DRAWN,
         seed=seed,
         shots=shots,
         first_shots=first_shots,
-        groups=groups,
-        counts={"ambiguous_left_out": n_ambiguous},
+        hygiene={"ambiguous_left_out": n_ambiguous},
         notes=notes,
     )
     return build_stream(
-        plan,
+        f"{dataset.name} {way}-way {shots}-shot, seed {seed}",
+        about,
+        groups,
         train=Pool(train),
         validation=_question_pool(pools.validation, candidates),
         test=_question_pool(pools.test, candidates),
@@ -91,19 +90,12 @@ def without_ambiguous(dataset: Dataset) -> tuple[Dataset, int]:
 
     Such an example has no single right answer, so it can be neither asked nor taught.
     """
-    pools = (dataset.train, dataset.validation, dataset.test)
-    relation_of: dict[tuple[object, ...], str | None] = {}
-    ambiguous = set()
-    for pool in pools:
-        for example in pool:
-            key = (example.tokens, example.head.span, example.tail.span)
-            if relation_of.setdefault(key, example.relation) != example.relation:
-                ambiguous.add(key)
-    if not ambiguous:
-        return dataset, 0
-    kept = [tuple(e for e in pool if (e.tokens, e.head.span, e.tail.span) not in ambiguous) for pool in pools]
-    n_left_out = sum(map(len, pools)) - sum(map(len, kept))
-    return replace(dataset, train=kept[0], validation=kept[1], test=kept[2]), n_left_out
+    relations: dict[tuple[object, ...], set[str | None]] = {}
+    for example in chain(dataset.train, dataset.validation, dataset.test):
+        relations.setdefault(pair_in_sentence(example), set()).add(example.relation)
+    kept = dataset.only(lambda example: len(relations[pair_in_sentence(example)]) == 1)
+    before, after = (len(one.train) + len(one.validation) + len(one.test) for one in (dataset, kept))
+    return kept, before - after
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +130,7 @@ def split_pools(
     for pool, limit in ((validation, validation_per_relation), (test, test_per_relation)):
         for relation, examples in pool.items():
             if limit is not None and len(examples) > limit:
-                pool[relation] = _shuffled(examples, FIXED_SEED, relation)[:limit]
+                pool[relation] = shuffled(examples, FIXED_SEED, relation)[:limit]
     return Pools(train, validation, test)
 
 
@@ -174,14 +166,12 @@ def _split_sentences(
     purpose: dict[str, int] = {}  # sentence -> 0 validation, 1 test
     given = {relation: [0, 0] for relation in train}
     for relation in sorted(train, key=lambda relation: (len(train[relation]), relation)):
-        keys = _shuffled(list(dict.fromkeys(_spaced(example) for example in train[relation])), 0, relation)
+        keys = shuffled(list(dict.fromkeys(_spaced(example) for example in train[relation])), 0, relation)
         for key in keys:
             wanted = next((p for p in (1, 0) if given[relation][p] < quotas[relation][p]), None)
             if wanted is None:
                 break
-            cost: dict[str, int] = {}
-            for example in sentences[key]:
-                cost[str(example.relation)] = cost.get(str(example.relation), 0) + 1
+            cost = Counter(str(example.relation) for example in sentences[key])
             if key in purpose or any(left[other] - n < floor[other] for other, n in cost.items()):
                 continue
             purpose[key] = wanted
@@ -212,7 +202,7 @@ def _draw_groups(
     seed: int,
 ) -> list[tuple[Relation, ...]]:
     """The relations of each task in an order drawn by seed; every relation once."""
-    relations = _shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")
+    relations = shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")
     if first_way > len(relations):
         raise StreamError(
             f"Dataset '{dataset.name}' has {len(relations)} relations; a first task of {first_way} was asked for."
@@ -270,19 +260,15 @@ def _without_rare(dataset: Dataset, min_examples: int | None) -> tuple[Dataset, 
         return dataset, ()
     if len(rare) == len(dataset.relations):
         raise StreamError(f"No relation of dataset '{dataset.name}' has {min_examples} examples; ask for fewer.")
-    pools = (
-        tuple(e for e in pool if e.relation not in rare) for pool in (dataset.train, dataset.validation, dataset.test)
-    )
-    train, validation, test = pools
     relations = tuple(one for one in dataset.relations if one.id not in rare)
     named = ", ".join(f"{relation} ({n})" for relation, n in rare.items())
     note = f"left out, fewer than {min_examples} examples or none in the test: {named}"
-    return replace(dataset, relations=relations, train=train, validation=validation, test=test), (note,)
+    return replace(dataset.only(lambda example: example.relation not in rare), relations=relations), (note,)
 
 
 def _question_pool(pool: ByRelation, n_listed: int | None) -> Pool:
     """All questions, shuffled so that their order says nothing of their answers."""
-    examples = _shuffled([example for relation in sorted(pool) for example in pool[relation]], FIXED_SEED, "questions")
+    examples = shuffled([example for relation in sorted(pool) for example in pool[relation]], FIXED_SEED, "questions")
     return Pool(examples, None if n_listed is None else draw_candidates(examples, pool, n_listed))
 
 
@@ -299,10 +285,3 @@ def _reserve(n_examples: int, shots: int) -> int:
 
 def _capped(number: int, limit: int | None) -> int:
     return max(0, number if limit is None else min(number, limit))
-
-
-def _shuffled(items: Sequence[Item], seed: int, purpose: str) -> list[Item]:
-    """The items in an order that depends on the seed and the purpose alone."""
-    shuffled = list(items)
-    random.Random(f"{seed}:{purpose}").shuffle(shuffled)
-    return shuffled

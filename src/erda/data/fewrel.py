@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from erda.data.dataset import Dataset, data_checksum, require_files
+from erda.data.dataset import Dataset, data_checksum, require_files, shuffled
 from erda.data.formats import example_to_json, read_fewrel, read_jsonl, read_relation_list
 from erda.data.streams import text_key
 from erda.errors import DataError
@@ -73,7 +72,7 @@ def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tupl
     used: set[int] = set()
     for relation, sentences in sorted(free.items()):
         keys = sorted(sentences.keys() - used, key=lambda key: " ".join(sentences[key].tokens).casefold())
-        random.Random(f"{VALIDATION_SEED}:{relation}").shuffle(keys)
+        keys = shuffled(keys, VALIDATION_SEED, relation)
         if len(keys) < N_VALIDATION:
             raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} needed.")
         used.update(keys[:N_VALIDATION])

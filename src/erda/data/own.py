@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from erda.data.dataset import Dataset, data_checksum
+from erda.data.dataset import Dataset, data_checksum, pair_in_sentence
 from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
 from erda.text.reading import read_start
@@ -150,8 +150,7 @@ def _rare(reading: Reading) -> list[str]:
 def _count_conflicts(examples: Iterable[Example]) -> int:
     relations: dict[tuple[object, ...], set[str | None]] = {}
     for example in examples:
-        key = (example.tokens, example.head.span, example.tail.span)
-        relations.setdefault(key, set()).add(example.relation)
+        relations.setdefault(pair_in_sentence(example), set()).add(example.relation)
     return sum(len(found) for found in relations.values() if len(found) > 1)
 
 

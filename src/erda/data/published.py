@@ -6,7 +6,7 @@ families of six; the split of the relations into tasks, the examples and the can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +17,14 @@ from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, requi
 from erda.data.drawn import draw_candidates, not_learned
 from erda.data.fewrel import read_relations, read_validation
 from erda.data.formats import Reading, read_cfrl
-from erda.data.streams import Plan, Pool, TaskStream, build_stream
+from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
 from erda.errors import DataError, StreamError, unknown_name
 from erda.files import UNREADABLE
 from erda.types import Example, Relation
 
 SHOTS = (2, 5, 10)
 FIRST_SHOTS = 100
+N_TASKS = 8
 N_LISTED = 10  # relations listed with each test example, and drawn for each validation example
 
 # family -> seed -> the task clusters in the order of learning. Cluster 7 holds the base relations.
@@ -55,8 +56,7 @@ class PublishedSplit:
     train: Reading
     test: Reading
     validation: tuple[Example, ...]
-    labels: Path
-    indices: Path
+    clusters: Mapping[int, tuple[Relation, ...]]  # the relations of each task
     checksum: str
 
 
@@ -70,23 +70,23 @@ def published_stream(
     """
     order = published_order(family, seed, n_tasks)
     split = read_split(folder, shots)
-    groups = _groups(published_order(family, seed), split)
-    plan = Plan(
-        name=f"fewrel 10-way {shots}-shot, {family} order {seed}",
+    groups = [split.clusters[cluster] for cluster in ORDERS[family][seed]]
+    about = StreamManifest(
         dataset="fewrel",
         checksum=split.checksum,
         family=family,
         seed=seed,
         shots=shots,
         first_shots=FIRST_SHOTS,
-        groups=groups[:n_tasks],
         order=order,
-        counts={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
+        hygiene={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
         notes=not_learned(groups, n_tasks),
     )
     listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
     return build_stream(
-        plan,
+        f"fewrel 10-way {shots}-shot, {family} order {seed}",
+        about,
+        groups[:n_tasks],
         train=Pool(split.train.examples),
         validation=Pool(split.validation, listed),
         test=Pool(split.test.examples, split.test.candidates),
@@ -125,8 +125,7 @@ def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
         train=read_cfrl(train, index),
         test=read_cfrl(test, index),
         validation=validation,
-        labels=labels,
-        indices=indices,
+        clusters=_clusters(relations, labels, indices),
         checksum=data_checksum(files, relations=relations, examples=validation),
     )
 
@@ -150,9 +149,8 @@ def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
     return (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
 
 
-def _groups(order: Sequence[int], split: PublishedSplit) -> list[tuple[Relation, ...]]:
+def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dict[int, tuple[Relation, ...]]:
     """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
-    relations, labels, indices = split.relations, split.labels, split.indices
     label, index = _numbers(labels), _numbers(indices)
     if len(label) != len(index):
         raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")
@@ -161,10 +159,10 @@ def _groups(order: Sequence[int], split: PublishedSplit) -> list[tuple[Relation,
     clusters: dict[int, list[Relation]] = {}
     for number, cluster in zip(index, label, strict=True):
         clusters.setdefault(cluster, []).append(relations[number - 1])
-    missing = [cluster for cluster in order if cluster not in clusters]
+    missing = [cluster for cluster in range(N_TASKS) if cluster not in clusters]
     if missing:
         raise DataError(f"{labels}: no relation belongs to cluster {missing[0]}.")
-    return [tuple(clusters[cluster]) for cluster in order]
+    return {cluster: tuple(listed) for cluster, listed in clusters.items()}
 
 
 def _numbers(path: Path) -> list[int]:

@@ -31,11 +31,11 @@ class StreamManifest:
     seed: int
     shots: int
     first_shots: int
-    order: tuple[int, ...]  # published task clusters in the order of learning; empty when drawn
-    relations: Ids  # relation ids of each task, and below the example ids of each task
-    train: Ids = field(repr=False)
-    validation: Ids = field(repr=False)
-    test: Ids = field(repr=False)
+    order: tuple[int, ...] = ()  # published task clusters in the order of learning; empty when drawn
+    relations: Ids = ()  # relation ids of each task, and below the example ids of each task
+    train: Ids = field(default=(), repr=False)
+    validation: Ids = field(default=(), repr=False)
+    test: Ids = field(default=(), repr=False)
     hygiene: Mapping[str, int] = field(default_factory=dict)  # sentences that occur where they should not
     notes: tuple[str, ...] = ()  # what a reader should be told, as relations that were left out
 
@@ -129,53 +129,31 @@ class Pool:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that `build_stream` needs: how the stream is called, and who belongs to which task."""
-
-    name: str
-    dataset: str
-    checksum: str
-    family: str
-    seed: int
-    shots: int
-    first_shots: int
-    groups: Sequence[Sequence[Relation]]  # the relations of each task, in the order of learning
-    order: tuple[int, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)  # more for the manifest's `hygiene`
-    notes: tuple[str, ...] = ()
-
-
-def build_stream(plan: Plan, *, train: Pool, validation: Pool, test: Pool) -> TaskStream:
-    """Put relations and examples together into a stream with its manifest."""
-    names = [relation.id for group in plan.groups for relation in group]
+def build_stream(
+    name: str, about: StreamManifest, groups: Sequence[Sequence[Relation]], *, train: Pool, validation: Pool, test: Pool
+) -> TaskStream:
+    """Put the relations of each task and their examples together into a stream; its manifest is `about`, filled in."""
+    names = [relation.id for group in groups for relation in group]
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise StreamError(f"A relation belongs to exactly one task; in several: {', '.join(twice)}.")
     steps = []
-    for index, group in enumerate(plan.groups):
+    for index, group in enumerate(groups):
         try:
             task = Task(index, tuple(group), tuple(train.of(group).examples))
         except DataError as error:
-            raise StreamError(f"Cannot build stream '{plan.name}': {error}") from None
+            raise StreamError(f"Cannot build stream '{name}': {error}") from None
         steps.append(TaskWithTests(task, validation.of(group).questions(), test.of(group).questions()))
-    manifest = StreamManifest(
-        dataset=plan.dataset,
-        checksum=plan.checksum,
-        family=plan.family,
-        seed=plan.seed,
-        shots=plan.shots,
-        first_shots=plan.first_shots,
-        order=plan.order,
+    manifest = replace(
+        about,
         relations=tuple(tuple(relation.id for relation in step.task.relations) for step in steps),
         train=tuple(_ids(step.task.examples) for step in steps),
         validation=tuple(_ids(step.validation.examples) for step in steps),
         test=tuple(_ids(step.test.examples) for step in steps),
-        hygiene={**plan.counts, **_hygiene(steps)},
-        notes=plan.notes,
+        hygiene={**about.hygiene, **_hygiene(steps)},
     )
     _check_disjoint(manifest)
-    return TaskStream(plan.name, steps, manifest)
+    return TaskStream(name, steps, manifest)
 
 
 def text_key(example: Example) -> int:

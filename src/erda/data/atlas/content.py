@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -20,7 +20,8 @@ from erda.types import Relation
 
 DOMAINS = ("family", "careers", "lives", "arts", "organisations", "places", "sport", "science")
 PURPOSES = ("train", "validation", "test", "corpus")
-OTHER_FILES = ("names", "contexts", "unrelated")
+UNRELATED = "unrelated"
+OTHER_FILES = ("names", "contexts", UNRELATED)
 
 _TOKEN = re.compile(r"\w+(?:[-'](?!s\b)\w+)*|'s\b|[^\w\s]")
 _SLOT = re.compile(r"\{([a-zA-Z.]+)\}")
@@ -52,6 +53,11 @@ class RelationContent:
     head: str
     tail: str
     patterns: Mapping[str, tuple[Pattern, ...]]
+
+    @property
+    def key(self) -> str:
+        """What its facts are dealt under."""
+        return self.relation.id if self.relation else f"{UNRELATED} {self.head} {self.tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ def read_content() -> Content:
     by_type = {**{kind: tuple(listed) for kind, listed in names.items()}, "person": tuple(genders)}
     return Content(
         relations=relations,
-        unrelated=tuple(_unrelated(entry) for entry in tables["unrelated"]["groups"]),
+        unrelated=tuple(_relation(UNRELATED, entry) for entry in tables[UNRELATED]["groups"]),
         names=by_type,
         members={kind: frozenset(listed) for kind, listed in by_type.items()},
         genders=genders,
@@ -117,15 +123,6 @@ def read_content() -> Content:
 
 
 def _relation(domain: str, entry: Mapping[str, Any]) -> RelationContent:
-    relation = Relation(entry["id"], entry["name"], entry["description"])
-    patterns = {purpose: _cut_all(entry[purpose]) for purpose in PURPOSES}
+    relation = Relation(entry["id"], entry["name"], entry["description"]) if domain in DOMAINS else None
+    patterns = {name: tuple(map(cut_pattern, entry[name])) for name in (PURPOSES if relation else ("test", "corpus"))}
     return RelationContent(relation, domain, entry["head"], entry["tail"], patterns)
-
-
-def _unrelated(entry: Mapping[str, Any]) -> RelationContent:
-    patterns = {purpose: _cut_all(entry[purpose]) for purpose in ("test", "corpus")}
-    return RelationContent(None, "unrelated", entry["head"], entry["tail"], patterns)
-
-
-def _cut_all(texts: Sequence[str]) -> tuple[Pattern, ...]:
-    return tuple(cut_pattern(text) for text in texts)

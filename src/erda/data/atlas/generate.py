@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from erda.data.atlas.content import PURPOSES, Content, Pattern, RelationContent, read_content
+from erda.data.atlas.content import PURPOSES, UNRELATED, Content, Pattern, RelationContent, read_content
 from erda.data.atlas.sentences import Fact, write_sentence
-from erda.data.dataset import Dataset
+from erda.data.dataset import Dataset, shuffled
 from erda.errors import DataError
 from erda.types import Example
 
 TRAIN_PER_RELATION = 120
-UNRELATED = "unrelated"
 UNRELATED_SHARE = 1 / 3  # of the corpus
 KNOWN_PAIR_SHARE = 0.5  # of the related corpus sentences: they repeat an entity pair of the train pool
 STRAY_PAIR_SHARE = 0.2  # of the unrelated corpus sentences: a pair of the train pool, mentioned without its relation
@@ -65,7 +64,7 @@ def unrelated(*, seed: int = 0, n: int = 500) -> tuple[Example, ...]:
     examples = []
     for index in range(n):
         part = groups[index % len(groups)]
-        facts = deal_facts()[_key(part)]["test"]
+        facts = deal_facts()[part.key]["test"]
         sentence = writer.write(part.patterns["test"], facts, f"atlas-unrelated-{index}")
         examples.append(sentence)
     writer.rng.shuffle(examples)
@@ -83,7 +82,7 @@ def corpus(*, seed: int = 0, n: int = 8000) -> tuple[Example, ...]:
     content, facts = read_content(), deal_facts()
     writer = _Writer(content, random.Random(f"{seed}:corpus"))
     rng = writer.rng
-    known = {_key(part): _shuffled(facts[_key(part)]["train"], seed, part)[:TRAIN_PER_RELATION]
+    known = {part.key: shuffled(facts[part.key]["train"], seed, f"facts:{part.key}")[:TRAIN_PER_RELATION]
              for part in content.relations}  # fmt: skip
     strays = {(part.head, part.tail): _stray_pairs(content, known, part) for part in content.unrelated}
     n_unrelated = round(n * UNRELATED_SHARE)
@@ -93,15 +92,15 @@ def corpus(*, seed: int = 0, n: int = 8000) -> tuple[Example, ...]:
         if index < n_unrelated:
             part = content.unrelated[index % len(content.unrelated)]
             stray = strays[part.head, part.tail]
-            pairs = stray if stray and rng.random() < STRAY_PAIR_SHARE else facts[_key(part)]["corpus"]
+            pairs = stray if stray and rng.random() < STRAY_PAIR_SHARE else facts[part.key]["corpus"]
             examples.append(writer.write(part.patterns["corpus"], pairs, example_id, f"atlas:{UNRELATED}"))
             continue
         part = content.relations[index % len(content.relations)]
         own, trained = part.patterns["corpus"], part.patterns["train"]
         if rng.random() < KNOWN_PAIR_SHARE:  # own patterns only: a known pair in a training pattern may be in the pool
-            sentence = writer.write(own, known[_key(part)], example_id, f"atlas:{_key(part)}")
+            sentence = writer.write(own, known[part.key], example_id, f"atlas:{part.key}")
         else:
-            sentence = writer.write((*own, *trained), facts[_key(part)]["corpus"], example_id, f"atlas:{_key(part)}")
+            sentence = writer.write((*own, *trained), facts[part.key]["corpus"], example_id, f"atlas:{part.key}")
         examples.append(sentence)
     rng.shuffle(examples)
     return tuple(examples)
@@ -119,12 +118,12 @@ def deal_facts() -> Facts:
     facts: dict[str, dict[str, tuple[Fact, ...]]] = {}
     for (first, second), parts in sorted(groups.items()):
         rng = random.Random(f"{_FACTS_SEED}:{first}:{second}")
-        dealt: dict[str, list[Fact]] = {_key(part): [] for part in parts}
+        dealt: dict[str, list[Fact]] = {part.key: [] for part in parts}
         turn = itertools.cycle(parts)
         for pair in _shuffled_pairs(content, first, second, rng):
             for part in itertools.islice(turn, len(parts)):
                 if fact := _fitting(content, part, pair, rng):
-                    dealt[_key(part)].append(fact)
+                    dealt[part.key].append(fact)
                     break
         for key, listed in dealt.items():
             facts[key] = _split(listed)
@@ -163,9 +162,9 @@ class _Writer:
 
 def _draw_pool(content: Content, part: RelationContent, purpose: str, seed: int, size: int) -> Iterator[Example]:
     """Examples of one relation: facts without repetition while they last, patterns evenly."""
-    relation = _key(part)
+    relation = part.key
     writer = _Writer(content, random.Random(f"{seed}:{purpose}:{relation}"))
-    facts = _shuffled(deal_facts()[relation][purpose], seed, part)
+    facts = shuffled(deal_facts()[relation][purpose], seed, f"facts:{relation}")
     patterns = list(part.patterns[purpose])
     for index in range(size):
         if index % len(patterns) == 0:
@@ -179,16 +178,6 @@ def _stray_pairs(content: Content, known: Mapping[str, Sequence[Fact]], part: Re
     """Pairs of the train pool whose names fit the types of an unrelated group."""
     heads, tails = content.members[part.head], content.members[part.tail]
     return [fact for facts in known.values() for fact in facts if fact[0] in heads and fact[1] in tails]
-
-
-def _key(part: RelationContent) -> str:
-    return part.relation.id if part.relation else f"{UNRELATED} {part.head} {part.tail}"
-
-
-def _shuffled(facts: Sequence[Fact], seed: int, part: RelationContent) -> list[Fact]:
-    shuffled = list(facts)
-    random.Random(f"{seed}:facts:{_key(part)}").shuffle(shuffled)
-    return shuffled
 
 
 def _shuffled_pairs(content: Content, first: str, second: str, rng: random.Random) -> list[Fact]:
