@@ -28,7 +28,7 @@ import numpy as np
 from erda.corpus.faiss_kinds import SearchEffort, choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, index_shards
 from erda.corpus.manifest import StoredFile, Version
-from erda.corpus.shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
+from erda.corpus.vectors import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
 from erda.errors import DataError, ErdaError
 
 N_ROUNDS = 3
@@ -193,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         vectors = None
         if options.corpus:
-            from erda.corpus.shards import vectors_folder
             from erda.corpus.similarity import load_similarity
+            from erda.corpus.vectors import vectors_folder
 
             vectors = vectors_folder(options.corpus, load_similarity(options.model).fingerprint)
         figures = bench_index(

@@ -7,6 +7,7 @@ A damaged or foreign file is one line with its path, the field, what is wrong wi
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import io
 import json
@@ -14,8 +15,8 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, is_dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -83,6 +84,16 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old one or the new one, never half of it."""
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of text, gzip where the name ends so; the bytes depend on the text alone."""
+    with (
+        whole_file(path) as temporary,
+        temporary.open("wb") as raw,
+        gzip.GzipFile("", "wb", 9, raw, mtime=0) if path.suffix == ".gz" else nullcontext(raw) as file,
+    ):
+        file.writelines(f"{line}\n".encode() for line in lines)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import ray
 
-from erda.corpus.embedding import ShardWorker, embed_corpus
 from erda.corpus.ray_jobs import RayJobs
-from erda.corpus.shards import vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
+from erda.corpus.vectors import ShardWorker, embed_corpus, vectors_folder
 from erda.errors import ErdaError
 
 

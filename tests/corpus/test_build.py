@@ -29,7 +29,7 @@ ANNA = row("Anna knows Bob .", "Anna", "Bob", source="first")
 def small_steps(monkeypatch):
     """Many chunks and parts even of toy data."""
     monkeypatch.setattr(staging, "CHUNK_ROWS", 100)
-    monkeypatch.setattr("erda.corpus.sources.jsonl.BATCH_LINES", 50)
+    monkeypatch.setattr("erda.corpus.sources.jsonl.JsonlSource.batch_size", 50)
     monkeypatch.setattr(merge, "PART_ROWS", 150)
 
 
@@ -327,7 +327,7 @@ BUILD = """
     from erda.corpus import merge, staging
     from erda.corpus.build import build_corpus
     from erda.corpus.sources import jsonl
-    staging.CHUNK_ROWS, merge.PART_ROWS, jsonl.BATCH_LINES = 100, 150, 50
+    staging.CHUNK_ROWS, merge.PART_ROWS, jsonl.JsonlSource.batch_size = 100, 150, 50
     {before}
     build_corpus([Path(sys.argv[1])], Path(sys.argv[2]))
     print("done")

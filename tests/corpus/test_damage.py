@@ -243,7 +243,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_corpus([rows], folder / "whole")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(staging, "CHUNK_ROWS", 20)
-        patched.setattr("erda.corpus.sources.jsonl.BATCH_LINES", 10)
+        patched.setattr("erda.corpus.sources.jsonl.JsonlSource.batch_size", 10)
         patched.setattr("erda.corpus.segments.write_segment_lookup", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_corpus([rows], folder / "stopped")

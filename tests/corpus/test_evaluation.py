@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_pairs import toy_sentences
 
-from erda.corpus.evaluation import auc, evaluate, neighbour_agreement
 from erda.corpus.pairs import mine_pairs
+from erda.corpus.similarity_run import auc, evaluate, neighbour_agreement
 from erda.errors import DataError
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)

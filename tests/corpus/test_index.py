@@ -8,14 +8,13 @@ import pytest
 from toy_corpus import erda_corpus, random_rows, toy_store, write_rows
 from toy_similarity import ToySimilarity
 
-from erda.corpus import embedding
+from erda.corpus import vectors
 from erda.corpus.build import build_corpus
-from erda.corpus.embedding import embed_corpus
 from erda.corpus.faiss_kinds import choose_factory
 from erda.corpus.index import IndexAbout, VectorIndex, build_index
 from erda.corpus.manifest import Version
-from erda.corpus.shards import VectorShards, plan_shards, read_journal, vectors_folder
 from erda.corpus.store import CorpusStore
+from erda.corpus.vectors import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
 from erda.errors import DataError, ModelError, SettingsError, WriteError
 from erda.files import locked, sealed
 
@@ -212,7 +211,7 @@ def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: 
 def test_a_full_disk_keeps_what_was_finished(
     store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = embedding.write_shard, []
+    write, written = vectors.write_shard, []
 
     def full(folder, plan, vectors):  # type: ignore[no-untyped-def]
         if written:
@@ -220,11 +219,11 @@ def test_a_full_disk_keeps_what_was_finished(
         written.append(plan)
         return write(folder, plan, vectors)
 
-    monkeypatch.setattr(embedding, "write_shard", full)
+    monkeypatch.setattr(vectors, "write_shard", full)
     small_shards(monkeypatch, 60)
     with pytest.raises(WriteError, match=r"the disk is full.*What was finished is kept"):
         build_index(store, model)
-    monkeypatch.setattr(embedding, "write_shard", write)
+    monkeypatch.setattr(vectors, "write_shard", write)
 
     class FullFaiss:
         @staticmethod

@@ -10,12 +10,11 @@ from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import Augmenter
 from erda.corpus.build import build_corpus
-from erda.corpus.embedding import ShardWorker, embed_corpus, process_embedder
 from erda.corpus.index import build_index
 from erda.corpus.narrow import narrow_rows, write_rows
-from erda.corpus.shards import vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
+from erda.corpus.vectors import ShardWorker, embed_corpus, process_embedder, vectors_folder
 from erda.data.formats import example_from_json
 from erda.errors import DataError, SettingsError, WriteError
 

@@ -12,9 +12,9 @@ from toy_corpus import random_rows, toy_store
 
 from erda.corpus import ray_jobs
 from erda.corpus.mining import RowPairs
-from erda.corpus.shards import VectorShards, vectors_folder
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
+from erda.corpus.vectors import VectorShards, vectors_folder
 from erda.errors import DataError
 from ray_cluster import BIN, run_command, two_nodes
 

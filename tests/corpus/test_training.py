@@ -18,14 +18,13 @@ from toy_pairs import toy_sentences
 
 from erda.cli import corpus_train
 from erda.corpus import training
-from erda.corpus.evaluation import neighbour_agreement, pair_auc
 from erda.corpus.pairs import NONE, mine_pairs, write_pairs
 from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.corpus.similarity_run import neighbour_agreement, pair_auc
 from erda.corpus.training import (
     CHECKPOINTS,
     Machine,
-    PairCollator,
-    PairDraws,
+    PairBatches,
     PairModel,
     TrainingSettings,
     infonce_loss,
@@ -87,23 +86,27 @@ def test_paper_loss_by_hand():
     assert closer < paper_loss(torch.tensor([0.8]), torch.tensor(negative), 0.1)
 
 
+def shown_rows(batches, number):
+    return tuple(row for row, _ in batches.draw(number))
+
+
 @pytest.mark.parametrize("objective", ["infonce", "paper"])
 def test_the_loss_of_a_batch_against_single_sentences(folder, pairs, objective):
     settings = changed_settings(SMALL, {"objective": objective, "blank_names": 0.0})
-    draws = PairDraws(pairs, settings)
-    batch = [draws[i] for i in range(6)]
     encoder = TransformerEncoder(folder, TransformerSettings(mode="markers"))
+    batches = PairBatches(pairs, settings, encoder.tokenizer)
+    batch = [shown_rows(batches, i) for i in range(6)]
     model = PairModel(encoder, objective=objective, temperature=0.5)
     with torch.no_grad():
-        loss = model(**PairCollator(pairs, encoder.tokenizer)(batch))["loss"].item()
+        loss = model(**batches(range(6)))["loss"].item()
     vectors = SimilarityModel(folder).encode(pairs.examples)
-    first, second, negative = (vectors[[drawn.rows[role] for drawn in batch]] for role in range(3))
+    first, second, negative = (vectors[[rows[role] for rows in batch]] for role in range(3))
     if objective == "paper":
         scores = [(first * second).sum(1), -(first * negative).sum(1)]
         expected = sum(np.log1p(np.exp(-s / 0.5)).mean() for s in scores)
     else:
-        pair = pairs.pair[[drawn.rows[0] for drawn in batch]]
-        other = pairs.pair[[drawn.rows[2] for drawn in batch]]
+        pair = pairs.pair[[rows[0] for rows in batch]]
+        other = pairs.pair[[rows[2] for rows in batch]]
         losses = []
         for one, two in ((first, second), (second, first)):
             for i in range(6):
@@ -118,33 +121,34 @@ def test_the_loss_of_a_batch_against_single_sentences(folder, pairs, objective):
 # -- draws -----------------------------------------------------------------------------------------------------------
 
 
+def batches_of(pairs, **changes):
+    return PairBatches(pairs, changed_settings(SMALL, changes), tokenizer=None)  # which drawing does not need
+
+
 def test_each_pass_shows_pairs_drawn_anew(pairs):
-    draws = PairDraws(pairs, changed_settings(SMALL, {"n_epochs": 3}))
-    n = len(pairs)
-    assert len(draws) == 3 * n
-    passes = [[draws[epoch * n + i] for i in range(n)] for epoch in range(3)]
-    shown = [{drawn.rows[:2] for drawn in one} for one in passes]
+    draws, n = batches_of(pairs, n_epochs=3), len(pairs)
+    passes = [[shown_rows(draws, epoch * n + i) for i in range(n)] for epoch in range(3)]
+    shown = [{rows[:2] for rows in one} for one in passes]
     assert shown[0] == set(zip(pairs.first, pairs.second, strict=True))
     assert len(shown[0] | shown[1] | shown[2]) > 1.5 * n
-    for drawn in passes[2]:
-        first, second, negative = drawn.rows
+    for first, second, negative in passes[2]:
         assert pairs.pair[first] == pairs.pair[second] != pairs.pair[negative]
-    again = PairDraws(pairs, changed_settings(SMALL, {"n_epochs": 3}))
-    assert [again[i] for i in (n + 3, 1, 2 * n, 0)] == [draws[i] for i in (n + 3, 1, 2 * n, 0)]
+    again = batches_of(pairs, n_epochs=3)
+    assert [again.draw(i) for i in (n + 3, 1, 2 * n, 0)] == [draws.draw(i) for i in (n + 3, 1, 2 * n, 0)]
 
 
 def test_names_are_blanked_as_often_as_asked():
     pairs = mine_pairs(toy_sentences(300), seed=0)
     for share in (0.0, 0.7, 1.0):
-        draws = PairDraws(pairs, changed_settings(SMALL, {"blank_names": share}))
-        blanked = np.array([draws[i].blanked for i in range(len(draws))], dtype=float)
+        draws = batches_of(pairs, blank_names=share)
+        blanked = np.array([[names for _, names in draws.draw(i)] for i in range(len(pairs))], dtype=float)
         assert blanked.mean() == pytest.approx(share, abs=0.03)
 
 
 def test_hard_negatives_come_as_often_as_asked(pairs):
     for share, low, high in ((0.0, 0.0, 0.0), (0.5, 0.3, 0.7), (1.0, 1.0, 1.0)):
-        draws = PairDraws(pairs, changed_settings(SMALL, {"hard_negatives": share}))
-        found = [len(draws[i].rows) == 3 for i in range(len(draws))]
+        draws = batches_of(pairs, hard_negatives=share)
+        found = [len(draws.draw(i)) == 3 for i in range(len(pairs))]
         assert low <= np.mean(found) <= high
 
 

@@ -14,7 +14,7 @@ from erda.errors import printable
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
-    from erda.corpus.embedding import Embedder
+    from erda.corpus.vectors import Embedder
 
 INDEX_EXAMPLES = """\
 A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
@@ -142,10 +142,10 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
 
 def make_index(args: argparse.Namespace) -> int:
     """Embed what is new and make the index or add to it."""
-    from erda.corpus.embedding import ShardWorker, process_embedder
     from erda.corpus.index import build_index
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
+    from erda.corpus.vectors import ShardWorker, process_embedder
 
     refuse(
         [

@@ -21,7 +21,7 @@ from pydantic import Field
 from erda.data.formats import example_to_json
 from erda.errors import DataError, require
 from erda.fields import Count, Settings, Similarity, changed_settings
-from erda.files import write_bytes
+from erda.files import write_lines
 from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
@@ -287,8 +287,7 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
 
 def write_extras(found: Augmentation, path: Path) -> None:
     """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
-    lines = (json.dumps(extra.to_json(), ensure_ascii=False) + "\n" for extra in found.extras)
-    write_bytes(path, "".join(lines).encode())
+    write_lines(path, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
 
 
 def precision(

@@ -21,7 +21,7 @@ import numpy as np
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
-    from erda.corpus.shards import VectorShards
+    from erda.corpus.vectors import VectorShards
 
 EXACT_ROWS = 200_000
 MEMORY_ROWS = 10_000_000

@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import AliasChoices, Field
 
-from erda.corpus.embedding import BUSY, Embedder, embed_corpus
 from erda.corpus.faiss_kinds import TARGET_RECALL, SearchEffort, choose_factory, make_index, rescore, set_effort, tune
 from erda.corpus.manifest import StoredFile, Version, fault_of
-from erda.corpus.shards import ABOUT as VECTORS_ABOUT
-from erda.corpus.shards import FOLDER, VectorShards, read_about, read_journal, vectors_folder
 from erda.corpus.sql import disk_faults
+from erda.corpus.vectors import ABOUT as VECTORS_ABOUT
+from erda.corpus.vectors import (
+    BUSY,
+    FOLDER,
+    Embedder,
+    VectorShards,
+    embed_corpus,
+    read_about,
+    read_journal,
+    vectors_folder,
+)
 from erda.errors import DataError, ModelError, WriteError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 

@@ -7,9 +7,8 @@ beyond it (`augment.SPARE`, for sentences that are turned down) are no more than
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from erda.data.formats import example_to_json
 from erda.errors import DataError, SettingsError
-from erda.files import whole_file
+from erda.files import write_lines
 from erda.text.keys import EntityPair
 from erda.types import Example
 
@@ -51,16 +50,6 @@ def narrow_rows(
 
 def write_rows(store: CorpusStore, rows: np.ndarray, path: Path) -> None:
     """Write rows of a corpus as tagged JSONL (gzip by its name), which `erda corpus build` takes."""
-    with (
-        whole_file(path) as temporary,
-        gzip.open(temporary, "wt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else temporary.open("w", encoding="utf-8") as file,
-    ):
-        file.writelines(_lines(store, rows))
-
-
-def _lines(store: CorpusStore, rows: np.ndarray) -> Iterator[str]:
-    for start in range(0, len(rows), _FETCHED):
-        for example in store.rows(rows[start : start + _FETCHED]):
-            yield json.dumps(example_to_json(example), ensure_ascii=False) + "\n"
+    parts = (rows[start : start + _FETCHED] for start in range(0, len(rows), _FETCHED))
+    examples = (example for part in parts for example in store.rows(part))
+    write_lines(path, (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples))

@@ -6,12 +6,10 @@ pairs are held out by a hash of the pair, so the same pairs stay out of training
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from base64 import b85encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -23,7 +21,7 @@ import numpy as np
 
 from erda.data.formats.jsonl import example_from_json
 from erda.errors import DataError, SettingsError
-from erda.files import whole_file
+from erda.files import write_lines
 from erda.text.keys import entity_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
@@ -185,10 +183,15 @@ def write_pairs(examples: Sequence[Example], path: Path, *, limit: int | None, s
         drawn.add(whole[i])
         size = min(len(groups[whole[i]]), MAX_PER_PAIR + 1)
         n_rows, n_pairs = n_rows + size, n_pairs + size - 1
-    with whole_file(path) as part, _writer(part, packed=path.suffix == ".gz") as write:
-        for key in whole:  # in the order of the sources, where neighbours are alike: it packs smaller
-            for example in groups[key][: MAX_PER_PAIR + 1] if key in drawn else ():
-                write(json.dumps(_compact(example, key), ensure_ascii=False, separators=(",", ":")) + "\n")
+    write_lines(
+        path,
+        (
+            json.dumps(_compact(example, key), ensure_ascii=False, separators=(",", ":"))
+            for key in whole  # in the order of the sources, where neighbours are alike: it packs smaller
+            if key in drawn
+            for example in groups[key][: MAX_PER_PAIR + 1]
+        ),
+    )
     return n_rows, n_pairs
 
 
@@ -228,10 +231,3 @@ def _some(rows: list[int], rng: np.random.Generator, n: int = 8) -> Iterator[int
     """A few rows of a group (which is in random order already), from a random place on."""
     start = int(rng.integers(len(rows)))
     return (rows[(start + step) % len(rows)] for step in range(min(n, len(rows))))
-
-
-@contextmanager
-def _writer(path: Path, *, packed: bool) -> Iterator[Callable[[str], object]]:
-    """Writes text to a file, gzip or plain, whose bytes depend on the text alone."""
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) if packed else nullcontext(raw) as file:
-        yield lambda text: file.write(text.encode("utf-8"))

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from erda.cluster import connected, require_ray
-from erda.corpus.embedding import Embedder, ShardWorker
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
-from erda.corpus.shards import Shard, ShardPlan
 from erda.corpus.sql import connect, file_list, quoted
+from erda.corpus.vectors import Embedder, Shard, ShardPlan, ShardWorker
 from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 

@@ -19,7 +19,6 @@ from erda.corpus import mining
 from erda.corpus.lookup import Lookup
 from erda.corpus.manifest import Manifest, Part, Version, faults_of, read_manifest
 from erda.corpus.sql import connect, disk_faults, file_list
-from erda.corpus.stats import CorpusStats, corpus_stats
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys, plain
 from erda.text.sentences import tokens_of
@@ -45,6 +44,27 @@ class SearchHits(NamedTuple):
 
     n_rows: int
     sentences: list[CorpusSentence]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStats:
+    """Counts over all rows. `repeated_pairs` are the entity pairs with two or more sentences."""
+
+    n_rows: int
+    n_sentences: int
+    n_pairs: int
+    repeated_pairs: int
+    rows_of_repeated: int
+    n_entities: int
+    n_documents: int
+    length_mean: float
+    length_median: float
+    length_p95: float
+    length_max: int
+    sources: tuple[tuple[str, int], ...]
+    dropped: dict[str, int]
+    excluded_from: tuple[str, ...]
+    digest: str
 
 
 class CorpusStore:
@@ -183,9 +203,32 @@ class CorpusStore:
             )
 
     def stats(self) -> CorpusStats:
-        """Counts over the whole corpus."""
-        with disk_faults(self.folder):
-            return corpus_stats(self._engine(), self._paths(self._parts), self.manifest)
+        """Counts over the whole corpus; groups larger than memory spill to disk."""
+        rows = f"read_parquet({file_list(self._paths(self._parts))})"
+        counts: dict[str, Any] = {}
+        for query in (
+            "SELECT count(*) AS n_rows, count(DISTINCT source) AS n_documents, avg(n) AS length_mean, "
+            "median(n) AS length_median, quantile_cont(n, 0.95) AS length_p95, max(n) AS length_max "
+            f"FROM (SELECT source, length(text) - length(replace(text, ' ', '')) + 1 AS n FROM {rows})",
+            "SELECT count(*) AS n_pairs, count(*) FILTER (n > 1) AS repeated_pairs, "
+            "coalesce(sum(n) FILTER (n > 1), 0)::BIGINT AS rows_of_repeated "
+            f"FROM (SELECT count(*) AS n FROM {rows} GROUP BY hash(head_key, tail_key))",
+            "SELECT count(DISTINCT key) AS n_entities "
+            f"FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM {rows})",
+            f"SELECT count(DISTINCT sentence) AS n_sentences FROM {rows}",
+        ):
+            found = self._query(query)
+            counts |= zip((column[0] for column in found.description), found.fetchall()[0], strict=True)
+        sources = [
+            (Path(source.path).name, source.n_rows) for segment in self.manifest.segments for source in segment.sources
+        ]
+        return CorpusStats(
+            **counts,
+            sources=tuple(sources),
+            dropped=self.manifest.dropped,
+            excluded_from=self.manifest.excluded_from,
+            digest=self.manifest.digest,
+        )
 
     def _engine(self) -> Any:
         if self._connection is None:

@@ -23,7 +23,7 @@ import torch
 from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.utils.data import Dataset, SequentialSampler
+from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from erda.corpus.pairs import NONE, PairSet, mine_pairs
@@ -149,29 +149,21 @@ class PairModel(nn.Module):
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One pair as it is shown: rows of its two or three sentences, and which names are blanked."""
+class PairBatches:
+    """Numbers of pairs -> the tensors of one batch (`PairModel.forward`); number t is the same in every run of a seed.
 
-    rows: tuple[int, ...]
-    blanked: tuple[tuple[bool, bool], ...]
-
-
-class PairDraws(Dataset[Drawn]):
-    """All passes over the pairs in one sequence: item t is the same in every run with the same seed.
-
-    The first pass shows `pairs`; each further one as many, drawn anew among the same sentences.
+    The first pass, numbers 0 to `len(pairs) - 1`, shows `pairs`; each further one as many, drawn anew among the same
+    sentences.
     """
 
-    def __init__(self, pairs: PairSet, settings: TrainingSettings) -> None:
+    def __init__(self, pairs: PairSet, settings: TrainingSettings, tokenizer: MarkedTokenizer) -> None:
         self.pairs = pairs
         self.settings = settings
+        self._marked = tokenizer  # under the name `tokenizer` the trainer would try to save it
         self._pass, self._order, self._epoch = pairs, np.empty(0, np.int64), -1
 
-    def __len__(self) -> int:
-        return len(self.pairs) * self.settings.n_epochs
-
-    def __getitem__(self, number: int) -> Drawn:
+    def draw(self, number: int) -> list[tuple[int, tuple[bool, bool]]]:
+        """A pair as it is shown: the rows of its two or three sentences, each with which names are blanked."""
         seed, n_pairs = self.settings.seed, len(self.pairs)
         epoch, at = divmod(number, n_pairs)
         if epoch != self._epoch:
@@ -184,24 +176,17 @@ class PairDraws(Dataset[Drawn]):
         rows = [int(pairs.first[i]), int(pairs.second[i])]
         if pairs.negative[i] != NONE and chances[6] < self.settings.hard_negatives:
             rows.append(int(pairs.negative[i]))
-        hidden = chances[:6].reshape(3, 2) < self.settings.blank_names
-        return Drawn(tuple(rows), tuple((bool(head), bool(tail)) for head, tail in hidden[: len(rows)]))
+        hidden = (chances[:6].reshape(3, 2) < self.settings.blank_names).tolist()
+        return [(row, (head, tail)) for row, (head, tail) in zip(rows, hidden, strict=False)]
 
-
-class PairCollator:
-    """Pairs as drawn -> the tensors of one batch (`PairModel.forward`)."""
-
-    def __init__(self, pairs: PairSet, tokenizer: MarkedTokenizer) -> None:
-        self.pairs = pairs
-        self._marked = tokenizer  # under the name `tokenizer` the trainer would try to save it
-
-    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+    def __call__(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Sentences of a batch: all firsts, all seconds, then the hard negatives there are."""
-        with_negative = [i for i, drawn in enumerate(batch) if len(drawn.rows) > 2]
-        shown = [(drawn, role) for role in (0, 1) for drawn in batch] + [(batch[i], 2) for i in with_negative]
-        rows = [drawn.rows[role] for drawn, role in shown]
+        batch = [self.draw(number) for number in numbers]
+        with_negative = [i for i, drawn in enumerate(batch) if len(drawn) > 2]
+        shown = [drawn[role] for role in (0, 1) for drawn in batch] + [batch[i][2] for i in with_negative]
+        rows = [row for row, _ in shown]
         pieces = self._marked.encode(
-            [self.pairs.examples[row] for row in rows], blanked=[drawn.blanked[role] for drawn, role in shown]
+            [self.pairs.examples[row] for row in rows], blanked=[blanked for _, blanked in shown]
         )
         order = np.argsort([len(one) for one in pieces], kind="stable")
         chunks = [part for part in np.array_split(order, N_CHUNKS) if len(part)]
@@ -290,8 +275,8 @@ def train(
         trainer = PairTrainer(
             model=PairModel(encoder, objective=settings.objective, temperature=settings.effective_temperature),
             args=arguments,
-            train_dataset=PairDraws(pairs, settings),
-            data_collator=PairCollator(pairs, encoder.tokenizer),
+            train_dataset=range(len(pairs) * settings.n_epochs),  # pairs by their numbers, all passes in one sequence
+            data_collator=PairBatches(pairs, settings, encoder.tokenizer),
             callbacks=[_Lines()],
         )
         trainer.remove_callback(PrinterCallback)  # numbers come back in the report
@@ -315,7 +300,7 @@ def _arguments(settings: TrainingSettings, machine: Machine, checkpoints: Path, 
     arguments = TrainingArguments(
         output_dir=str(checkpoints),
         per_device_train_batch_size=settings.batch_size,
-        num_train_epochs=1,  # `PairDraws` holds all passes
+        num_train_epochs=1,  # the dataset holds all passes
         learning_rate=settings.effective_learning_rate,
         lr_scheduler_type="linear",
         weight_decay=settings.weight_decay,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from erda.errors import SettingsError
 from erda.text.pairs import TaggedSentence, ordered_pairs
-from erda.text.reading import Meter
+from erda.text.reading import Meter, read_lines
 from erda.types import Entity, Example, Span
 
 SHOWN_PLACES = 3
-Unit = TypeVar("Unit")
 
 
 class Row(NamedTuple):
@@ -69,10 +68,6 @@ class Tally:
             shown = self.places.setdefault(reason, [])
             shown += places[: SHOWN_PLACES - len(shown)]
 
-    def to_json(self) -> dict[str, object]:
-        """As JSON; `Tally(**json)` gives it back."""
-        return {"read": self.read, "dropped": self.dropped, "places": self.places}
-
 
 class Batch(NamedTuple):
     """Rows and counts of the units (lines, pages, documents) up to `position`; reading can go on from there."""
@@ -96,31 +91,35 @@ class Limits:
                 raise SettingsError(f"{name} must be at least 1, got {value}.")
 
 
-class Source(Protocol):
-    """A file that gives sentences with entity pairs."""
+class Source:
+    """A file that gives sentences with entity pairs, unit by unit: lines, unless a source says otherwise."""
 
-    path: Path
-    unit: str
-    meter: Meter
+    batch_size = 1000
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.meter = Meter()
 
     def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
         """Batches in the order of the file, after the first `skip` units."""
+        rows: list[Row] = []
+        tally, number = Tally(), skip
+        for number, unit in self.units(skip):
+            if number <= skip:
+                continue
+            rows += self.rows(number, unit, limits, tally)
+            if number % self.batch_size == 0:
+                yield Batch(number, rows, tally)
+                rows, tally = [], Tally()
+        yield Batch(number, rows, tally)
 
+    def units(self, skip: int) -> Iterator[tuple[int, Any]]:
+        """What the file holds, numbered from 1; the first `skip` need not come."""
+        return read_lines(self.path, skip=skip, meter=self.meter)
 
-def batched(
-    units: Iterable[tuple[int, Unit]], size: int, add: Callable[[int, Unit, list[Row], Tally], None], skip: int = 0
-) -> Iterator[Batch]:
-    """Batches of the rows that `add` makes of numbered units (from 1), after the first `skip`."""
-    rows: list[Row] = []
-    tally, number = Tally(), skip
-    for number, unit in units:
-        if number <= skip:
-            continue
-        add(number, unit, rows, tally)
-        if number % size == 0:
-            yield Batch(number, rows, tally)
-            rows, tally = [], Tally()
-    yield Batch(number, rows, tally)
+    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> Iterable[Row]:
+        """The rows of one unit; what does not enter is counted."""
+        raise NotImplementedError
 
 
 def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, tally: Tally) -> Iterator[Row]:

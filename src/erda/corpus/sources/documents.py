@@ -7,35 +7,27 @@ The file is walked document by document, never held as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import Batch, Limits, Row, Tally, batched, pair_rows, split_spaced
+from erda.corpus.sources.base import Limits, Row, Source, Tally, pair_rows, split_spaced
 from erda.text.pairs import TaggedSentence
-from erda.text.reading import JsonWalk, Meter
+from erda.text.reading import JsonWalk
 from erda.types import Entity, Span
 
-BATCH_DOCUMENTS = 200
 
-
-class DocumentSource:
+class DocumentSource(Source):
     """Sentences of documents whose mentions are marked."""
 
-    unit = "documents"
+    batch_size = 200
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.meter = Meter()
+    def units(self, skip: int) -> Iterator[tuple[int, Any]]:
+        """The documents."""
+        return enumerate((value for _, value in JsonWalk(self.path, self.meter).array()), 1)
 
-    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
-        """Batches of documents after the first `skip`."""
-        walk = JsonWalk(self.path, self.meter)
-
-        def add(number: int, document: Any, rows: list[Row], tally: Tally) -> None:
-            tally.read += 1
-            rows += _document_rows(document, f"{self.path.name}: document {number}", limits, tally)
-
-        yield from batched(enumerate((value for _, value in walk.array()), 1), BATCH_DOCUMENTS, add, skip)
+    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> list[Row]:
+        """The rows of all sentences of a document."""
+        tally.read += 1
+        return _document_rows(unit, f"{self.path.name}: document {number}", limits, tally)
 
 
 def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> list[Row]:

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from erda.corpus.sources.base import Batch, Limits, Row, Tally, batched
+from erda.corpus.sources.base import Limits, Row, Source, Tally
 from erda.data.formats import example_from_json
 from erda.errors import DataError
-from erda.text.reading import Meter, read_lines
-
-BATCH_LINES = 20_000
 
 
-class JsonlSource:
+class JsonlSource(Source):
     """Rows of a JSONL file; a row that is none is dropped, counted and named by its line."""
 
-    unit = "lines"
+    batch_size = 20_000
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.meter = Meter()
-
-    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
-        """Batches of lines after the first `skip`."""
-
-        def add(number: int, line: str, rows: list[Row], tally: Tally) -> None:
-            if not line.strip():
-                return
-            tally.read += 1
-            place = f"{self.path.name}:{number}"
-            try:
-                row = _row(from_json(line))
-            except ValueError as error:
-                tally.drop("line that is not JSON", f"{place}: {error}")
-            except DataError as error:
-                tally.drop("row that is no tagged sentence", f"{place}: {error}")
-            else:
-                if row.text.count(" ") >= limits.max_tokens:
-                    tally.drop("sentence longer than max_tokens", place)
-                else:
-                    rows.append(row)
-
-        yield from batched(read_lines(self.path, skip=skip, meter=self.meter), BATCH_LINES, add, skip)
+    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> list[Row]:
+        """The row of a line."""
+        if not unit.strip():
+            return []
+        tally.read += 1
+        place = f"{self.path.name}:{number}"
+        try:
+            row = _row(from_json(unit))
+        except ValueError as error:
+            tally.drop("line that is not JSON", f"{place}: {error}")
+        except DataError as error:
+            tally.drop("row that is no tagged sentence", f"{place}: {error}")
+        else:
+            if row.text.count(" ") < limits.max_tokens:
+                return [row]
+            tally.drop("sentence longer than max_tokens", place)
+        return []
 
 
 def _row(value: Any) -> Row:

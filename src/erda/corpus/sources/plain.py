@@ -6,37 +6,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import Batch, Limits, Row, Tally, batched, pair_rows
+from erda.corpus.sources.base import Limits, Row, Source, Tally, pair_rows
 from erda.errors import SettingsError
 from erda.text.pairs import TaggedSentence
-from erda.text.reading import Meter, read_lines
 from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity
 
-BATCH_LINES = 1000
 Tagger = Callable[[str], Iterator[TaggedSentence]]
 _NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 
 
-class PlainSource:
+class PlainSource(Source):
     """Sentences of a text file; a line never continues a sentence of the line before."""
 
-    unit = "lines"
-
     def __init__(self, path: Path, tagger: Tagger) -> None:
-        self.path = path
-        self.meter = Meter()
+        super().__init__(path)
         self._tag = tagger
 
-    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
-        """Batches of lines after the first `skip`."""
-
-        def add(number: int, line: str, rows: list[Row], tally: Tally) -> None:
-            for sentence in self._tag(line):
-                tally.read += 1
-                rows += pair_rows(sentence, source=f"{self.path.name}:{number}", limits=limits, tally=tally)
-
-        yield from batched(read_lines(self.path, skip=skip, meter=self.meter), BATCH_LINES, add, skip)
+    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> Iterator[Row]:
+        """The rows of all sentences of a line."""
+        for sentence in self._tag(unit):
+            tally.read += 1
+            yield from pair_rows(sentence, source=f"{self.path.name}:{number}", limits=limits, tally=tally)
 
 
 def spacy_tagger(model: str) -> Tagger:

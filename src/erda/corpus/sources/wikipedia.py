@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from erda.corpus.sources.base import Batch, Limits, Row, Tally
+from erda.corpus.sources.base import Batch, Limits, Row, Source, Tally
 from erda.corpus.sources.wikitext import Wiki, page_rows
 from erda.errors import DataError
 from erda.text.reading import Meter, opened
@@ -35,20 +35,18 @@ class Page(NamedTuple):
     text: str
 
 
-class WikipediaSource:
+class WikipediaSource(Source):
     """The articles of a dump. Redirects are collected; the build resolves ids by them when all is read."""
 
-    unit = "pages"
-
     def __init__(self, path: Path, *, n_workers: int = 1) -> None:
-        self.path = path
-        self.meter = Meter()
+        super().__init__(path)
         self._n_workers = n_workers
 
     def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
         """Batches of pages after the first `skip`."""
-        wiki, pages = read_dump(self.path, self.meter)
-        groups = _in_groups((page for page in pages if page.number > skip), BATCH_PAGES)
+        events = _events(self.path, self.meter)
+        wiki = _read_wiki(events, self.path)
+        groups = _in_groups((page for page in _read_pages(events) if page.number > skip), BATCH_PAGES)
         parse = partial(_parse_pages, wiki=wiki, limits=limits)
         found = _in_workers(parse, groups, self._n_workers) if self._n_workers > 1 else map(parse, groups)
         position = skip
@@ -59,14 +57,7 @@ class WikipediaSource:
             raise DataError(f"{self.path}: no <page> in it; expected a Wikipedia dump (pages-articles).")
 
 
-def read_dump(path: Path, meter: Meter | None = None) -> tuple[Wiki, Iterator[Page]]:
-    """What a dump says of itself, and its pages."""
-    events = _events(path, meter)
-    wiki = _read_wiki(events, path)
-    return wiki, _read_pages(events, path)
-
-
-def _events(path: Path, meter: Meter | None) -> Iterator[tuple[str, ElementTree.Element]]:
+def _events(path: Path, meter: Meter) -> Iterator[tuple[str, ElementTree.Element]]:
     """Ends of elements, without the namespace; what was read is let go with the next page."""
     with opened(path, meter) as file:
         try:
@@ -102,7 +93,7 @@ def _read_wiki(events: Iterator[tuple[str, ElementTree.Element]], path: Path) ->
     raise DataError(f"{path}: no <siteinfo> before the first page; expected a Wikipedia dump (pages-articles).")
 
 
-def _read_pages(events: Iterator[tuple[str, ElementTree.Element]], path: Path) -> Iterator[Page]:
+def _read_pages(events: Iterator[tuple[str, ElementTree.Element]]) -> Iterator[Page]:
     number = 0
     for tag, element in events:
         if tag != "page":
