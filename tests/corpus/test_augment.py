@@ -8,7 +8,7 @@ import pytest
 from toy_corpus import erda_corpus, row, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings, precision
+from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings
 from erda.corpus.index import build_index
 from erda.data.formats import example_from_json, example_to_json
 from erda.data.own import read_examples
@@ -278,16 +278,3 @@ def test_sentences_are_shown_with_both_entities_marked() -> None:
 
     assert marked(COAST) == "[head: Oslo] lies on the coast of [tail: Norway] ."
     assert marked(COAST, SHORT_BRACKETS) == "[Oslo] lies on the coast of {Norway} ."
-
-
-def test_precision_where_the_corpus_knows_its_relations(tmp_path: Path) -> None:
-    rows = [
-        {**one, "relation": name}
-        for one, name in zip(CORPUS, ["author", "play", None, "author", "country"], strict=False)
-    ]
-    store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
-    augmenter = Augmenter(store, build_index(store, model), model)
-    found = augmenter.find([AUTHOR, NOVEL, COAST], match_threshold=-0.5)
-    assert [extra.example.relation for extra in found.extras] == ["author"] * 4 + ["country"]
-    assert precision(found, store) == (3, 4)
-    assert precision(found, store, truth=lambda example: None) == (0, 0)

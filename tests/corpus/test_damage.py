@@ -247,7 +247,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patched.setattr("erda.corpus.segments.write_segment_lookup", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_corpus([rows], folder / "stopped")
-    assert {path.name for path in files_of(folder / "stopped", ".json")} == {"plan.json", "parts.json"}
+    assert {path.name for path in files_of(folder / "stopped", ".json")} == {"plan.json"}
     assert len(files_of(folder / "stopped", ".parquet")) == 4
     return folder
 

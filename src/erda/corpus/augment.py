@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -288,20 +288,6 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
 def write_extras(found: Augmentation, path: Path) -> None:
     """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
     write_lines(path, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
-
-
-def precision(
-    found: Augmentation, store: CorpusStore, truth: Callable[[Example], str | None] = lambda example: example.relation
-) -> tuple[int, int]:
-    """How many extra examples got the right relation, and of how many it can be known.
-
-    `truth` says what a sentence of the corpus really expresses, None where nobody knows; by default, the relation that
-    the corpus was given with its sentences (it is never used to find them).
-    """
-    rows = store.rows([extra.row for extra in found.extras])
-    true = [truth(row) for row in rows]
-    known = [(extra, relation) for extra, relation in zip(found.extras, true, strict=True) if relation is not None]
-    return sum(extra.example.relation == relation for extra, relation in known), len(known)
 
 
 def _select(

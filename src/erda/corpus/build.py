@@ -210,7 +210,7 @@ def _refuse_contained(job: Job, manifest: Manifest) -> None:
         return
     job.show("looking for excluded sentences in what is there")
     held = 0
-    connection = connect(memory=job.settings.memory, n_threads=job.settings.n_threads)
+    connection = connect(memory=job.settings.memory)
     found = connection.execute(f"SELECT text, sentence, count(*) FROM read_parquet({file_list(parts)}) GROUP BY ALL")
     while rows := found.fetchmany(10_000):
         refused = job.excluded.refused({text: key for text, key, _ in rows})

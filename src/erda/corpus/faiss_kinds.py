@@ -104,8 +104,8 @@ class SearchEffort:
     recall: float = 1.0
 
 
-def tune(index: Any, factory: str, shards: VectorShards, target: float) -> SearchEffort:
-    """The least effort that finds the nearest other row of `target` of a sample of rows, else the best there is.
+def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
+    """The least effort that finds the nearest other row of `TARGET_RECALL` of a sample of rows, else the best there is.
 
     Effort is chosen first, with as many spare rows as are ever taken, then the number of spare rows.
     """
@@ -122,12 +122,12 @@ def tune(index: Any, factory: str, shards: VectorShards, target: float) -> Searc
         scores[rows == asked[:, None]] = -np.inf
         good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _NEAR
         recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
-        enough = next((i for i, recall in enumerate(recalls) if recall >= min(target, recalls[-1])), -1)
+        enough = next((i for i, recall in enumerate(recalls) if recall >= min(TARGET_RECALL, recalls[-1])), -1)
         tried.append(SearchEffort(effort, _SPARES[enough], recalls[enough]))
-        if tried[-1].recall >= target:
+        if tried[-1].recall >= TARGET_RECALL:
             break
     most = max(one.recall for one in tried)
-    chosen = next(one for one in tried if one.recall >= min(target, most - 0.002))
+    chosen = next(one for one in tried if one.recall >= min(TARGET_RECALL, most - 0.002))
     set_effort(index, factory, chosen.effort)
     return chosen
 

@@ -141,7 +141,6 @@ def build_index(
     rebuild: bool = False,
     embedder: Embedder | None = None,
     batch_size: int = 64,
-    target_recall: float = TARGET_RECALL,
     show: Callable[[str], None] = lambda message: None,
 ) -> VectorIndex:
     """Embed the rows that have no vector yet, then make the index or add to it.
@@ -163,7 +162,7 @@ def build_index(
                 about = before
         else:
             show(f"making {wanted} of {len(shards):,} rows")
-            made = index_shards(shards, wanted, target_recall=target_recall, show=show)
+            made = index_shards(shards, wanted, show=show)
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
@@ -210,11 +209,7 @@ class MadeIndex:
 
 
 def index_shards(
-    shards: VectorShards,
-    factory: str,
-    *,
-    target_recall: float = TARGET_RECALL,
-    show: Callable[[str], None] = lambda message: None,
+    shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
 ) -> MadeIndex:
     """A new index of all vectors, and how carefully it has to be searched."""
     from tqdm import tqdm
@@ -222,8 +217,8 @@ def index_shards(
     index = make_index(factory, shards)
     for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
         index.add(vectors)
-    search = tune(index, factory, shards, target_recall)
-    if search.recall < target_recall:
+    search = tune(index, factory, shards)
+    if search.recall < TARGET_RECALL:
         show(f"{factory} finds the nearest row of {search.recall:.1%} of sentences even at its most careful")
     return MadeIndex(index, search)
 

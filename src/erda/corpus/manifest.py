@@ -163,20 +163,16 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class _ManifestFile:
-    """`corpus.json`: a manifest, its format, and what can be computed of it."""
-
+class _Format:
     format: int
-    digest: str
-    n_rows: int
-    segments: tuple[Segment, ...]
-    excluded: StoredFile | None
-    excluded_from: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Format:
-    format: int
+class _Computed:
+    """What `corpus.json` says besides the manifest, and can be computed of it."""
+
+    digest: str
+    n_rows: int
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -188,9 +184,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise DataError(f"{folder}: no corpus here; make one: erda corpus build SOURCE --out {folder}")
     if read_json(path, _Format, remedy=_REMEDY).format != FORMAT:
         raise DataError(f"{path}: not a corpus of format {FORMAT}; build it again with this version of erda.")
-    stored = read_sealed(path, _ManifestFile, remedy=_REMEDY)
-    manifest = Manifest(stored.segments, stored.excluded, stored.excluded_from)
-    wrong = next(_misfits(stored, manifest), None)
+    manifest = read_sealed(path, Manifest, remedy=_REMEDY)
+    wrong = next(_misfits(manifest, read_json(path, _Computed, remedy=_REMEDY)), None)
     if wrong:
         raise DataError(f"{path}: {wrong} does not fit the rest; it was changed by hand or is damaged. {_REMEDY}")
     for file in manifest.files():
@@ -204,12 +199,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_json(folder / MANIFEST, sealed(value))
 
 
-def _misfits(stored: _ManifestFile, manifest: Manifest) -> Iterator[str]:
+def _misfits(manifest: Manifest, computed: _Computed) -> Iterator[str]:
     """The fields that contradict others."""
-    if not stored.segments:
+    if not manifest.segments:
         yield "'segments' is empty, which"
     row = 0
-    for number, segment in enumerate(stored.segments):
+    for number, segment in enumerate(manifest.segments):
         place = f"segments[{number}]"
         if segment.start != row or not segment.parts:
             yield f"{place}.start"
@@ -221,7 +216,7 @@ def _misfits(stored: _ManifestFile, manifest: Manifest) -> Iterator[str]:
             yield f"{place}.n_rows"
         if segment.digest != digest_of(part.content for part in segment.parts):
             yield f"{place}.digest"
-    if (stored.n_rows, stored.digest) != (manifest.n_rows, manifest.digest):
+    if (computed.n_rows, computed.digest) != (manifest.n_rows, manifest.digest):
         yield "digest"
 
 

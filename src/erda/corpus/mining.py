@@ -21,14 +21,15 @@ _STEPS = 3  # how many neighbours are tried on either side for a row with anothe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPairs:
-    """Pairs of rows: `first[i]` goes with `second[i]`, both [n_pairs]. `shared[i]` says what they share.
+    """Pairs of rows: `first[i]` goes with `second[i]`, all [n_pairs]. `shared[i]` says what they share.
 
-    "both" for positive pairs, "head" or "tail" for hard negatives.
+    "both" for positive pairs, "head" or "tail" for hard negatives. They are sorted by `place`, a random number.
     """
 
     first: np.ndarray
     second: np.ndarray
     shared: np.ndarray
+    place: np.ndarray
 
     def __len__(self) -> int:
         return len(self.first)
@@ -43,7 +44,7 @@ def positive_pairs(
     """
     query = f"""
         WITH shuffled AS (
-            SELECT row, hash(head_key, tail_key) AS pair, {place_of("'both'", seed)} AS place
+            SELECT row, hash(head_key, tail_key) AS pair, {_place("both", seed)} AS place
             FROM read_parquet({file_list(list(parts))})
         ),
         neighbours AS (
@@ -88,7 +89,7 @@ def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
     choice = " ".join(f"WHEN other_{i} <> other THEN row_{i}" for i in range(len(steps)))
     return f"""(
         WITH shuffled AS (
-            SELECT row, hash({role}_key) AS same, hash({other}_key) AS other, {place_of(f"'{role}'", seed)} AS place
+            SELECT row, hash({role}_key) AS same, hash({other}_key) AS other, {_place(role, seed)} AS place
             FROM read_parquet({file_list(list(parts))})
         ),
         neighbours AS (
@@ -99,13 +100,12 @@ def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
     )"""
 
 
-def place_of(salt: str, seed: int, *, row: str = "row") -> str:
-    """SQL: a random-looking 64-bit number of a row (its column) that depends on salt and seed and on nothing else."""
-    return f"md5_number_lower(concat_ws(':', {salt}, {seed:d}, {row}))"
+def _place(salt: str, seed: int) -> str:
+    """SQL: a random-looking 64-bit number of a row that depends on salt and seed and on nothing else."""
+    return f"md5_number_lower(concat_ws(':', '{salt}', {seed:d}, row))"
 
 
 def _drawn(connection: Any, query: str, limit: int | None) -> RowPairs:
     limited = f"LIMIT {limit:d}" if limit is not None else ""
-    found = connection.execute(f"SELECT first, second, shared FROM ({query}) ORDER BY place, first, shared {limited}")
-    columns = found.fetchnumpy()
-    return RowPairs(*(np.asarray(columns[name]) for name in ("first", "second", "shared")))
+    columns = connection.execute(f"SELECT * FROM ({query}) ORDER BY place, first, shared {limited}").fetchnumpy()
+    return RowPairs(**{name: np.asarray(values) for name, values in columns.items()})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b85encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -86,7 +86,7 @@ def is_held_out(head: str, tail: str, share: float = HELD_OUT) -> bool:
     return int.from_bytes(digest, "little") < share * 2**32
 
 
-def mine_pairs(examples: Sequence[Example], *, seed: int, max_per_pair: int = MAX_PER_PAIR) -> PairSet:
+def mine_pairs(examples: Sequence[Example], *, seed: int) -> PairSet:
     """Pairs of sentences in memory, in random order; each sentence goes with the next of its entity pair.
 
     The hard negative of a pair is a random row of the first one's head or tail, whichever is drawn first.
@@ -95,7 +95,7 @@ def mine_pairs(examples: Sequence[Example], *, seed: int, max_per_pair: int = MA
     heads, tails = (_numbered(entity_code(getattr(one, role)) for one in examples) for role in ("head", "tail"))
     _, pair = np.unique(np.stack([heads, tails]), axis=1, return_inverse=True)
     groups = _groups(pair, rng)
-    chains = [list(pairwise(rows))[:max_per_pair] for rows in groups.values()]
+    chains = [list(pairwise(rows))[:MAX_PER_PAIR] for rows in groups.values()]
     together = np.array([link for chain in chains for link in chain], dtype=np.int64).reshape(-1, 2)
     together = together[rng.permutation(len(together))]
     by_head, by_tail = _groups(heads, rng), _groups(tails, rng)
@@ -111,8 +111,8 @@ def mine_pairs(examples: Sequence[Example], *, seed: int, max_per_pair: int = MA
     return PairSet(examples, together[:, 0], together[:, 1], negative, pair.ravel())
 
 
-def read_tagged(paths: Sequence[Path], *, keep: Callable[[str, str], bool] | None = None) -> list[Example]:
-    """Rows of tagged JSONL files, plain or gzip; `keep` chooses by the codes of head and tail."""
+def read_tagged(paths: Sequence[Path]) -> list[Example]:
+    """Rows of tagged JSONL files, plain or gzip."""
     from tqdm import tqdm
 
     examples = []
@@ -120,19 +120,14 @@ def read_tagged(paths: Sequence[Path], *, keep: Callable[[str, str], bool] | Non
         faults = Faults(path)
         for number, line in tqdm(read_lines(path, faults), desc=path.name, unit=" rows", disable=None):
             try:
-                example = example_from_json(json.loads(line))
+                examples.append(_lean(example_from_json(json.loads(line))))
             except (DataError, ValueError) as error:
                 faults.add(number, str(error))
-                continue
-            if keep is None or keep(entity_code(example.head), entity_code(example.tail)):
-                examples.append(_lean(example))
         faults.raise_if_any()
     return examples
 
 
-def read_corpus(
-    folder: Path, *, seed: int, limit: int | None, max_per_pair: int = MAX_PER_PAIR, miner: RayJobs | None = None
-) -> list[Example]:
+def read_corpus(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | None = None) -> list[Example]:
     """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
 
     `miner` draws them on a cluster: the same ones as `CorpusStore` with the same seed.
@@ -143,7 +138,7 @@ def read_corpus(
     positives, negatives = store.positive_pairs, store.hard_negatives
     if miner is not None:
         positives, negatives = partial(miner.positive_pairs, store), partial(miner.hard_negatives, store)
-    positive = positives(seed=seed, limit=limit, max_per_pair=max_per_pair)
+    positive = positives(seed=seed, limit=limit, max_per_pair=MAX_PER_PAIR)
     if not len(positive):
         raise DataError(f"{folder}: no entity pair has two sentences, so there is nothing to train on.")
     negative = negatives(seed=seed, anchors=positive.first)

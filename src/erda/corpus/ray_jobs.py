@@ -20,18 +20,16 @@ import numpy as np
 
 from erda.cluster import connected, require_ray
 from erda.corpus.manifest import StoredFile
-from erda.corpus.mining import RowPairs, hard_negatives, place_of, positive_pairs
+from erda.corpus.mining import RowPairs, hard_negatives, positive_pairs
 from erda.corpus.sql import connect, file_list, quoted
 from erda.corpus.vectors import Embedder, Shard, ShardPlan, ShardWorker
 from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from erda.corpus.store import CorpusStore
 
-_PAIR_COLUMNS = ("first", "second", "shared", "place")
+_COLUMNS: dict[str, Any] = {"first": np.int64, "second": np.int64, "shared": np.str_, "place": np.uint64}  # of RowPairs
 _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
@@ -73,7 +71,7 @@ class RayJobs:
     ) -> RowPairs:
         """As `CorpusStore.positive_pairs`, in `n_buckets` pieces: all rows with one head belong to one of them."""
         mine = partial(positive_pairs, seed=seed, limit=limit, max_per_pair=max_per_pair)
-        return self._mine(store, ("both",), mine, seed=seed, limit=limit, n_buckets=n_buckets)
+        return self._mine(store, ("both",), mine, limit=limit, n_buckets=n_buckets)
 
     def hard_negatives(
         self,
@@ -86,7 +84,7 @@ class RayJobs:
     ) -> RowPairs:
         """As `CorpusStore.hard_negatives`: buckets of heads give what shares a head, those of tails the rest."""
         mine = partial(hard_negatives, seed=seed, anchors=None if anchors is None else np.asarray(anchors, np.int64))
-        return self._mine(store, ("head", "tail"), mine, seed=seed, limit=limit, n_buckets=n_buckets)
+        return self._mine(store, ("head", "tail"), mine, limit=limit, n_buckets=n_buckets)
 
     def _mine(
         self,
@@ -94,26 +92,23 @@ class RayJobs:
         kinds: Sequence[str],
         mine: Callable[..., RowPairs],
         *,
-        seed: int,
         limit: int | None,
         n_buckets: int,
     ) -> RowPairs:
         """Pairs of each kind (what they share) from buckets of rows, put in the order of the local draw."""
-        paths = [str(path.resolve()) for path in store.manifest.part_paths(store.folder)]
+        paths = [path.resolve() for path in store.manifest.part_paths(store.folder)]
         works = [{"shared": kind, "bucket": bucket} for kind in kinds for bucket in range(n_buckets)]
         with self._cluster() as ray:
             found = ray.data.from_items(works, override_num_blocks=len(works)).map_batches(
-                partial(_mine_bucket, paths=paths, mine=mine, seed=seed, n_buckets=n_buckets),
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=1,
+                partial(_mine_bucket, paths=paths, mine=mine, n_buckets=n_buckets), batch_size=1, num_cpus=1
             )
-            tables = [
-                {name: np.asarray(batch[name]) for name in _PAIR_COLUMNS}
-                for batch in found.iter_batches(batch_size=None, batch_format="numpy")
-                if len(batch.get("first", ()))
-            ]
-        return _merged(tables, limit=limit)
+            batches = [batch for batch in found.iter_batches(batch_size=None) if len(batch.get("first", ()))]
+        pairs = {
+            name: np.concatenate([np.empty(0, kind), *(batch[name] for batch in batches)]).astype(kind)
+            for name, kind in _COLUMNS.items()
+        }
+        order = np.lexsort((pairs["shared"], pairs["first"], pairs["place"]))[:limit]
+        return RowPairs(**{name: values[order] for name, values in pairs.items()})
 
     @contextmanager
     def _cluster(self) -> Iterator[Any]:
@@ -143,42 +138,25 @@ class _ShardActor:
 
 
 def _mine_bucket(
-    work: pa.Table, *, paths: Sequence[str], mine: Callable[..., RowPairs], seed: int, n_buckets: int
-) -> pa.Table:
+    work: dict[str, Any], *, paths: Sequence[Path], mine: Callable[..., RowPairs], n_buckets: int
+) -> dict[str, np.ndarray]:
     """Run a query of `mining` over one bucket: the rows whose head (or tail) falls into it.
 
-    Only keys are read, a row group at a time, and only those of the bucket are kept. Pairs come with their place in
-    the draw; of hard negatives only those that share the role that the bucket was made by are whole, and kept.
+    Only keys are read, a row group at a time, and only those of the bucket are kept. Of hard negatives only those that
+    share the role that the bucket was made by are whole, and kept.
     """
-    import pyarrow as pa
-
-    shared, bucket = work.to_pylist()[0]["shared"], work.to_pylist()[0]["bucket"]
+    (shared,), (bucket,) = work["shared"], work["bucket"]
     key = "tail_key" if shared == "tail" else "head_key"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bucket.parquet"
         connection = connect(spill=Path(folder) / "spill")
         connection.execute(
-            f"COPY (SELECT row, head_key, tail_key FROM read_parquet({file_list(list(map(Path, paths)))}) "
+            f"COPY (SELECT row, head_key, tail_key FROM read_parquet({file_list(paths)}) "
             f"WHERE hash({key}) % {n_buckets:d} = {bucket:d}) TO {quoted(path)} (FORMAT parquet)"
         )
         pairs = mine(connection, [path])
-        columns = {"first": pairs.first, "second": pairs.second, "shared": pairs.shared.astype(str)}
-        connection.register("pairs", pa.table({name: pa.array(values) for name, values in columns.items()}))
-        return connection.execute(
-            f"SELECT first, CAST(second AS BIGINT) AS second, shared, {place_of('shared', seed, row='first')} AS place "
-            f"FROM pairs WHERE shared = {quoted(shared)}"
-        ).to_arrow_table()
-
-
-def _merged(found: Sequence[dict[str, np.ndarray]], *, limit: int | None) -> RowPairs:
-    """Pairs of all buckets in the order of the draw."""
-    if not found:
-        empty = np.empty(0, np.int64)
-        return RowPairs(empty, empty, np.empty(0, object))
-    columns = {name: np.concatenate([table[name] for table in found]) for name in _PAIR_COLUMNS}
-    order = np.lexsort((columns["shared"].astype(str), columns["first"], columns["place"]))[:limit]
-    first, second, shared = (columns[name][order] for name in ("first", "second", "shared"))
-    return RowPairs(first, second, shared.astype(object))
+    kept = pairs.shared == shared
+    return {name: getattr(pairs, name)[kept].astype(kind) for name, kind in _COLUMNS.items()}
 
 
 def _everywhere(model: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from erda.corpus.sources import Limits, SourceSettings, open_source
 from erda.corpus.sql import connect
 from erda.corpus.staging import Staged, forget_others, resolve_redirects, stage
 from erda.errors import DataError
-from erda.files import read_sealed, sealed, sha256_of, write_json
+from erda.files import sealed, sha256_of, write_json
 
-PARTS_FILE = "parts.json"
 PLAN_FILE = "plan.json"
 REPAIR_FOLDER = "repair"
 
@@ -30,21 +28,16 @@ class BuildSettings:
     limits: Limits = field(default_factory=Limits)
     reading: SourceSettings = field(default_factory=SourceSettings)
     memory: str = "2GB"
-    n_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBuild:
-    """`plan.json`: what is being built into which segment, and its parts as soon as they are known."""
+    """`plan.json`: what is being built into which segment, its parts as soon as they are known, and those finished."""
 
     plan: Plan
     segment: str
     key_ranges: tuple[KeyRange, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _FinishedParts:
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +50,9 @@ class Job:
     excluded: Excluded
     show: Callable[[str], None]
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """DuckDB for the time of a step; what does not fit in memory spills into the work folder."""
-        connection = connect(memory=self.settings.memory, n_threads=self.settings.n_threads, spill=self.work / "spill")
-        try:
-            yield connection
-        finally:
-            connection.close()
+    def connection(self) -> Any:
+        """DuckDB for the time of a step (`with`); what does not fit in memory spills into the work folder."""
+        return connect(memory=self.settings.memory, spill=self.work / "spill")
 
     def note(self, build: UnfinishedBuild) -> None:
         """Mark the work folder as that of a build."""
@@ -142,8 +130,7 @@ def _begin(job: Job, build: UnfinishedBuild, before: UnfinishedBuild | None) -> 
             )
         if before.plan == build.plan:
             return before
-    (job.work / PARTS_FILE).unlink(missing_ok=True)  # what was read of files that are still the same is kept
-    job.note(build)
+    job.note(build)  # what was read of files that are still the same is kept
     return build
 
 
@@ -166,10 +153,7 @@ def _write_parts(
     job: Job, connection: Any, manifest: Manifest, build: UnfinishedBuild, staged: Sequence[Staged]
 ) -> list[Part]:
     """The parts of the segment; those that an earlier run finished are checked and kept."""
-    journal, earlier = job.work / PARTS_FILE, manifest.part_paths(job.folder)
-    finished: tuple[Part, ...] = ()
-    with suppress(DataError):  # none yet, or damaged: then they are made again
-        finished = read_sealed(journal, _FinishedParts).parts
+    earlier, finished = manifest.part_paths(job.folder), build.parts
     parts: list[Part] = []
     for number, keys in enumerate(build.key_ranges or ()):
         if number < len(finished) and fault_of(job.folder, finished[number].file) is None:
@@ -180,7 +164,7 @@ def _write_parts(
         path = job.folder / "segments" / build.segment / f"part-{number:05d}.parquet"
         parts.append(write_part(connection, job.folder, path, staged=staged, earlier=earlier, keys=keys, start=start))
         finished = ()
-        write_json(journal, sealed(_FinishedParts(tuple(parts))))
+        job.note(replace(build, parts=tuple(parts)))
     return parts
 
 

@@ -17,7 +17,7 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -135,9 +135,12 @@ class _MemoryStates(FrozenStates):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         room = min(cache.max_bytes, memory) // self._row_bytes()
         self._n_rows = 1
-        if room > 1:
-            self.rows = torch.empty(room, width, dtype=cache.dtype)
-            self.rows[0] = 0
+        while room > 1:
+            with suppress(RuntimeError):  # more than the system grants beside what others hold: then half of it
+                self.rows = torch.empty(room, width, dtype=cache.dtype)
+                self.rows[0] = 0
+                break
+            room //= 2
 
     def used_bytes(self) -> int:
         return self._n_rows * self._row_bytes()
