@@ -3,12 +3,11 @@
 import multiprocessing
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from erda.encoders.frozen import RECORD, FrozenCache, FrozenStates, gather
+from erda.encoders.frozen import HEADER, FrozenCache, FrozenStates
 from erda.errors import SettingsError
 
 WIDTH = 4
@@ -25,16 +24,15 @@ def states(n: int, count: int = 3) -> Tensor:
 
 def add(store: FrozenStates, *numbers: int, passing: bool = False) -> None:
     parts = [states(n, 1 + n % 5) for n in numbers]
-    store.add([key(n) for n in numbers], [len(part) for part in parts], torch.cat(parts), passing=passing)
+    store.add([key(n) for n in numbers], parts, passing=passing)
 
 
 def holds(store: FrozenStates, n: int) -> bool:
     """Whether sentence n is kept; what is kept must be right."""
-    first = int(store.find([key(n)]).first[0])
-    if first < 0:
+    (found,) = store.find([key(n)])
+    if found is None:
         return False
-    part = states(n, 1 + n % 5)
-    assert torch.equal(store.rows[first : first + len(part)].float(), part.to(store.rows.dtype).float())
+    assert torch.equal(found.float(), states(n, 1 + n % 5).to(found.dtype).float())
     return True
 
 
@@ -51,17 +49,7 @@ def test_what_is_kept_comes_back(cache: FrozenCache) -> None:
     assert [holds(store, n) for n in range(6)] == [False, True, True, True, True, False]
     assert len(store) == 4
     assert cache.states("a", WIDTH) is store
-    assert cache.states("b", WIDTH).find([key(1)]).first.tolist() == [-1]
-
-
-def test_batches_are_gathered_and_padded_with_zeros(cache: FrozenCache) -> None:
-    store = cache.states("a", WIDTH)
-    add(store, 3, 0, 1)
-    batch = gather(store.rows, store.find([key(1), key(3)]).first, np.array([2, 4]), 5)
-    assert torch.equal(batch[0, :2], states(1, 2))
-    assert torch.equal(batch[1, :4], states(3, 4))
-    assert (batch[0, 2:] == 0).all()
-    assert (batch[1, 4:] == 0).all()
+    assert cache.states("b", WIDTH).find([key(1)]) == [None]
 
 
 def test_the_bound_holds_over_all_stores(cache: FrozenCache) -> None:
@@ -97,7 +85,7 @@ def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
         store = cache.states("a", WIDTH)
         add(store, 4)
         assert holds(store, 4)
-        assert cache.used_bytes() == 6 * ROW_BYTES // 2
+        assert cache.used_bytes() == 5 * ROW_BYTES // 2 + (HEADER.size if folder else 0)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -115,11 +103,10 @@ def test_a_file_outlives_its_process(tmp_path: Path) -> None:
     assert all(holds(reopened(tmp_path), n) for n in (1, 2, 3))
 
 
-@pytest.mark.parametrize("name", ["states.bin", "index.bin"])
-@pytest.mark.parametrize("cut_bytes", [1, 7, 40])
-def test_a_truncated_tail_is_ignored_and_written_over(tmp_path: Path, name: str, cut_bytes: int) -> None:
+@pytest.mark.parametrize("cut_bytes", [1, 7, 40, 4 * ROW_BYTES, 4 * ROW_BYTES + 3])
+def test_a_truncated_tail_is_ignored_and_written_over(tmp_path: Path, cut_bytes: int) -> None:
     add(reopened(tmp_path), 1, 2, 3)
-    (file,) = tmp_path.glob(f"*/{name}")
+    (file,) = tmp_path.glob("*.states")
     file.write_bytes(file.read_bytes()[:-cut_bytes])
     store = reopened(tmp_path)
     assert holds(store, 1)
@@ -129,21 +116,22 @@ def test_a_truncated_tail_is_ignored_and_written_over(tmp_path: Path, name: str,
     assert [holds(again, n) for n in (1, 3, 4)] == [True, True, True]
 
 
-def test_states_without_a_record_are_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"\7" * 33, bytes(200), HEADER.pack(b"k" * 16, 64, 0)])
+def test_what_a_crash_left_is_written_over(tmp_path: Path, left: bytes) -> None:
     add(reopened(tmp_path), 1, 2)
-    (file,) = tmp_path.glob("*/states.bin")
+    (file,) = tmp_path.glob("*.states")
     size = file.stat().st_size
-    file.write_bytes(file.read_bytes() + b"\7" * 33)  # a writer died before it wrote the record
+    file.write_bytes(file.read_bytes() + left)
     add(reopened(tmp_path), 3)
-    assert file.stat().st_size == size + 4 * ROW_BYTES
+    assert file.stat().st_size == size + HEADER.size + 4 * ROW_BYTES
     assert [holds(reopened(tmp_path), n) for n in (1, 2, 3)] == [True, True, True]
 
 
 def test_changed_states_are_not_used(tmp_path: Path) -> None:
     add(reopened(tmp_path), 1, 2)
-    (file,) = tmp_path.glob("*/states.bin")
+    (file,) = tmp_path.glob("*.states")
     content = bytearray(file.read_bytes())
-    content[2 * ROW_BYTES] ^= 1  # in the states of sentence 1
+    content[HEADER.size + ROW_BYTES] ^= 1  # in the states of sentence 1
     file.write_bytes(content)
     store = reopened(tmp_path)
     assert not holds(store, 1)
@@ -155,7 +143,7 @@ def test_changed_states_are_not_used(tmp_path: Path) -> None:
 def test_an_emptied_folder_is_noticed(tmp_path: Path) -> None:
     store = reopened(tmp_path)
     add(store, 1, 2)
-    for file in tmp_path.glob("*/*.bin"):
+    for file in tmp_path.glob("*.states"):
         file.unlink()
     add(store, 3)
     assert [holds(store, n) for n in (1, 2, 3)] == [False, False, True]
@@ -169,8 +157,8 @@ def test_what_another_process_adds_is_found(tmp_path: Path) -> None:
     add(two, 2)
     assert holds(one, 2)
     add(one, 2)
-    (index,) = tmp_path.glob("*/index.bin")
-    assert index.stat().st_size == 2 * RECORD.size
+    (file,) = tmp_path.glob("*.states")
+    assert file.stat().st_size == 2 * HEADER.size + 5 * ROW_BYTES  # each once
 
 
 def write_many(folder: Path, start: int) -> None:
@@ -189,8 +177,8 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
     assert [worker.exitcode for worker in workers] == [0, 0]
     store = reopened(tmp_path)
     assert all(holds(store, n) for n in range(61))
-    (index,) = tmp_path.glob("*/index.bin")
-    assert index.stat().st_size == 61 * RECORD.size
+    (file,) = tmp_path.glob("*.states")
+    assert file.stat().st_size == sum(HEADER.size + (1 + n % 5) * ROW_BYTES for n in range(61))  # each once
 
 
 def test_a_full_disk_is_said_once_and_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,5 +202,5 @@ def test_a_full_disk_is_said_once_and_work_goes_on(tmp_path: Path, monkeypatch: 
 def test_a_bound_beyond_the_machine_is_no_bound() -> None:
     cache = FrozenCache(max_bytes=10**300)
     store = cache.states("a", WIDTH)
-    store.add([key(1)], [2], torch.ones(2, WIDTH))
-    assert store.find([key(1)]).first.tolist() == [1]
+    add(store, 1)
+    assert holds(store, 1)

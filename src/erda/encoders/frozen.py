@@ -1,95 +1,33 @@
 """What frozen layers say about a sentence, computed once and kept: in memory, or in a file that processes share.
 
 Sentences are found by a digest of their piece ids, in a store of its own for each fingerprint of weights and settings,
-so nothing that is found can be out of date. A store is one long matrix of states; row 0 is zero and pads batches.
-When the bound is reached, new sentences are computed but no longer kept; what is kept stays.
+so nothing that is found can be out of date. When the bound is reached, new sentences are computed but no longer kept;
+what is kept stays.
 
-On disk a store is `states.bin` (the matrix) and `index.bin` (a record per sentence, written after its states). Writers
-take a lock on the folder; readers need none. What a crash leaves behind (a torn record, states without a record) is
-cut off by the next writer, and each sentence is compared with its checksum before a process first uses it.
+On disk a store is a file of records, one after another: key, size, checksum, states. Writers take a lock; readers need
+none. What a crash leaves behind (the beginning of a record) is cut off by the next writer, and each sentence is
+compared with its checksum before a process first uses it.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import warnings
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from erda.errors import SettingsError
 
 GIBIBYTE = 1 << 30
-RECORD = struct.Struct("<16sQII")  # key, first row, number of rows, crc32 of the states
+HEADER = struct.Struct("<16sQI")  # key, number of bytes of the states, their crc32
 SEEN_ONCE = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptRows:
-    """Where sentences are in `rows` [n_rows, width]: `first` [n] is the first row of each, -1 where it is not kept."""
-
-    first: np.ndarray
-    rows: Tensor
-
-
-class FrozenStates(ABC):
-    """The states of one set of frozen weights: `rows` is everything kept, [n_rows, width].
-
-    Threads may share it: who looks or adds holds the cache's lock, and rows that were handed out never change.
-    """
-
-    def __init__(self, cache: FrozenCache, width: int) -> None:
-        self.cache = cache
-        self.width = width
-        self.rows = torch.zeros(1, width, dtype=cache.dtype)
-        self._first: dict[bytes, int] = {}
-        self._seen: set[bytes] = set()
-
-    def __len__(self) -> int:
-        return len(self._first)
-
-    def find(self, keys: Sequence[bytes]) -> KeptRows:
-        """Which sentences are kept, and where."""
-        with self.cache.lock:
-            first = self._first
-            found = np.fromiter((first.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
-            return KeptRows(found, self.rows)
-
-    def add(self, keys: Sequence[bytes], counts: Sequence[int], states: Tensor, *, passing: bool = False) -> None:
-        """Keep sentences, as far as there is room: `states` [sum of counts, width] in the order of `keys`.
-
-        Of `passing` sentences (training makes many that never come back) only those are kept that came before.
-        """
-        ends = np.cumsum(counts)
-        chosen: dict[bytes, Tensor] = {}
-        with self.cache.lock:
-            for key, count, end in zip(keys, counts, ends, strict=True):
-                if key in self._first:
-                    continue
-                if passing and key not in self._seen:
-                    if len(self._seen) >= SEEN_ONCE:
-                        self._seen.clear()
-                    self._seen.add(key)
-                    continue
-                chosen[key] = states[int(end) - count : int(end)]
-            if chosen:
-                self._store(chosen)
-
-    @abstractmethod
-    def _store(self, states: dict[bytes, Tensor]) -> None:
-        """Keep what there is room for."""
-
-    def _row_bytes(self) -> int:
-        return self.width * self.cache.dtype.itemsize
 
 
 class FrozenCache:
@@ -115,164 +53,154 @@ class FrozenCache:
         key = (fingerprint, width)
         with self.lock:
             if key not in self._stores:
-                name = f"{fingerprint[:32]}-{width}-{str(self.dtype).removeprefix('torch.')}"
-                place = self.folder and self.folder / name
-                self._stores[key] = _FileStates(self, width, place) if place else _MemoryStates(self, width)
+                name = f"{fingerprint[:32]}-{width}-{str(self.dtype).removeprefix('torch.')}.states"
+                store = FrozenStates(self) if self.folder is None else _FileStates(self, self.folder / name, width)
+                self._stores[key] = store
             return self._stores[key]
 
     def used_bytes(self) -> int:
         """How much is kept, over all stores."""
         if self.folder is not None:
-            return sum(file.stat().st_size for file in self.folder.glob("*/states.bin"))
-        return sum(store.used_bytes() for store in self._stores.values() if isinstance(store, _MemoryStates))
+            return sum(file.stat().st_size for file in self.folder.glob("*.states"))
+        return sum(store.n_bytes for store in self._stores.values())
 
 
-class _MemoryStates(FrozenStates):
-    """States in one array as large as the bound (or the machine); its pages are taken only when they are written."""
+class FrozenStates:
+    """The states of one set of frozen weights, [n_rows, width] of each sentence; here in memory.
 
-    def __init__(self, cache: FrozenCache, width: int) -> None:
-        super().__init__(cache, width)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        room = min(cache.max_bytes, memory) // self._row_bytes()
-        self._n_rows = 1
-        while room > 1:
-            with suppress(RuntimeError):  # more than the system grants beside what others hold: then half of it
-                self.rows = torch.empty(room, width, dtype=cache.dtype)
-                self.rows[0] = 0
-                break
-            room //= 2
+    Threads may share it: who looks or adds holds the cache's lock, and states that were handed out never change.
+    """
 
-    def used_bytes(self) -> int:
-        return self._n_rows * self._row_bytes()
+    def __init__(self, cache: FrozenCache) -> None:
+        self.cache = cache
+        self.n_bytes = 0
+        self._kept: dict[bytes, Tensor] = {}
+        self._seen: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
+        """The states of those sentences that are kept."""
+        with self.cache.lock:
+            return [self._kept.get(key) for key in keys]
+
+    def add(self, keys: Sequence[bytes], states: Sequence[Tensor], *, passing: bool = False) -> None:
+        """Keep sentences, as far as there is room.
+
+        Of `passing` sentences (training makes many that never come back) only those are kept that came before.
+        """
+        chosen: dict[bytes, Tensor] = {}
+        with self.cache.lock:
+            for key, part in zip(keys, states, strict=True):
+                if passing and key not in self._seen:
+                    if len(self._seen) >= SEEN_ONCE:
+                        self._seen.clear()
+                    self._seen.add(key)
+                else:
+                    chosen[key] = part
+            if chosen:
+                self._store(chosen)
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
-        free = (self.cache.max_bytes - self.cache.used_bytes()) // self._row_bytes()
+        """Keep what there is room for."""
+        free = self.cache.max_bytes - self.cache.used_bytes()
         for key, part in states.items():
-            count = part.shape[0]
-            if count <= free and self._n_rows + count <= self.rows.shape[0]:
-                self.rows[self._n_rows : self._n_rows + count] = part
-                self._first[key] = self._n_rows
-                self._n_rows += count
-                free -= count
+            size = part.numel() * self.cache.dtype.itemsize
+            if size <= free and key not in self._kept:
+                self._kept[key] = part.to(self.cache.dtype, copy=True)
+                self.n_bytes += size
+                free -= size
 
 
 class _FileStates(FrozenStates):
     """States in a memory-mapped file."""
 
-    def __init__(self, cache: FrozenCache, width: int, folder: Path) -> None:
-        super().__init__(cache, width)
-        self._states = folder / "states.bin"
-        self._index = folder / "index.bin"
-        self._n_read = 0  # bytes of the index that were read
-        self._inode = 0  # of the index, which tells when somebody replaced it
-        self._unchecked: dict[bytes, tuple[int, int, int]] = {}
+    def __init__(self, cache: FrozenCache, path: Path, width: int) -> None:
+        super().__init__(cache)
+        self._path = path
+        self._width = width
         self._broken = False
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._refresh()
-        except OSError as error:
-            self._give_up(error)
+        self._inode = 0  # of the file, which tells when somebody removed it
+        self._forget()
 
-    def find(self, keys: Sequence[bytes]) -> KeptRows:
-        """As in memory; a miss first looks at what other processes have added."""
-        with self.cache.lock:
-            if not self._broken and any(key not in self._first and key not in self._unchecked for key in keys):
-                self._refresh()
-            for key in keys if self._unchecked else ():
-                if key in self._unchecked:
-                    self._check(key)
-            return super().find(keys)
-
-    def _check(self, key: bytes) -> None:
-        """Take a sentence into use if its states are what was written."""
-        first, count, checksum = self._unchecked.pop(key)
-        if zlib.crc32(self.rows[first : first + count].numpy().data) == checksum:
-            self._first[key] = first
-
-    def _refresh(self) -> int:
-        """Read records that were added since the last time; the number of rows that records account for."""
-        try:
-            with self._index.open("rb") as file:
-                about = os.fstat(file.fileno())
-                if (self._n_read and about.st_ino != self._inode) or about.st_size < self._n_read:
-                    self._forget()
-                self._inode = about.st_ino
-                file.seek(self._n_read)
-                fresh = file.read()
-            on_disk = self._states.stat().st_size // self._row_bytes()
-        except FileNotFoundError:
-            self._forget()
-            return self.rows.shape[0]
-        if on_disk < self.rows.shape[0] > 1:
-            self._forget()
-            return self._refresh()
-        whole = len(fresh) - len(fresh) % RECORD.size
-        end = self.rows.shape[0]
-        for key, first, count, checksum in RECORD.iter_unpack(fresh[:whole]):
-            if first > 0 and count > 0 and first + count <= on_disk:
-                end = max(end, first + count)
-                if key not in self._first:
-                    self._unchecked[key] = (first, count, checksum)
-        self._n_read += whole
-        self._map(end)
-        return end
+    def __len__(self) -> int:
+        return len(self._records)
 
     def _forget(self) -> None:
-        """Begin again: somebody emptied the folder."""
-        self.rows = torch.zeros(1, self.width, dtype=self.cache.dtype)
-        self._n_read = 0
-        self._first.clear()
-        self._unchecked.clear()
+        self._numbers = torch.empty(0, dtype=self.cache.dtype)  # the whole file, headers among it
+        self._end = 0  # of the last whole record
+        self._records: dict[bytes, tuple[int, int, int]] = {}  # first number, the one after the last, checksum
+        self._checked: set[bytes] = set()
 
-    def _map(self, n_rows: int) -> None:
-        if n_rows > max(1, self.rows.shape[0]):
-            dtype = np.float16 if self.cache.dtype == torch.float16 else np.float32
-            shape = (n_rows, self.width)
-            self.rows = torch.from_numpy(np.memmap(self._states, dtype=dtype, mode="c", shape=shape))
+    def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
+        """As in memory; a miss first looks at what other processes have added."""
+        with self.cache.lock:
+            if any(key not in self._records for key in keys):
+                self._refresh()
+            return [self._states(key) for key in keys]
+
+    def _states(self, key: bytes) -> Tensor | None:
+        """The states of a sentence, if they are what was written."""
+        if key not in self._records:
+            return None
+        start, stop, checksum = self._records[key]
+        states = self._numbers[start:stop].view(-1, self._width)
+        if key not in self._checked:
+            if zlib.crc32(states.numpy().data) != checksum:
+                del self._records[key]
+                return None
+            self._checked.add(key)
+        return states
+
+    def _refresh(self) -> None:
+        """Read the records that were added since the last time."""
+        try:
+            with self._path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_ino != self._inode or about.st_size < self._end:
+                    self._forget()
+                    self._inode = about.st_ino
+                if about.st_size < self._end + HEADER.size:
+                    return
+                mapped = mmap.mmap(file.fileno(), about.st_size, access=mmap.ACCESS_COPY)
+        except FileNotFoundError:
+            return self._forget()
+        except OSError as error:
+            return self._give_up(error)
+        itemsize = self.cache.dtype.itemsize
+        self._numbers = torch.frombuffer(mapped, dtype=self.cache.dtype, count=len(mapped) // itemsize)
+        while (start := self._end + HEADER.size) <= len(mapped):
+            key, size, checksum = HEADER.unpack_from(mapped, self._end)
+            if size == 0 or size % (self._width * itemsize) or start + size > len(mapped):
+                break  # by a crash, or another process is just writing it
+            self._records[key] = (start // itemsize, (start + size) // itemsize, checksum)
+            self._end = start + size
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
+        from filelock import FileLock
+
         if self._broken:
             return
         try:
-            with self._lock():
-                self._append(states)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(self._path.with_name("frozen.lock")):
+                self._refresh()
+                free, parts = self.cache.max_bytes - self.cache.used_bytes(), list[bytes]()
+                for key, part in states.items():
+                    content = part.to(self.cache.dtype).contiguous().numpy().tobytes()
+                    if key not in self._records and HEADER.size + len(content) <= free:
+                        parts += [HEADER.pack(key, len(content), zlib.crc32(content)), content]
+                        free -= HEADER.size + len(content)
+                if parts:
+                    _write_at(self._path, self._end, b"".join(parts))
         except OSError as error:
             self._give_up(error)
-
-    def _append(self, states: dict[bytes, Tensor]) -> None:
-        end = self._refresh()
-        free = (self.cache.max_bytes - self.cache.used_bytes()) // self._row_bytes()
-        parts = [np.zeros((1, self.width), self.rows.numpy().dtype)] if end == 1 else []
-        free -= len(parts)
-        records, placed, n_rows = [], [], end
-        for key, part in states.items():
-            count = part.shape[0]
-            if count > free or key in self._first or key in self._unchecked:
-                continue
-            array = part.to(self.cache.dtype).contiguous().numpy()
-            parts.append(array)
-            records.append(RECORD.pack(key, n_rows, count, zlib.crc32(array.data)))
-            placed.append((key, n_rows))
-            n_rows += count
-            free -= count
-        if not placed:
-            return
-        start = end - 1 if end == 1 else end
-        _write_at(self._states, start * self._row_bytes(), b"".join(part.tobytes() for part in parts))
-        _write_at(self._index, self._n_read, b"".join(records))
-        self._n_read += len(records) * RECORD.size
-        self._map(n_rows)
-        self._first.update(placed)
-
-    def _lock(self) -> AbstractContextManager[object]:
-        from filelock import FileLock
-
-        return FileLock(self._states.parent.parent / "frozen.lock")
 
     def _give_up(self, error: OSError) -> None:
         self._broken = True
         warnings.warn(
-            f"The cache of frozen layers in {self._states.parent} keeps no more sentences ({error}); "
+            f"The cache of frozen layers in {self._path} keeps no more sentences ({error}); "
             "the run goes on and computes them each time.",
             stacklevel=2,
         )
@@ -284,11 +212,3 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
         file.truncate(offset)
         file.seek(offset)
         file.write(data)
-
-
-def gather(rows: Tensor, first: np.ndarray, counts: np.ndarray, length: int) -> Tensor:
-    """A padded batch [n, length, width] whose sentence i is `rows[first[i] : first[i] + counts[i]]`."""
-    steps = np.arange(length)
-    index = np.where(steps < counts[:, None], first[:, None] + steps, 0)
-    picked = rows.index_select(0, torch.from_numpy(index.reshape(-1)).to(rows.device))
-    return picked.view(len(counts), length, rows.shape[1])

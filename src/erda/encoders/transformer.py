@@ -16,10 +16,11 @@ from itertools import groupby
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.base import Encoder, EncoderSpec
-from erda.encoders.frozen import FrozenCache, FrozenStates, gather
+from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, states_at
 from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
@@ -139,64 +140,51 @@ class TransformerEncoder(Encoder):
             return
         from tqdm import tqdm
 
-        pieces = {item.key: item for item in self.tokenizer.encode(examples)}
-        known = store.find(list(pieces)).first
-        missing = [item for item, first in zip(pieces.values(), known, strict=True) if first < 0]
-        with tqdm(total=len(missing), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
-            order = sorted(range(len(missing)), key=lambda i: len(missing[i]))
-            for group in _groups(order, [len(item) for item in missing], GPU_PIECES):
-                batch = [missing[i] for i in group]
-                states = self._frozen_states(batch).cpu()
-                store.add([item.key for item in batch], self._n_rows(batch).tolist(), states)
-                bar.update(len(batch))
+        pieces = list({item.key: item for item in self.tokenizer.encode(examples)}.values())
+        order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
+        with tqdm(total=len(pieces), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
+            for group in _groups(order, [len(item) for item in pieces], GPU_PIECES):
+                self._kept_states([pieces[i] for i in group], store, passing=False)
+                bar.update(len(group))
 
     # -- from word pieces to the states that are pooled ----------------------------------------------------------------
 
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
         """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
-        states, layers = self._kept_states(batch), self.layers
+        layers, store = self.layers, self._store()
+        parts = self._frozen_states(batch) if store is None else self._kept_states(batch, store, passing=self.training)
+        states = pad_sequence(parts, batch_first=True).to(self.device).float()
         if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
         states = layers.run(states, lengths, self._n_frozen, layers.n_layers - 1)
         return layers.last_at(states, lengths, self._places(batch))
 
-    def _kept_states(self, batch: Sequence[Pieces]) -> Tensor:
-        """States after the frozen layers, from the cache as far as it has them: [n, longest, hidden]."""
-        counts = self._n_rows(batch)
-        length = int(counts.max())
-        store = self._store()
-        if store is None:
-            return self._padded(self._frozen_states(batch), counts, length)
+    def _kept_states(self, batch: Sequence[Pieces], store: FrozenStates, *, passing: bool) -> list[Tensor]:
+        """What `_frozen_states` gives, from the cache as far as it has them, on the CPU; the rest is put into it."""
         keys = [item.key for item in batch]
         kept = store.find(keys)
-        found = gather(kept.rows, kept.first, np.where(kept.first < 0, 0, counts), length).to(self.device).float()
-        missing = np.flatnonzero(kept.first < 0).tolist()
+        missing = [i for i, states in enumerate(kept) if states is None]
         if missing:
-            states = self._frozen_states([batch[i] for i in missing])
-            store.add([keys[i] for i in missing], counts[missing].tolist(), states.cpu(), passing=self.training)
-            found[missing] = self._padded(states.to(kept.rows.dtype).float(), counts[missing], length)
-        return found
-
-    def _padded(self, states: Tensor, counts: np.ndarray, length: int) -> Tensor:
-        rows = torch.cat([states.new_zeros(1, states.shape[1]), states])
-        return gather(rows, np.cumsum(counts) - counts + 1, counts, length)
+            made = self._frozen_states([batch[i] for i in missing])
+            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # from a GPU in one go
+            store.add([keys[i] for i in missing], made, passing=passing)
+            for i, states in zip(missing, made, strict=True):
+                kept[i] = states.to(store.cache.dtype)
+        return [states for states in kept if states is not None]
 
     @torch.no_grad()
-    def _frozen_states(self, batch: Sequence[Pieces]) -> Tensor:
-        """States after the frozen layers, sentence after sentence without padding: [sum of rows, hidden]."""
-        counts = self._n_rows(batch)
-        first = np.cumsum(counts) - counts
-        states = torch.empty(int(counts.sum()), self.layers.hidden_size, device=self.device)
+    def _frozen_states(self, batch: Sequence[Pieces]) -> list[Tensor]:
+        """States of each sentence after the frozen layers: [its rows, hidden]."""
+        states: dict[int, Tensor] = {}
         order = sorted(range(len(batch)), key=lambda i: len(batch[i]))
         on_cpu = self.device.type == "cpu"
         run = self._run_packed if on_cpu else self._run_padded
         for group in _groups(order, [len(item) for item in batch], CPU_PIECES if on_cpu else GPU_PIECES):
+            some = [batch[i] for i in group]
             with self._autocast():
-                out = run([batch[i] for i in group]).float()
-            rows = np.concatenate([np.arange(first[i], first[i] + counts[i]) for i in group])
-            states[torch.from_numpy(rows).to(self.device)] = out
-        return states
+                states.update(zip(group, run(some).float().split(self._n_rows(some)), strict=True))
+        return [states[i] for i in range(len(batch))]
 
     def _run_packed(self, batch: Sequence[Pieces]) -> Tensor:
         """Frozen layers over sentences in the order of their lengths, laid end to end: [sum of rows, hidden]."""
@@ -230,11 +218,11 @@ class TransformerEncoder(Encoder):
     def _n_frozen(self) -> int:
         return self.layers.n_frozen or 0
 
-    def _n_rows(self, batch: Sequence[Pieces]) -> np.ndarray:
-        """How many states of each sentence are kept: all, or only the pooled ones where no layer is trained: [n]."""
+    def _n_rows(self, batch: Sequence[Pieces]) -> list[int]:
+        """How many states of each sentence are kept: all, or only the pooled ones where no layer is trained."""
         if self.layers.n_frozen == self.layers.n_layers:
-            return np.full(len(batch), 1 if self.mode == "paper" else 2)
-        return np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
+            return [1 if self.mode == "paper" else 2] * len(batch)
+        return list(map(len, batch))
 
     # -- the cache ---------------------------------------------------------------------------------------------------
 
