@@ -8,10 +8,9 @@ from tiny_models import build_model
 from toy_corpus import erda_corpus, random_rows, row, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus.augment import Augmenter
+from erda.corpus.augment import Augmenter, write_rows
 from erda.corpus.build import build_corpus
 from erda.corpus.index import build_index
-from erda.corpus.narrow import narrow_rows, write_rows
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
 from erda.corpus.vectors import ShardWorker, embed_corpus, process_embedder, vectors_folder
@@ -42,7 +41,7 @@ def augmenter(store: CorpusStore, model: ToySimilarity) -> Augmenter:
 def test_a_narrowed_corpus_answers_as_the_whole_one(tmp_path: Path, suffix: str) -> None:
     model = ToySimilarity(dim=512)
     whole = augmenter(toy_store(tmp_path, various_rows(400)), model)
-    rows = narrow_rows(whole.store, whole.index, model, SHOTS, top=40)
+    rows = whole.narrow(SHOTS, top=40)
     assert 40 <= len(rows) < 400
     path = tmp_path / f"near.jsonl{suffix}"
     write_rows(whole.store, rows, path)
@@ -63,16 +62,16 @@ def test_every_sentence_of_a_pair_is_kept(tmp_path: Path) -> None:
     pairs = [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)]
     whole = augmenter(toy_store(tmp_path, [*pairs, *random_rows(50)]), ToySimilarity())
     shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
-    rows = narrow_rows(whole.store, whole.index, whole.model, [shot], top=1)
+    rows = whole.narrow([shot], top=1)
     assert 30 <= len(rows) <= 31
 
 
 def test_nothing_asked_is_a_fault(tmp_path: Path) -> None:
     whole = augmenter(toy_store(tmp_path, random_rows(20)), ToySimilarity())
     with pytest.raises(DataError, match="no examples were given"):
-        narrow_rows(whole.store, whole.index, whole.model, [])
+        whole.narrow([])
     with pytest.raises(SettingsError, match="--top: must be at least 1"):
-        narrow_rows(whole.store, whole.index, whole.model, SHOTS, top=0)
+        whole.narrow(SHOTS, top=0)
     with pytest.raises(WriteError, match="Cannot write"):
         write_rows(whole.store, np.arange(3), Path("/proc/none/near.jsonl"))
 

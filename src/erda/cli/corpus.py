@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,44 +52,26 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
 def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES)
     add = parser.add_argument
+    count = partial(add, metavar="N", type=int)
     add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read, also .gz and .bz2")
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
-    add(
-        "--exclude",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="test and validation data: none of its sentences enters, whatever their case and spacing",
+    about = "test and validation data: none of its sentences enters, whatever their case and spacing"
+    add("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
+    about = (
+        "a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
+        "1: all of them, 0: near-duplicates may enter"
     )
-    add(
-        "--exclude-overlap",
-        metavar="SHARE",
-        type=float,
-        default=0.5,
-        help="a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
-        "1: all of them, 0: near-duplicates may enter",
-    )
+    add("--exclude-overlap", metavar="SHARE", type=float, default=0.5, help=about)
     add("--add", action="store_true", help="add the sources to the corpus that is there")
-    add(
-        "--resume",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on with an unfinished build (default), or give it up and begin anew",
-    )
-    add(
-        "--max-pairs",
-        metavar="N",
-        type=int,
-        default=12,
-        help="ordered entity pairs that one sentence gives, closest first (default: 12); JSONL rows are single pairs",
-    )
-    add("--max-tokens", metavar="N", type=int, default=250, help="longer sentences are dropped (default: 250)")
+    about = "go on with an unfinished build (default), or give it up and begin anew"
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help=about)
+    about = "ordered entity pairs that one sentence gives, closest first (default: 12); JSONL rows are single pairs"
+    count("--max-pairs", default=12, help=about)
+    count("--max-tokens", default=250, help="longer sentences are dropped (default: 250)")
     add("--format", metavar="NAME", help="jsonl, wikipedia, documents or text (default: by file name)")
     add("--names", metavar="FILE", type=Path, help="plain text: entity names, one a line [tab id]")
     add("--spacy", metavar="MODEL", help="plain text: a spaCy pipeline that finds the entities")
-    add("--workers", metavar="N", type=int, default=1, help="processes for wikitext (default: 1)")
+    count("--workers", default=1, help="processes for wikitext (default: 1)")
     add("--memory", metavar="SIZE", default="2GB", help="what sorting may use (default: 2GB)")
     parser.set_defaults(handler=build)
 

@@ -230,13 +230,12 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
 
 def narrow(args: argparse.Namespace) -> int:
     """Search and write."""
-    from erda.corpus.augment import open_augmenter
-    from erda.corpus.narrow import narrow_rows, write_rows
+    from erda.corpus.augment import open_augmenter, write_rows
     from erda.data.own import read_examples
 
     examples = [example for path in args.files for example in read_examples(path).examples]
     found = open_augmenter(args.corpus, args.model, device=args.device)
-    rows = narrow_rows(found.store, found.index, found.model, examples, top=args.top)
+    rows = found.narrow(examples, top=args.top)
     write_rows(found.store, rows, args.out)
     print(f"{len(rows):,} of {len(found.store):,} rows are near {len(examples):,} examples: {args.out}")
     return 0

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,41 +134,27 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser = add_command(commands, "train", about, TRAIN_EXAMPLES)
     add = parser.add_argument
+    count, number = partial(add, metavar="N", type=int), partial(add, type=float)
     add("folder", metavar="DIR", type=Path, nargs="?", help="folder of a corpus ('erda corpus build')")
-    add(
-        "--pairs", metavar="FILE", type=Path, nargs="+", default=[], help="tagged JSONL to train on, instead or besides"
-    )
+    about = "tagged JSONL to train on, instead or besides"
+    add("--pairs", metavar="FILE", type=Path, nargs="+", default=[], help=about)
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
     add("--encoder", metavar="NAME", default="minilm", help="pretrained model to start from (default: minilm)")
-    add("--limit", metavar="N", type=int, help="pairs to train on (default: all that there are)")
+    count("--limit", help="pairs to train on (default: all that there are)")
     add_engine_arguments(parser, "mine pairs")
     add("--objective", choices=("infonce", "paper"), default="infonce", help="what is learned (default: infonce)")
-    add("--temperature", metavar="T", type=float, default=0.0, help="default: 0.07 for infonce, 1 for paper")
-    add("--blank-names", metavar="P", type=float, default=0.7, help="chance that a name is hidden (default: 0.7)")
-    add("--hard-negatives", metavar="P", type=float, default=1.0, help="share of pairs that bring one (default: 1)")
-    add("--rank", metavar="N", type=int, default=32, help="rank of the adapter; 0 trains all weights (default: 32)")
-    add("--scale", metavar="X", type=float, default=1.0, help="factor of the adapter (default: 1)")
-    add("--learning-rate", metavar="X", type=float, default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
-    add("--batch-size", metavar="N", type=int, default=256, help="pairs in a batch, on each device (default: 256)")
-    add(
-        "--epochs",
-        dest="n_epochs",
-        metavar="N",
-        type=int,
-        default=1,
-        help="passes, each over pairs drawn anew (default: 1)",
-    )
-    add("--max-pieces", metavar="N", type=int, default=128, help="longest sentence in word pieces (default: 128)")
+    number("--temperature", metavar="T", default=0.0, help="default: 0.07 for infonce, 1 for paper")
+    number("--blank-names", metavar="P", default=0.7, help="chance that a name is hidden (default: 0.7)")
+    number("--hard-negatives", metavar="P", default=1.0, help="share of pairs that bring one (default: 1)")
+    count("--rank", default=32, help="rank of the adapter; 0 trains all weights (default: 32)")
+    number("--scale", metavar="X", default=1.0, help="factor of the adapter (default: 1)")
+    number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
+    count("--batch-size", default=256, help="pairs in a batch, on each device (default: 256)")
+    count("--epochs", dest="n_epochs", default=1, help="passes, each over pairs drawn anew (default: 1)")
+    count("--max-pieces", default=128, help="longest sentence in word pieces (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
-    add(
-        "--workers",
-        dest="n_workers",
-        metavar="N",
-        type=int,
-        default=0,
-        help="processes that prepare batches (default: 0)",
-    )
-    add("--save-steps", metavar="N", type=int, default=500, help="steps between checkpoints (default: 500)")
+    count("--workers", dest="n_workers", default=0, help="processes that prepare batches (default: 0)")
+    count("--save-steps", default=500, help="steps between checkpoints (default: 500)")
     add("--measure", action=argparse.BooleanOptionalAction, default=True, help="measure before and after (default)")
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with an unfinished training")
     _add_measuring(parser)

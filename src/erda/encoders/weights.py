@@ -24,6 +24,7 @@ from erda.files import (
     locked,
     read_bytes,
     read_json,
+    remove_unfinished,
     sha256_of,
     user_path,
     verify_sha256,
@@ -223,8 +224,7 @@ def _slices(packages: Sequence[str]) -> list[Path]:
 def _unpack(slices: Sequence[Path], folder: Path) -> None:
     """Unzip a sliced archive into `folder`, without its top folder; files that are already whole are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(".*.tmp"):  # by a kill
-        left.unlink(missing_ok=True)
+    remove_unfinished(folder)
     try:
         with TemporaryFile(dir=folder) as joined:  # without a name, so that nothing of it can stay
             for piece in slices:
@@ -233,17 +233,13 @@ def _unpack(slices: Sequence[Path], folder: Path) -> None:
             with zipfile.ZipFile(joined) as archive:
                 for member in archive.infolist():
                     place = folder.joinpath(*Path(member.filename).parts[1:])
-                    if member.is_dir() or not place.resolve().is_relative_to(folder.resolve()) or _whole(place, member):
+                    whole = place.is_file() and place.stat().st_size == member.file_size  # it gets its name when whole
+                    if whole or member.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
                         continue
                     with archive.open(member) as packed, whole_file(place) as part, part.open("wb") as target:
                         copyfileobj(packed, target)
     except (OSError, zipfile.BadZipFile, EOFError) as error:
         raise ModelError(f"Cannot unpack {slices[0].name} .. {slices[-1].name} into {folder}: {error}") from error
-
-
-def _whole(path: Path, member: zipfile.ZipInfo) -> bool:
-    """Whether a file was already unpacked: a file gets its name only when it is whole, so its size decides."""
-    return path.is_file() and path.stat().st_size == member.file_size
 
 
 # -- the hub ---------------------------------------------------------------------------------------------------------
