@@ -51,7 +51,7 @@ class Cluster:
                 return
             self.n_locks.append(len(list(self.out.rglob(LOCK))))
             self.meanwhile()
-            yield Outcome(running[0], files_of(running.pop(0).planned.asked, self.nodes))
+            yield Outcome(running[0], files_of(running.pop(0).asked, self.nodes))
 
 
 @pytest.fixture

@@ -49,6 +49,10 @@ class PlannedRun:
         return (self.folder / RECORD).exists()
 
 
+RunOutcome = Outcome[PlannedRun, Record]
+RunOne = Callable[[PlannedRun, int], Record]
+
+
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
     """Where what frozen layers compute is kept ("": in memory), up to which size."""
@@ -69,14 +73,6 @@ class Finished:
     records: tuple[Record, ...]
     n_found: int
     faults: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    planned: PlannedRun
-    keep_method: bool
-    first_bar: int | None  # the line of the first bar; None shows none
-    cache: CacheSettings
 
 
 def run_all(
@@ -113,7 +109,7 @@ def run_many(
     address: str | None = None,
     keep_methods: bool = False,
     show_bars: bool = True,
-    on_outcome: Callable[[Outcome[PlannedRun, Record]], None] | None = None,
+    on_outcome: Callable[[RunOutcome], None] | None = None,
 ) -> Finished:
     """Runs, each into a folder of its own choice; `on_outcome` is told of each as it ends.
 
@@ -129,28 +125,27 @@ def run_many(
     if shared:
         cache = replace(cache, folder=str(shared))  # processes meet in a folder
     first_bar = None if not show_bars or engine == "ray" else int(several)
-    works = [_Work(one, keep_methods, first_bar, cache) for one in runs]
-    outcomes: Iterable[Outcome[_Work, Record]]
+    run_one = partial(_run_one, keep_method=keep_methods, first_bar=first_bar, cache=cache)
+    outcomes: Iterable[RunOutcome]
     if engine == "ray":
-        outcomes = _run_far(works, address=address, n_at_once=n_processes)
+        outcomes = _run_far(run_one, runs, address=address, n_at_once=n_processes)
     elif several:
         prepare = partial(prepare_process, n_here, get_context("spawn").RLock())
-        outcomes = run_in_processes(_run_one, works, n_processes=n_here, prepare=prepare)
+        outcomes = run_in_processes(run_one, runs, n_processes=n_here, prepare=prepare)
     else:
-        outcomes = run_here(_run_one, works)
+        outcomes = run_here(run_one, runs)
     if show_bars and (several or engine == "ray"):
-        outcomes = _shown(outcomes, len(works), lines=engine == "ray")  # processes of this machine tell of each task
+        outcomes = _shown(outcomes, len(runs), lines=engine == "ray")  # processes of this machine tell of each task
     records: dict[Path, Record] = {}
     faults = []
     try:
         for outcome in outcomes:
-            planned = outcome.work.planned
             if outcome.result is not None:
-                records[planned.folder] = outcome.result
+                records[outcome.work.folder] = outcome.result
             else:
-                faults.append(f"{planned.asked.title}: {outcome.fault}")
+                faults.append(f"{outcome.work.asked.title}: {outcome.fault}")
             if on_outcome is not None:
-                on_outcome(Outcome(planned, outcome.result, outcome.fault))
+                on_outcome(outcome)
     finally:
         if shared:
             shutil.rmtree(shared, ignore_errors=True)
@@ -158,14 +153,14 @@ def run_many(
     return Finished(found, len(there & records.keys()), tuple(faults))
 
 
-def _shown(outcomes: Iterable[Outcome[_Work, Record]], n_runs: int, *, lines: bool) -> Iterator[Outcome[_Work, Record]]:
+def _shown(outcomes: Iterable[RunOutcome], n_runs: int, *, lines: bool) -> Iterator[RunOutcome]:
     """The outcomes, with a bar on a terminal; elsewhere with a line for each, where these are wanted."""
     with tqdm(total=n_runs, unit="run", position=0, disable=None) as bar:
         for number, outcome in enumerate(outcomes, start=1):
             bar.update()
             if bar.disable and lines:
                 became = "done" if outcome.result is not None else "failed"
-                print(f"{number} of {n_runs}: {outcome.work.planned.asked.title}: {became}", file=sys.stderr)
+                print(f"{number} of {n_runs}: {outcome.work.asked.title}: {became}", file=sys.stderr)
             yield outcome
 
 
@@ -173,15 +168,18 @@ def _common_folder(folders: Iterable[Path]) -> Path:
     return Path(os.path.commonpath([folder.absolute() for folder in folders]))
 
 
-def _run_one(work: _Work, slot: int) -> Record:
-    asked, cache = work.planned.asked, work.cache
+def _run_one(
+    planned: PlannedRun, slot: int, *, keep_method: bool, first_bar: int | None, cache: CacheSettings
+) -> Record:
+    """Do one run; its bar stands `slot` lines below the first one (None: there are none)."""
+    asked = planned.asked
     parts = Parts(
         stream=lambda: open_run_stream(asked),
         build=lambda: build_run_method(asked, cache=open_cache(cache.folder, cache.gigabytes)),
         restore=lambda place: restore_run_method(asked, place, cache=open_cache(cache.folder, cache.gigabytes)),
     )
-    bar = None if work.first_bar is None else work.first_bar + slot
-    return run(asked, parts, out=work.planned.out, keep_method=work.keep_method, bar=bar)
+    bar = None if first_bar is None else first_bar + slot
+    return run(asked, parts, out=planned.out, keep_method=keep_method, bar=bar)
 
 
 def prepare_process(n_processes: int, lock: Any) -> None:
@@ -195,7 +193,9 @@ def prepare_process(n_processes: int, lock: Any) -> None:
 # -- runs on other machines --------------------------------------------------------------------------------------------
 
 
-def _run_far(works: Sequence[_Work], *, address: str | None, n_at_once: int | None) -> Iterator[Outcome[_Work, Record]]:
+def _run_far(
+    run_one: RunOne, runs: Sequence[PlannedRun], *, address: str | None, n_at_once: int | None
+) -> Iterator[RunOutcome]:
     """Runs on a Ray cluster, whose nodes do not see OUT: their files come home, and are written here.
 
     Finished runs are read here and not sent. A run that is sent begins at its first task. It is locked from then until
@@ -203,17 +203,18 @@ def _run_far(works: Sequence[_Work], *, address: str | None, n_at_once: int | No
     """
     from erda.benchmark.run.ray_engine import run_on_ray
 
-    finished = [work for work in works if work.planned.is_finished]
-    yield from run_here(_run_one, finished)
-    waiting = [work for work in works if work not in finished]
-    n_gpus = int(any(work.planned.asked.device.startswith("cuda") for work in waiting))
+    finished = [one for one in runs if one.is_finished]
+    yield from run_here(run_one, finished)
+    waiting = [one for one in runs if one not in finished]
+    n_gpus = int(any(one.asked.device.startswith("cuda") for one in waiting))
     n_at_once = min(n_at_once or MOST_SENT, MOST_SENT)
-    kept_here: deque[Outcome[_Work, Record]] = deque()
+    kept_here: deque[RunOutcome] = deque()
     locks: dict[Path, ExitStack] = {}
     try:
-        sent = _locked_works(waiting, locks, kept_here)
-        for outcome in run_on_ray(_run_away, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
-            folder = outcome.work.planned.folder
+        sent = _locked_runs(run_one, waiting, locks, kept_here)
+        run_away = partial(_run_away, run_one)
+        for outcome in run_on_ray(run_away, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
+            folder = outcome.work.folder
             with locks.pop(folder):
                 record = None if outcome.result is None else _bring_home(folder, outcome.result)
             yield Outcome(outcome.work, record, outcome.fault)
@@ -225,39 +226,39 @@ def _run_far(works: Sequence[_Work], *, address: str | None, n_at_once: int | No
     yield from kept_here
 
 
-def _locked_works(
-    works: Iterable[_Work], locks: dict[Path, ExitStack], kept_here: deque[Outcome[_Work, Record]]
-) -> Iterator[_Work]:
+def _locked_runs(
+    run_one: RunOne, runs: Iterable[PlannedRun], locks: dict[Path, ExitStack], kept_here: deque[RunOutcome]
+) -> Iterator[PlannedRun]:
     """Runs to send, each locked just before it is handed out; the lock goes to `locks`, by the folder of the run.
 
     What cannot be sent, and what another process has finished meanwhile, goes to `kept_here`.
     """
-    for work in works:
-        folder = work.planned.folder
+    for planned in runs:
+        folder = planned.folder
         with ExitStack() as lock:
             try:
                 lock.enter_context(run_lock(folder))
                 begun = read_learned(folder / FOLDER)
                 if begun is not None:
-                    refuse_mixing(folder, then=begun.asked, now=work.planned.asked)
+                    refuse_mixing(folder, then=begun.asked, now=planned.asked)
             except WriteError:
                 raise
             except ErdaError as fault:
-                kept_here.append(Outcome(work, None, fault))
+                kept_here.append(Outcome(planned, None, fault))
                 continue
-            if work.planned.is_finished:
-                kept_here.extend(run_here(_run_one, [work]))
+            if planned.is_finished:
+                kept_here.extend(run_here(run_one, [planned]))
                 continue
             locks[folder] = lock.pop_all()
-        yield work
+        yield planned
 
 
-def _run_away(work: _Work, slot: int) -> dict[str, bytes]:
+def _run_away(run_one: RunOne, planned: PlannedRun, slot: int) -> dict[str, bytes]:
     """Run into a folder that nobody else sees; what `run` leaves there, by relative path."""
     with tempfile.TemporaryDirectory(prefix="erda-") as place:
-        moved = replace(work, planned=replace(work.planned, out=Path(place)))
-        _run_one(moved, slot)
-        folder = moved.planned.folder
+        moved = replace(planned, out=Path(place))
+        run_one(moved, slot)
+        folder = moved.folder
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 

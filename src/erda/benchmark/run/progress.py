@@ -10,13 +10,11 @@ Where it or a file that it names is damaged, the run begins anew.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ from erda.benchmark.experiments import refuse_mixing
 from erda.benchmark.metrics import Measures
 from erda.benchmark.records import RECORD, read_record
 from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError
-from erda.files import locked, read_arrays, read_json, sha256_of, write_arrays, write_json
+from erda.files import locked, read_arrays, read_json, read_sealed, sealed, sha256_of, write_arrays, write_json
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
@@ -49,13 +47,7 @@ class Learned:
     peak_memory_mb: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)  # what the method had to tell of each task, put together
     files: dict[str, str] = field(default_factory=dict)  # path in the folder -> sha256
-    sha256: str = ""  # of all this
     schema: int = SCHEMA
-
-    def checksum(self) -> str:
-        """The sha256 of everything but itself."""
-        content = json.dumps(asdict(replace(self, sha256="")), sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(slots=True)
@@ -124,7 +116,7 @@ class Progress:
             notes=joined_notes(before.notes, method.notes()),
             files=files,
         )
-        write_json(self.folder / FILE, replace(learned, sha256=learned.checksum()))
+        write_json(self.folder / FILE, sealed(learned))
         self.learned = learned
         shutil.rmtree(old, ignore_errors=True)
 
@@ -152,9 +144,9 @@ def read_learned(folder: Path) -> Learned | None:
     if not path.exists():
         return None
     try:
-        learned = read_json(path, Learned, error=RecordError)
-        if learned.schema != SCHEMA or learned.sha256 != learned.checksum():
-            raise RecordError(f"{path}: is damaged, or of another version.")
+        learned = read_sealed(path, Learned, error=RecordError)
+        if learned.schema != SCHEMA:
+            raise RecordError(f"{path}: is of another version.")
         for name, sha256 in learned.files.items():
             if sha256_of(folder / name, error=RecordError) != sha256:
                 raise RecordError(f"{folder / name}: is damaged.")
