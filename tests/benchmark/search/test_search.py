@@ -67,9 +67,7 @@ def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> Non
         records = [read_record(tmp_path / "trials" / str(one.number) / "erda" / seed) for seed in ("100", "110")]
         assert {record.evaluate_on for record in records} == {"validation"}
         assert {record.settings["method"]["learning_rate"] for record in records} == {one.values["erda.learning_rate"]}
-        assert one.accuracies == tuple(
-            record.accuracy["all-seen"][-1] for record in records if record.accuracy["all-seen"]
-        )
+        assert one.accuracies == [record.accuracy["all-seen"][-1] for record in records if record.accuracy["all-seen"]]
     assert sorted(found.importance) == ["erda.learning_rate", "erda.memory_iterations"]
     again = search(asked(sampler="grid", prune=False), out=tmp_path, show_bars=False)
     assert tried(again) == tried(found)

@@ -14,9 +14,7 @@ from erda.benchmark.records import Records
 from erda.benchmark.report import results
 from erda.benchmark.report.figures.base import Figure
 from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
-from erda.benchmark.report.figures.forgetting import forgetting_figure
-from erda.benchmark.report.figures.over_tasks import accuracy_figure, cost_figure
-from erda.benchmark.report.figures.sweep import sweep_figure
+from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure, forgetting_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.benchmark.report.tables import Table
 from erda.errors import RecordError

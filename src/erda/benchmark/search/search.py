@@ -12,13 +12,16 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import optuna
+from filelock import FileLock
+from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, Trial, TrialState
 from tqdm import tqdm
 
 from erda.benchmark.metrics import CANDIDATES
@@ -31,10 +34,6 @@ from erda.files import locked
 from erda.settings.build import open_run_stream
 from erda.settings.runs import RunSettings, Setting
 
-if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.trial import FrozenTrial, Trial
-
 JOURNAL = "study.journal"
 TRIALS = "trials"
 ASK_LOCK = ".ask.lock"
@@ -42,7 +41,12 @@ STUDY = "erda search"
 SAMPLERS = ("grid", "tpe", "random")
 N_TRIALS = 40  # where there is no grid to be gone through
 WHOLE, CUT, FAILED, UNFINISHED = "whole", "cut short", "failed", "not finished"
-STATES = {"COMPLETE": WHOLE, "PRUNED": CUT, "FAIL": FAILED, "RUNNING": UNFINISHED}  # Optuna's names -> ours
+STATES = {
+    TrialState.COMPLETE: WHOLE,
+    TrialState.PRUNED: CUT,
+    TrialState.FAIL: FAILED,
+    TrialState.RUNNING: UNFINISHED,
+}
 N_STARTUP = 5  # trials before any is cut short
 
 
@@ -97,12 +101,15 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of one trial: its values and, in the order of the seeds, the accuracies that were measured."""
+    """What became of one trial: its values and, in the order of the seeds, the accuracies that were measured.
+
+    All but the first two is what Optuna keeps for us beside the trial.
+    """
 
     number: int
-    values: dict[str, Setting]
-    accuracies: tuple[float, ...]
-    state: str  # one of STATES
+    state: str  # one of those in STATES
+    values: dict[str, Setting] = field(default_factory=dict)
+    accuracies: list[float] = field(default_factory=list)
     fault: str = ""
     is_repeat: bool = False  # of values that were tried before: nothing was run
 
@@ -160,7 +167,7 @@ def search(
     with locked(out, busy="another search is at work here; wait for it", error=RecordError):
         _mend_journal(out / JOURNAL)
         study = _open_study(out, asked)
-        unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=_states("RUNNING"))]
+        unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))]
         shared = out / ".frozen" if n_processes > 1 and not asked.settings.cache_dir else None
         if shared:  # processes meet in a folder
             asked = replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(shared)}))
@@ -192,14 +199,14 @@ def _check_protocol(asked: Search) -> None:
 # -- the study ---------------------------------------------------------------------------------------------------------
 
 
-def _open_study(out: Path, asked: Search) -> Study:
+def _open_study(out: Path, asked: Search) -> optuna.Study:
     """The study in `out`, begun where there is none; refused where it is another search."""
-    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = out / JOURNAL
     try:
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
         pruner = optuna.pruners.MedianPruner(n_startup_trials=N_STARTUP, n_warmup_steps=0)
-        study: Study = optuna.create_study(
+        study = optuna.create_study(
             storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True, pruner=pruner
         )
         then = study.user_attrs.get("asked")
@@ -231,25 +238,13 @@ def _mend_journal(path: Path) -> None:
                 file.truncate(whole)
 
 
-def _optuna() -> Any:
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
-def _states(*names: str) -> tuple[Any, ...]:
-    return tuple(_optuna().trial.TrialState[name] for name in names)
-
-
-def _sampler(asked: Search, number: int) -> Any:
+def _sampler(asked: Search, number: int) -> BaseSampler:
     """The sampler of a trial; the grid is shuffled once for all."""
-    samplers = _optuna().samplers
     if asked.sampler == "grid":
-        return samplers.GridSampler({choice.name: list(choice.values) for choice in asked.space}, seed=0)
+        return GridSampler({choice.name: list(choice.values) for choice in asked.space}, seed=0)
     if asked.sampler == "random":
-        return samplers.RandomSampler(seed=number)
-    return samplers.TPESampler(seed=number, constant_liar=True)  # values that are being tried now are not tried twice
+        return RandomSampler(seed=number)
+    return TPESampler(seed=number, constant_liar=True)  # values that are being tried now are not tried twice
 
 
 # -- one process of a search -------------------------------------------------------------------------------------------
@@ -262,20 +257,21 @@ def _work(share: _Share, slot: int) -> None:
     with tqdm(desc=title, total=share.n_trials, unit="trial", disable=hidden) as bar:
         for trial in _trials(study, share):
             _try(study, trial, share)
-            bar.n = len(study.get_trials(deepcopy=False, states=_states("COMPLETE", "PRUNED", "FAIL")))
-            bar.set_postfix(_best_so_far(study))
+            known = study.get_trials(deepcopy=False)
+            bar.n = sum(one.state.is_finished() for one in known)
+            reached = [one.value for one in known if one.state is TrialState.COMPLETE and one.value is not None]
+            bar.set_postfix({"best": f"{100 * max(reached):.1f}%"} if reached else {})
 
 
-def _trials(study: Study, share: _Share) -> Iterator[Trial]:
+def _trials(study: optuna.Study, share: _Share) -> Iterator[Trial]:
     """Trials that were not finished, then new ones, as long as there are not enough."""
-    optuna = _optuna()
-    for frozen in study.get_trials(states=_states("RUNNING")):
+    for frozen in study.get_trials(states=(TrialState.RUNNING,)):
         if frozen.number in share.unfinished:
             study.sampler = _sampler(share.asked, frozen.number)
-            yield _with_values(optuna.trial.Trial(study, frozen._trial_id), study, share.asked)
+            yield _with_values(Trial(study, frozen._trial_id), study, share.asked)
     while True:
-        with _one_asks(share.out):
-            known = study.get_trials(deepcopy=False, states=_states(*STATES))
+        with FileLock(share.out / ASK_LOCK):  # processes ask one after another: never more trials than asked for
+            known = study.get_trials(deepcopy=False, states=tuple(STATES))
             if len(known) >= share.n_trials or 0 < share.asked.n_grid <= len({_key(one) for one in known}):
                 return
             study.sampler = _sampler(share.asked, len(known))
@@ -283,27 +279,17 @@ def _trials(study: Study, share: _Share) -> Iterator[Trial]:
         yield trial
 
 
-def _with_values(trial: Trial, study: Study, asked: Search) -> Trial:
+def _with_values(trial: Trial, study: optuna.Study, asked: Search) -> Trial:
     """A trial whose values are drawn and written down; those of an unfinished one stay as they are."""
     trial.set_user_attr("values", {choice.name: choice.suggest(trial) for choice in asked.space})
-    study.sampler = _optuna().samplers.RandomSampler()  # a grid's would end a loop of Optuna's own, and there is none
+    study.sampler = RandomSampler()  # a grid's would end a loop of Optuna's own, and there is none
     return trial
 
 
-@contextmanager
-def _one_asks(out: Path) -> Iterator[None]:
-    """Processes ask one after another, so that there are never more trials than asked for."""
-    from filelock import FileLock
-
-    with FileLock(out / ASK_LOCK):
-        yield
-
-
-def _try(study: Study, trial: Trial, share: _Share) -> None:
+def _try(study: optuna.Study, trial: Trial, share: _Share) -> None:
     """Run a trial stream by stream and tell the study; the same values are not run twice."""
-    states = _optuna().trial.TrialState
     values: dict[str, Setting] = trial.user_attrs["values"]
-    for other in study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
+    for other in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         if other.user_attrs["values"] == values:
             trial.set_user_attr("accuracies", other.user_attrs["accuracies"])
             trial.set_user_attr("is_repeat", True)
@@ -316,7 +302,7 @@ def _try(study: Study, trial: Trial, share: _Share) -> None:
         finished = run_many([PlannedRun(run, folder)], cache=CacheSettings.of(settings), show_bars=False)
         if finished.faults:
             trial.set_user_attr("fault", finished.faults[0])
-            study.tell(trial, state=states.FAIL)
+            study.tell(trial, state=TrialState.FAIL)
             return
         accuracy = finished.records[0].accuracy[share.asked.protocol] or []
         accuracies.append(accuracy[-1])
@@ -325,7 +311,7 @@ def _try(study: Study, trial: Trial, share: _Share) -> None:
         if step not in study.get_trials(deepcopy=False)[trial.number].intermediate_values:  # told before it was killed?
             trial.report(math.fsum(accuracies) / step, step)
         if share.asked.prune and step < len(settings.seeds) and trial.should_prune():
-            study.tell(trial, state=states.PRUNED)
+            study.tell(trial, state=TrialState.PRUNED)
             return
     study.tell(trial, math.fsum(accuracies) / len(accuracies))
 
@@ -335,36 +321,20 @@ def _key(trial: FrozenTrial) -> str:
     return json.dumps(trial.user_attrs.get("values", trial.number), sort_keys=True)
 
 
-def _best_so_far(study: Study) -> dict[str, str]:
-    values = [trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))]
-    return {"best": f"{100 * max(values):.1f}%"} if values else {}
-
-
 # -- what came out -----------------------------------------------------------------------------------------------------
 
 
-def _found(study: Study, faults: list[str]) -> SearchResult:
-    trials = study.get_trials(deepcopy=False, states=_states(*STATES))
-    tried = tuple(_tried(trial) for trial in trials)
+def _found(study: optuna.Study, faults: list[str]) -> SearchResult:
+    trials = study.get_trials(deepcopy=False, states=tuple(STATES))
+    tried = tuple(Tried(one.number, STATES[one.state], **one.user_attrs) for one in trials)
     failed = [f"trial {one.number}: {one.fault}" for one in tried if one.fault]
     return SearchResult(tried, _importance(study), (*failed, *faults))
 
 
-def _tried(trial: FrozenTrial) -> Tried:
-    about = trial.user_attrs
-    accuracies = tuple(about.get("accuracies", ()))
-    state = STATES[trial.state.name]
-    fault, is_repeat = about.get("fault", ""), about.get("is_repeat", False)
-    return Tried(trial.number, about.get("values", {}), accuracies, state, fault, is_repeat)
-
-
-def _importance(study: Study) -> dict[str, float]:
+def _importance(study: optuna.Study) -> dict[str, float]:
     """How much of the variance between whole trials each setting explains (fANOVA); needs trials that differ."""
-    importance = _optuna().importance
-    reached = {trial.value for trial in study.get_trials(deepcopy=False, states=_states("COMPLETE"))}
+    reached = {trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     if len(reached) < 2:
         return {}
-    found: dict[str, float] = importance.get_param_importances(
-        study, evaluator=importance.FanovaImportanceEvaluator(seed=0)
-    )
-    return found
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    return optuna.importance.get_param_importances(study, evaluator=evaluator)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-    from erda.benchmark.statistics import Summary
-
 INK = "#1c2024"
 MUTED = "#6a717a"
 GRID = "#dcdfe3"
@@ -40,7 +38,6 @@ FORMATS = ("png", "svg")
 THEME = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(COLOURS[:-1], start=1)
 }
-MOST_TICKS = 10
 LARGEST_SVG = 300_000  # bytes; a larger panel goes onto the page as PNG
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
@@ -157,34 +154,6 @@ def line_style(number: int) -> dict[str, Any]:
         "marker": MARKERS[number % len(MARKERS)],
         "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
     }
-
-
-def draw_line(
-    axes: Axes, number: int, found: Sequence[Summary | None], *, label: str, may_be_log: bool = False
-) -> list[float]:
-    """Means over 1, 2, ... with a band of one deviation, the style that of line `number`; the means are given back.
-
-    Where the axis may be logarithmic a band stays above a tenth of its mean, so that it can be shown.
-    """
-    x = list(range(1, len(found) + 1))
-    means = [one.mean if one else float("nan") for one in found]
-    spread = [(one.deviation or 0.0) if one else 0.0 for one in found]
-    if may_be_log:
-        spread = [min(one, 0.9 * mean) for mean, one in zip(means, spread, strict=True)]
-    style = line_style(number)
-    axes.plot(x, means, label=as_text(label), markersize=4.5, clip_on=may_be_log, **style)
-    if any(spread):
-        low = [mean - one for mean, one in zip(means, spread, strict=True)]
-        high = [mean + one for mean, one in zip(means, spread, strict=True)]
-        axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-    return means
-
-
-def set_task_axis(axes: Axes, n_tasks: int) -> None:
-    """The horizontal axis of figures over tasks; not every task of a long stream has a number."""
-    axes.set_xlabel("tasks learned")
-    step = -(-n_tasks // MOST_TICKS)
-    axes.set_xticks(range(step, n_tasks + 1, step))
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------

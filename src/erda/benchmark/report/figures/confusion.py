@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import numpy as np
 from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.records import PREDICTIONS, Record, TestPredictions, read_predictions
 from erda.benchmark.report.figures.base import COLOURS, GRID, INK, MUTED, Figure, Panel, as_text, shorten
-from erda.benchmark.report.tables import Table
+from erda.benchmark.report.tables import Cells, Table
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
@@ -22,119 +24,101 @@ MOST_NAMES = 24  # relations whose names fit along an axis
 MOST_NUMBERS = 12  # tasks whose cells hold their number
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One relation taken for another, so often, of so many questions."""
-
-    gold: str
-    answer: str
-    n: int
-    n_asked: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Confusion:
     """What one line answered after the last task.
 
     `counts` [n_relations, n_relations]: questions of the first stream by gold relation and best-scored one, relations
     in the order in which they were learned. `by_task` [n_tasks, n_tasks]: share of a task's questions answered with a
-    relation of each task, mean over all streams; rows add up to 1. `mistakes`: the commonest mistakes over all streams.
+    relation of each task, mean over all streams; rows add up to 1. `mistakes`: the commonest over all streams, as rows
+    of `confusion_table`.
     """
 
-    label: str
-    seed: int  # of the first stream
-    n_streams: int
+    line: Line
     names: tuple[str, ...]
     ends: tuple[int, ...]  # where each task ends among the relations
     counts: np.ndarray
     by_task: np.ndarray
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Cells, ...]
 
 
 def count_confusion(line: Line) -> Confusion:
     """Read the predictions beside a line's records and count; a `RecordError` says what is missing."""
-    mistakes: dict[tuple[str, str], int] = {}
-    asked: dict[str, int] = {}
+    mistakes: Counter[tuple[str, str]] = Counter()
+    asked: Counter[str] = Counter()
     names: dict[str, str] = {}
     shares, all_counts = [], []
     for one in line.found:
-        record, folder = one.record, one.folder
-        if folder is None or not (folder / PREDICTIONS).exists():
-            raise RecordError(f"No confusion for '{line.label}': {folder or record.title} has no {PREDICTIONS}.")
-        counts, task_of = _count(record, read_predictions(folder))
+        record = one.record
+        if one.folder is None or not (one.folder / PREDICTIONS).exists():
+            raise RecordError(f"No confusion for '{line.label}': {one.folder or record.title} has no {PREDICTIONS}.")
         learned = [name for task in record.order for name in task]
+        counts = _count(record, learned, read_predictions(one.folder))
         names |= record.relation_names
-        for gold, row in zip(learned, counts, strict=True):
-            asked[gold] = asked.get(gold, 0) + int(row.sum())
-            for other, n in zip(learned, row, strict=True):
-                if n and other != gold:
-                    mistakes[gold, other] = mistakes.get((gold, other), 0) + int(n)
+        asked.update(dict(zip(learned, counts.sum(axis=1).tolist(), strict=True)))
+        for gold, best in np.argwhere(counts).tolist():
+            if gold != best:
+                mistakes[learned[gold], learned[best]] += int(counts[gold, best])
+        task_of = np.repeat(np.arange(record.n_tasks), [len(task) for task in record.order])
         blocks = np.zeros((record.n_tasks, record.n_tasks))
         np.add.at(blocks, (task_of[:, None], task_of[None, :]), counts)
         shares.append(blocks / np.maximum(blocks.sum(axis=1, keepdims=True), 1))
         all_counts.append(counts)
-    first = line.first
     worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_PAIRS]
     return Confusion(
-        label=line.label,
-        seed=first.seed,
-        n_streams=len(all_counts),
-        names=tuple(names.get(name, name) for task in first.order for name in task),
-        ends=tuple(int(end) for end in np.cumsum([len(task) for task in first.order])),
+        line=line,
+        names=tuple(names.get(name, name) for task in line.first.order for name in task),
+        ends=tuple(np.cumsum([len(task) for task in line.first.order]).tolist()),
         counts=all_counts[0],
         by_task=np.mean(shares, axis=0),
         mistakes=tuple(
-            Mistake(names.get(gold, gold), names.get(other, other), n, asked[gold]) for (gold, other), n in worst
+            (names.get(gold, gold), names.get(best, best), f"{PERCENT * n / asked[gold]:.1f}", n, asked[gold])
+            for (gold, best), n in worst
         ),
     )
 
 
-def _count(record: Record, found: TestPredictions) -> tuple[np.ndarray, np.ndarray]:
-    """Gold x best after the last task, in the order of learning, and the task of each relation."""
-    position = {name: i for i, name in enumerate(name for task in record.order for name in task)}
+def _count(record: Record, learned: Sequence[str], found: TestPredictions) -> np.ndarray:
+    """Gold x best after the last task, in the order of learning."""
+    position = {name: i for i, name in enumerate(learned)}
     try:
         place = np.array([position[name] for name in found.relations])
     except KeyError as error:
         raise RecordError(
             f"{record.title}: its {PREDICTIONS} does not fit its record. Delete both and run again."
         ) from error
-    gold, best = place[found.gold], place[found.best[-1]]
-    counts = np.zeros((len(position), len(position)), dtype=np.int64)
     answered = found.best[-1] >= 0
-    np.add.at(counts, (gold[answered], best[answered]), 1)
-    return counts, np.repeat(np.arange(record.n_tasks), [len(task) for task in record.order])
+    counts = np.zeros((len(position), len(position)), dtype=np.int64)
+    np.add.at(counts, (place[found.gold[answered]], place[found.best[-1][answered]]), 1)
+    return counts
 
 
 def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
     """The relations most often taken for another one."""
-    rows = tuple(
-        (one.gold, one.answer, f"{PERCENT * one.n / one.n_asked:.1f}", one.n, one.n_asked) for one in confusion.mistakes
-    )
+    line = confusion.line
     return Table(
         name="confusion",
-        title=f"Most frequent mistakes of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
+        title=f"Most frequent mistakes of {line.label} after task {experiment.n_tasks}: {experiment.title}",
         columns=("relation", "taken for", "share (%)", "times", "questions"),
-        rows=rows,
-        notes=(f"By the best score among all relations, over {confusion.n_streams} streams together.",),
+        rows=confusion.mistakes,
+        notes=(f"By the best score among all relations, over {len(line.found)} streams together.",),
         text_columns=2,
     )
 
 
 def confusion_figure(confusion: Confusion, experiment: Experiment) -> Figure:
     """Tasks x tasks over all streams, and relations x relations of the first stream."""
-    by_task = confusion.by_task
-    inside, latest = (
-        float(np.trace(by_task)) / len(by_task),
-        float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0,
-    )
+    by_task, line = confusion.by_task, confusion.line
+    inside = float(np.trace(by_task)) / len(by_task)
+    latest = float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0
     return Figure(
         name="confusion",
-        title=f"Confusion of {confusion.label} after task {experiment.n_tasks}: {experiment.title}",
-        alt=f"Two maps of which tasks and which relations {confusion.label} takes for which. On average "
+        title=f"Confusion of {line.label} after task {experiment.n_tasks}: {experiment.title}",
+        alt=f"Two maps of which tasks and which relations {line.label} takes for which. On average "
         f"{PERCENT * inside:.0f} % of a task's questions are answered with a relation of the same task, and "
         f"{PERCENT * latest:.0f} % of the earlier tasks' questions with one of the last task.",
-        caption=f"{confusion.label}, by the best score among all relations. Tasks: mean of {confusion.n_streams} "
-        f"streams. Relations: stream {confusion.seed}, in the order of learning; blue is right, orange a mistake, and "
+        caption=f"{line.label}, by the best score among all relations. Tasks: mean of {len(line.found)} "
+        f"streams. Relations: stream {line.first.seed}, in the order of learning; blue is right, orange a mistake, and "
         "colours grow with the square root of the share so that rare mistakes can be seen.",
         panels=(
             Panel(partial(_draw_tasks, confusion), height=4.2),
@@ -178,7 +162,7 @@ def _draw_relations(confusion: Confusion, axes: Axes) -> None:
         axes.set_yticks(middles, numbers)
         axes.set_xlabel("relation of the answer, by task")
         axes.set_ylabel("relation of the question, by task")
-    axes.set_title(f"{len(counts)} relations (stream {confusion.seed})")
+    axes.set_title(f"{len(counts)} relations (stream {confusion.line.first.seed})")
 
 
 def _show(axes: Axes, shares: np.ndarray) -> None:
