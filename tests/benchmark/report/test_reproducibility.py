@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,8 +22,9 @@ from erda.benchmark.report.reproducibility import rerun_command, write_reproduci
 from erda.cli.main import build_parser
 from erda.cli.settings import load_settings
 from erda.errors import RecordError, WriteError
+from erda.fields import flat_kinds
 from erda.methods import METHODS
-from erda.settings.runs import Run, default_settings
+from erda.settings.runs import Run, default_settings, settings_of
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
@@ -123,7 +124,6 @@ METHOD_VALUES = {
     bool: st.booleans(),
     int: st.integers(1, 50),
     float: st.floats(1e-6, 0.9),
-    str: st.sampled_from(["none", "mean"]),
 }
 
 
@@ -131,9 +131,13 @@ METHOD_VALUES = {
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
-    types = {name: type(value) for name, value in default_settings(METHODS[method]).items()}
-    changed = data.draw(st.lists(st.sampled_from(sorted(types)), unique=True, max_size=4))
-    own = {**default_settings(METHODS[method]), **{name: data.draw(METHOD_VALUES[types[name]]) for name in changed}}
+    defaults, kinds = default_settings(METHODS[method]), flat_kinds(settings_of(METHODS[method]))
+    values = {
+        name: st.sampled_from(get_args(kinds[name])) if isinstance(value, str) else METHOD_VALUES[type(value)]
+        for name, value in defaults.items()
+    }
+    changed = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=4))
+    own = {**defaults, **{name: data.draw(values[name]) for name in changed}}
     seeds = data.draw(st.lists(st.sampled_from(SEEDS), unique=True, min_size=1))
     given_settings = {"method": own, "encoder": {}, "stream": {}}
     line = line_of(*(fewrel(template, method, seed, settings=given_settings) for seed in seeds))
