@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,29 +104,18 @@ def add_engine_arguments(parser: argparse.ArgumentParser, what: str) -> None:
 def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
     """What may become an extra example; what is not given is the paper's."""
     add = parser.add_argument
+    off = partial(add, action="store_const", const=False)
     add("--threshold", dest="match_threshold", metavar="S", type=float, help="alpha of entity matches (default: 0.65)")
     add("--max-matches", metavar="N", type=int, help="matches an example (default: 16)")
     add("--neighbours", dest="n_neighbours", metavar="K", type=int, help="neighbours an example (default: 1)")
     add("--neighbour-threshold", metavar="S", type=float, help="least score (default: 0)")
-    for flag, name, text in (
-        ("--no-matching", "entity_matching", "without entity matching (the paper's w.o. EM)"),
-        ("--no-search", "similarity_search", "without similarity search (the paper's w.o. SS)"),
-    ):
-        add(flag, dest=name, action="store_const", const=False, help=text)
-    add(
-        "--agreement",
-        choices=("none", "mean", "nearest"),
-        help="keep only what is nearer to its own relation than to any other of the file (default: none)",
-    )
+    off("--no-matching", dest="entity_matching", help="without entity matching (the paper's w.o. EM)")
+    off("--no-search", dest="similarity_search", help="without similarity search (the paper's w.o. SS)")
+    about = "keep only what is nearer to its own relation than to any other of the file (default: none)"
+    add("--agreement", choices=("none", "mean", "nearest"), help=about)
     add("--agreement-margin", metavar="M", type=float, help="by so much (default: 0)")
-    parser.add_argument(
-        "--set",
-        dest="sets",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="any setting of augmentation by the name that `erda run` has for it; the flags above win",
-    )
+    about = "any setting of augmentation by the name that `erda run` has for it; the flags above win"
+    add("--set", dest="sets", metavar="NAME=VALUE", action="append", default=[], help=about)
 
 
 def augment_settings(args: argparse.Namespace) -> AugmentSettings:

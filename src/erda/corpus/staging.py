@@ -110,7 +110,8 @@ class _Stager:
 
         staged, chunk, redirects = self.staged, None, None
         if self.rows:
-            table = chunk_table(self.rows, self.sentences, staged.n_rows)
+            ordinals = range(staged.n_rows, staged.n_rows + len(self.rows))
+            table = _chunk_table(self.rows, self.sentences, ordinals, [sorted(_lookup(row)) for row in self.rows])
             chunk = _write(table, staged.folder / _chunk_name(staged))
         if self.redirects:
             table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
@@ -193,25 +194,17 @@ def _resolved(connection: Any, chunk: Path, source: Staged) -> Any:
         sentences.append(sentence)
         ordinals.append(ordinal)
         lookups.append(lookup if moved == row else sorted({*lookup, *_lookup(moved)}))
-    return chunk_table(rows, sentences, ordinals=ordinals, lookups=lookups)
+    return _chunk_table(rows, sentences, ordinals, lookups)
 
 
-def chunk_table(
-    rows: Sequence[Row],
-    sentences: Sequence[int],
-    first_ordinal: int = 0,
-    *,
-    ordinals: Sequence[int] | None = None,
-    lookups: Sequence[Sequence[int]] | None = None,
+def _chunk_table(
+    rows: Sequence[Row], sentences: Sequence[int], ordinals: Sequence[int], lookups: Sequence[Sequence[int]]
 ) -> Any:
     """Rows as an Arrow table sorted by head, with their keys and their place in the source (`ordinal`)."""
     import pyarrow as pa
 
-    columns: dict[str, Any] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True)) if rows else {}
-    columns = {name: columns.get(name, ()) for name in Row._fields}
-    columns["sentence"] = sentences
-    columns["ordinal"] = range(first_ordinal, first_ordinal + len(rows)) if ordinals is None else ordinals
-    columns["lookup"] = [sorted(_lookup(row)) for row in rows] if lookups is None else lookups
+    columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(Row._fields)}
+    columns |= {"sentence": sentences, "ordinal": ordinals, "lookup": lookups}
     columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
     columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
     numbers = {name: pa.int32() for name in Row._fields if name.endswith(("_start", "_end"))}

@@ -77,17 +77,13 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
     if was_training:
         encoder.eval()
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens))
-    vectors: Tensor | None = None
+    vectors = torch.empty(len(examples), encoder.dim, device=encoder.device)
     try:
         with torch.no_grad():
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
-                batch = encoder.encode([examples[i] for i in rows]).float()
-                if vectors is None:
-                    vectors = batch.new_empty(len(examples), batch.shape[1])
-                vectors[rows] = batch
+                vectors[rows] = encoder.encode([examples[i] for i in rows]).float()
     finally:
         if was_training:
             encoder.train()
-    assert vectors is not None
     return vectors
