@@ -48,7 +48,10 @@ def build_encoder(
         from erda.encoders.bilstm import BiLstmEncoder
 
         return BiLstmEncoder.build(checked, seed=seed, device=device)
+    from erda.encoders.adapter import TrainedWeights
     from erda.encoders.transformer import TransformerEncoder
+    from erda.encoders.weights import find_model
 
     assert isinstance(checked, TransformerSettings)
-    return TransformerEncoder.build(name, checked, seed=seed, device=device, cache=cache)
+    weights = TrainedWeights.load(checked.adapter) if checked.adapter else None
+    return TransformerEncoder(find_model(name), checked, weights=weights, seed=seed, cache=cache).to(device)

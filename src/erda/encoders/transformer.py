@@ -24,7 +24,7 @@ from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, states_at
 from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
-from erda.encoders.weights import ModelFolder, find_model
+from erda.encoders.weights import ModelFolder
 from erda.types import Example
 
 DEFAULTS = TransformerSettings()
@@ -79,20 +79,6 @@ class TransformerEncoder(Encoder):
         self._fingerprint = ""
         self._fingerprint_of: list[tuple[int, int]] = []
         self.eval()
-
-    @classmethod
-    def build(
-        cls,
-        name: str,
-        settings: TransformerSettings = DEFAULTS,
-        *,
-        seed: int = 0,
-        device: str = "cpu",
-        cache: FrozenCache | None = None,
-    ) -> TransformerEncoder:
-        """The encoder of a model by name: `minilm`, `mpnet`, a folder, a hub name."""
-        weights = TrainedWeights.load(settings.adapter) if settings.adapter else None
-        return cls(find_model(name), settings, weights=weights, seed=seed, cache=cache).to(device)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Switch dropout on or off; frozen layers never have any."""
