@@ -45,8 +45,8 @@ class WikipediaSource(Source):
     def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
         """Batches of pages after the first `skip`."""
         events = _events(self.path, self.meter)
-        wiki = _read_wiki(events, self.path)
-        groups = _in_groups((page for page in _read_pages(events) if page.number > skip), BATCH_PAGES)
+        wiki, pages = _read_wiki(events, self.path), _read_pages(events)
+        groups = _in_groups((page for page in pages if page.number > skip), BATCH_PAGES)
         parse = partial(_parse_pages, wiki=wiki, limits=limits)
         found = _in_workers(parse, groups, self._n_workers) if self._n_workers > 1 else map(parse, groups)
         position = skip
@@ -57,8 +57,8 @@ class WikipediaSource(Source):
             raise DataError(f"{self.path}: no <page> in it; expected a Wikipedia dump (pages-articles).")
 
 
-def _events(path: Path, meter: Meter) -> Iterator[tuple[str, ElementTree.Element]]:
-    """Ends of elements, without the namespace; what was read is let go with the next page."""
+def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:
+    """Elements that have ended, without the namespace; what was read is let go with the next page."""
     with opened(path, meter) as file:
         try:
             root = None
@@ -67,7 +67,7 @@ def _events(path: Path, meter: Meter) -> Iterator[tuple[str, ElementTree.Element
                 if root is None:
                     root = element
                 if event == "end":
-                    yield element.tag, element
+                    yield element
                     if element.tag in ("page", "siteinfo"):
                         root.clear()
         except ElementTree.ParseError as error:
@@ -77,41 +77,29 @@ def _events(path: Path, meter: Meter) -> Iterator[tuple[str, ElementTree.Element
             ) from None
 
 
-def _read_wiki(events: Iterator[tuple[str, ElementTree.Element]], path: Path) -> Wiki:
-    for tag, element in events:
-        if tag == "siteinfo":
-            names = {
-                (space.text or "").lower() for space in element.iter() if space.tag.endswith("namespace") and space.text
-            }
-            return Wiki(
-                name=_text(element, "dbname") or "wiki",
-                namespaces=frozenset(names | set(_OTHER_PREFIXES)),
-                first_letter=_text(element, "case") != "case-sensitive",
-            )
-        if tag == "page":
-            break
-    raise DataError(f"{path}: no <siteinfo> before the first page; expected a Wikipedia dump (pages-articles).")
+def _read_wiki(events: Iterator[ElementTree.Element], path: Path) -> Wiki:
+    first = next((element for element in events if element.tag in ("siteinfo", "page")), None)
+    if first is None or first.tag == "page":
+        raise DataError(f"{path}: no <siteinfo> before the first page; expected a Wikipedia dump (pages-articles).")
+    return Wiki(
+        name=first.findtext(".//dbname") or "wiki",
+        namespaces=frozenset(_OTHER_PREFIXES).union(one.text.lower() for one in first.iter("namespace") if one.text),
+        first_letter=first.findtext(".//case") != "case-sensitive",
+    )
 
 
-def _read_pages(events: Iterator[tuple[str, ElementTree.Element]]) -> Iterator[Page]:
-    number = 0
-    for tag, element in events:
-        if tag != "page":
-            continue
-        number += 1
-        redirect = next((e.get("title") for e in element.iter() if e.tag.endswith("redirect")), None)
+def _read_pages(events: Iterator[ElementTree.Element]) -> Iterator[Page]:
+    pages = (element for element in events if element.tag == "page")
+    for number, page in enumerate(pages, 1):
+        redirect = page.find("redirect")
         yield Page(
             number,
-            _text(element, "ns") or "0",
-            _text(element, "title") or "",
-            redirect,
-            _text(element, "model") or "wikitext",
-            _text(element, "text") or "",
+            page.findtext(".//ns") or "0",
+            page.findtext(".//title") or "",
+            None if redirect is None else redirect.get("title"),
+            page.findtext(".//model") or "wikitext",
+            page.findtext(".//text") or "",
         )
-
-
-def _text(element: ElementTree.Element, tag: str) -> str | None:
-    return next((e.text for e in element.iter() if e.tag.rpartition("}")[2] == tag), None)
 
 
 def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Batch:
