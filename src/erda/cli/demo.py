@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command
@@ -35,16 +34,13 @@ def run(options: argparse.Namespace) -> int:
     from erda.cli.settings import seeds_of
     from erda.errors import ErdaError, join_faults
 
-    try:
-        demo = run_demo(
-            options.out,
-            seeds=seeds_of(options),
-            n_sentences=options.sentences,
-            show=lambda line: print(line, flush=True),
-        )
-    except KeyboardInterrupt:
-        print(f"\nStopped. What was learned is kept in {options.out}; `erda demo` goes on from there.", file=sys.stderr)
-        return 130
+    options.kept = f"What was learned is kept in {options.out}; `erda demo` goes on from there."
+    demo = run_demo(
+        options.out,
+        seeds=seeds_of(options),
+        n_sentences=options.sentences,
+        show=lambda line: print(line, flush=True),
+    )
     print()
     print_tables(demo.tables)
     if demo.page:

@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status."""
+    """Run one command and give its exit status; a command that can be stopped says in `options.kept` what stays."""
     options = build_parser().parse_args(arguments)
     options.arguments = [*(sys.argv[1:] if arguments is None else arguments)]  # some write it down
     try:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
+        print(f"\nStopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)
         return STOPPED
     except BrokenPipeError:  # whoever read the output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,11 +55,8 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print(*(f"{table.group:11} {table.name:15} {table.title}" for table in tables), sep="\n")
         return 0
-    try:
-        done = run_paper(tables, out=options.out, changes=read_given(options), **engine)
-    except KeyboardInterrupt:
-        print(f"\nStopped. What is finished is kept in {options.out}; the same command goes on.", file=sys.stderr)
-        return 130
+    options.kept = f"What is finished is kept in {options.out}; the same command goes on."
+    done = run_paper(tables, out=options.out, changes=read_given(options), **engine)
     for line in done.left_out:
         print(f"left out, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
     print(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")

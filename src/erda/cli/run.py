@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
     engine = engine_of(options)
     settings = load_settings(options)
-    try:
-        finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
-    except KeyboardInterrupt:
-        what = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
-        print(f"\nStopped. {what}", file=sys.stderr)
-        return 130
+    options.kept = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
+    finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])

@@ -73,11 +73,8 @@ def run(options: argparse.Namespace) -> int:
 
     asked = _asked(options)
     print(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
-    try:
-        found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
-    except KeyboardInterrupt:
-        print(f"\nStopped. What was measured is kept in {options.out}; the same command goes on.", file=sys.stderr)
-        return 130
+    options.kept = f"What was measured is kept in {options.out}; the same command goes on."
+    found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
     if write_search(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
         print_tables([best_table(asked, found)])
         print(f"Settings of the best trial: {options.out / BEST}")

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
 from erda.fields import checked_settings, checked_value, faults_of, flat_kinds
-from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings, settings_of
+from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings
 
 PRESETS = Path(__file__).parent / "presets"
 OWN_SHOTS = 5  # of a user's own data
@@ -150,19 +150,16 @@ def _complete(values: dict[str, Any], faults: list[str]) -> None:
     from erda.encoders.devices import check_device
     from erda.methods import METHODS
 
-    try:
-        shots = _default_shots(values["dataset"])
-        values.setdefault("shots", shots)
-    except ErdaError as error:
-        faults.append(str(error))
-    try:
-        values["seeds"] = values.get("seeds") or default_seeds(values["dataset"], values["order_family"])
-    except ErdaError as error:
-        faults.append(str(error))
-    try:
-        check_device(values["device"])
-    except ErdaError as error:
-        faults.append(str(error))
+    seeds = values.get("seeds")
+    for check in (
+        lambda: values.setdefault("shots", _default_shots(values["dataset"])),
+        lambda: values.update(seeds=seeds or default_seeds(values["dataset"], values["order_family"])),
+        lambda: check_device(values["device"]),
+    ):
+        try:
+            check()
+        except ErdaError as error:
+            faults.append(str(error))
     faults += [unknown_name("method", name, METHODS) for name in values["methods"] if name not in METHODS]
     if not values["methods"]:
         faults.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
@@ -191,9 +188,11 @@ def _part_settings(
     """Settings of all methods (defaults filled in) and of the encoder (only those given)."""
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
+    from erda.methods.base import method_settings
 
-    kinds = {name: flat_kinds(settings_of(method)) for name, method in METHODS.items()}
-    kinds["encoder"] = flat_kinds(encoder_settings(encoder))
+    models = {name: method_settings(method) for name, method in METHODS.items()}
+    models["encoder"] = encoder_settings(encoder)
+    kinds = {name: flat_kinds(model) for name, model in models.items()}
     found = {name: default_settings(method) for name, method in METHODS.items()}
     found["encoder"] = {}
     chosen = [name for name in chosen if name in METHODS]
@@ -210,9 +209,8 @@ def _part_settings(
                     given.put(found[one], kinds[one][name], faults, name=name)
     if not faults:  # what two settings do to each other
         for one in (*chosen, "encoder"):
-            model = encoder_settings(encoder) if one == "encoder" else settings_of(METHODS[one])
             try:
-                checked_settings(model, found[one])
+                checked_settings(models[one], found[one])
             except SettingsError as error:
                 faults.append(f"{one}: {error}")
     return found, found.pop("encoder")

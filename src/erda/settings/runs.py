@@ -102,16 +102,11 @@ for _part in ("method_settings", "encoder_settings", "stream_settings"):
     del RUN_KINDS[_part]
 
 
-def settings_of(method: type[Method]) -> type[Settings]:
-    """The settings that a user may give a method; the seed is the run's."""
-    from erda.methods.base import method_settings
-
-    return method_settings(method)
-
-
 def default_settings(method: type[Method]) -> dict[str, Setting]:
     """Every setting of a method with its built-in value."""
-    return flat_values(settings_of(method)())
+    from erda.methods.base import method_settings
+
+    return flat_values(method_settings(method)())
 
 
 def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:

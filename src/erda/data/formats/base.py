@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +34,7 @@ class Reading:
     @property
     def counts(self) -> dict[str, int]:
         """Number of examples of each relation, the commonest first."""
-        counts: dict[str, int] = {}
-        for example in self.examples:
-            counts[str(example.relation)] = counts.get(str(example.relation), 0) + 1
+        counts = Counter(str(example.relation) for example in self.examples)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -54,7 +53,7 @@ class Rows:
         self._unrelated: list[Example] = []
         self._first: dict[tuple[object, ...], int] = {}
         self._duplicates: list[tuple[int, int]] = []
-        self._left_out: dict[str, int] = {}
+        self._left_out: Counter[str] = Counter()
 
     def is_unrelated(self, relation: str | None) -> bool:
         """Whether a row with this relation says that there is none, or that none is known."""
@@ -72,7 +71,7 @@ class Rows:
             self.faults.add(line, f"{where}{error}")
             return
         if isinstance(example, str):
-            self._left_out[example] = self._left_out.get(example, 0) + 1
+            self._left_out[example] += 1
             return
         unrelated = self.is_unrelated(example.relation)
         if self._once or not unrelated:
