@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from toy_fewrel import wiki_files, write_derived, write_split
 
-from erda.data.fewrel import draw_validation, read_full, read_relations, write_validation
-from erda.data.published import ORDERS, published_order, published_stream, read_published
+from erda.data.fewrel import (
+    ORDERS,
+    draw_validation,
+    published_order,
+    published_stream,
+    read_full,
+    read_published,
+    read_relations,
+    write_validation,
+)
 from erda.data.streams import text_key
 from erda.errors import DataError, StreamError
 

@@ -1,4 +1,8 @@
-"""FewRel's relations, validation examples and whole data, from the data folder or from the files as published.
+"""FewRel: its relations, its whole data, and the published CFRL splits of it.
+
+A split has 80 relations in eight tasks, 2, 5 or 10 shots and tests with candidate lists; its first task (the base
+relations) has 100 examples a relation. The order of the tasks follows one of two published families of six; the tasks,
+the examples and the candidate lists are as published.
 
 The data folder may hold `relations.json`, `validation.jsonl.gz` and `full.jsonl.gz`. Where only the public files are
 there (`train_wiki.json`, `val_wiki.json`, `pid2name.json`, `cfrl/`), the same things are made from them.
@@ -8,15 +12,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
-from erda.data.dataset import Dataset, data_checksum, require_files, shuffled
-from erda.data.formats import example_to_json, read_fewrel, read_jsonl, read_relation_list
-from erda.data.streams import text_key
-from erda.errors import DataError
-from erda.files import read_json, write_bytes
+import numpy as np
+
+from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files, shuffled
+from erda.data.drawn import draw_candidates, not_learned
+from erda.data.formats import Reading, example_to_json, read_cfrl, read_fewrel, read_jsonl, read_relation_list
+from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
+from erda.errors import DataError, StreamError, unknown_name
+from erda.files import UNREADABLE, read_json, write_bytes
 from erda.text.keys import sentence_key
 from erda.text.reading import read_lines
 from erda.types import Example, Relation
@@ -25,6 +33,163 @@ N_VALIDATION = 50  # validation examples a relation
 VALIDATION_FILE = "validation.jsonl.gz"
 VALIDATION_SEED = 2022  # validation examples are the same in every stream
 WIKI_FILES = ("train_wiki.json", "val_wiki.json")
+SHOTS = (2, 5, 10)
+FIRST_SHOTS = 100
+N_TASKS = 8
+N_LISTED = 10  # relations listed with each test example, and drawn for each validation example
+
+# family -> seed -> the task clusters in the order of learning. Cluster 7 holds the base relations.
+ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
+    "erda": {
+        100: (7, 0, 6, 2, 5, 1, 4, 3),
+        110: (7, 0, 4, 1, 6, 5, 2, 3),
+        120: (7, 2, 5, 0, 3, 6, 4, 1),
+        130: (7, 0, 1, 4, 5, 6, 3, 2),
+        140: (7, 5, 0, 3, 1, 2, 4, 6),
+        150: (7, 2, 3, 5, 4, 1, 0, 6),
+    },
+    "sckd": {
+        100: (7, 3, 0, 5, 4, 1, 6, 2),
+        200: (7, 6, 3, 2, 4, 0, 5, 1),
+        300: (7, 2, 3, 1, 5, 6, 0, 4),
+        400: (7, 0, 1, 2, 5, 3, 4, 6),
+        500: (7, 5, 6, 4, 2, 1, 3, 0),
+        600: (7, 2, 0, 1, 6, 3, 4, 5),
+    },
+}
+
+
+# -- the published splits ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSplit:
+    """One published split as it was read."""
+
+    relations: tuple[Relation, ...]  # by index
+    train: Reading
+    test: Reading
+    validation: tuple[Example, ...]
+    clusters: Mapping[int, tuple[Relation, ...]]  # the relations of each task
+    checksum: str
+
+
+def published_stream(
+    folder: Path, *, shots: int, family: str = "erda", seed: int = 100, n_tasks: int | None = None
+) -> TaskStream:
+    """A published split in a published order. `folder` is FewRel's part of the data folder.
+
+    `n_tasks` stops after so many tasks. Validation questions come from outside the split, 50 a relation, each with
+    ten relations drawn at random by a fixed seed as its candidate list.
+    """
+    order = published_order(family, seed, n_tasks)
+    split = read_split(folder, shots)
+    groups = [split.clusters[cluster] for cluster in ORDERS[family][seed]]
+    about = StreamManifest(
+        dataset="fewrel",
+        checksum=split.checksum,
+        family=family,
+        seed=seed,
+        shots=shots,
+        first_shots=FIRST_SHOTS,
+        order=order,
+        hygiene={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
+        notes=not_learned(groups, n_tasks),
+    )
+    listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
+    return build_stream(
+        f"fewrel 10-way {shots}-shot, {family} order {seed}",
+        about,
+        groups[:n_tasks],
+        train=Pool(split.train.examples),
+        validation=Pool(split.validation, listed),
+        test=Pool(split.test.examples, split.test.candidates),
+    )
+
+
+def read_published(folder: Path, *, shots: int = 5) -> Dataset:
+    """A published split as a dataset: its train, its test, and the validation examples from outside it."""
+    split = read_split(folder, shots)
+    return Dataset(
+        "fewrel", split.relations, split.train.examples, split.validation, split.test.examples, split.checksum
+    )
+
+
+def read_split(folder: Path, shots: int) -> PublishedSplit:
+    """The files of one published split."""
+    if shots not in SHOTS:
+        raise StreamError(
+            f"The published splits have 2, 5 or 10 shots, not {shots}; "
+            "dataset 'fewrel-full' draws streams of any number (100: the continual setting)."
+        )
+    files = _split_files(Path(folder), shots)
+    require_files("fewrel", files)
+    return _read_once(Path(folder), shots, file_stamps([*files, *Path(folder).iterdir()]))
+
+
+@lru_cache(maxsize=3)
+def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
+    """A split stays in memory for the next stream while its files are the same."""
+    files = train, test, labels, indices = _split_files(folder, shots)
+    relations = read_relations(folder)
+    index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
+    validation = read_validation(folder, relations)
+    return PublishedSplit(
+        relations=tuple(relations),
+        train=read_cfrl(train, index),
+        test=read_cfrl(test, index),
+        validation=validation,
+        clusters=_clusters(relations, labels, indices),
+        checksum=data_checksum(files, relations=relations, examples=validation),
+    )
+
+
+def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple[int, ...]:
+    """The task clusters of a published order, the first `n_tasks` of them."""
+    if family not in ORDERS:
+        raise StreamError(unknown_name("order family", family, ORDERS))
+    if seed not in ORDERS[family]:
+        known = ", ".join(map(str, ORDERS[family]))
+        raise StreamError(f"Order family '{family}' has no seed {seed}. Known: {known}.")
+    order = ORDERS[family][seed]
+    if n_tasks is not None and not 1 <= n_tasks <= len(order):
+        raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were asked for.")
+    return order[:n_tasks]
+
+
+def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
+    cfrl = folder / "cfrl"
+    names = ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
+    return (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
+
+
+def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dict[int, tuple[Relation, ...]]:
+    """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
+    label, index = _numbers(labels), _numbers(indices)
+    if len(label) != len(index):
+        raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")
+    if sorted(index) != list(range(1, len(relations) + 1)):
+        raise DataError(f"{indices}: expected each of 1 to {len(relations)} once.")
+    clusters: dict[int, list[Relation]] = {}
+    for number, cluster in zip(index, label, strict=True):
+        clusters.setdefault(cluster, []).append(relations[number - 1])
+    missing = [cluster for cluster in range(N_TASKS) if cluster not in clusters]
+    if missing:
+        raise DataError(f"{labels}: no relation belongs to cluster {missing[0]}.")
+    return {cluster: tuple(listed) for cluster, listed in clusters.items()}
+
+
+def _numbers(path: Path) -> list[int]:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
+        raise DataError(f"{path}: expected one row of whole numbers.")
+    return [int(value) for value in values]
+
+
+# -- relations, validation examples, the whole data --------------------------------------------------------------------
 
 
 def read_relations(folder: Path) -> list[Relation]:

@@ -157,12 +157,8 @@ def _count_conflicts(examples: Iterable[Example]) -> int:
 def _folder_files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such file or folder.")
-    found = {}
-    for pool in POOLS:
-        for ending in ENDINGS:
-            if (folder / f"{pool}{ending}").is_file():
-                found[pool] = folder / f"{pool}{ending}"
-                break
+    paths = ((pool, folder / f"{pool}{ending}") for pool in POOLS for ending in reversed(ENDINGS))  # the first wins
+    found = {pool: path for pool, path in paths if path.is_file()}
     if "train" not in found:
         raise DataError(f"{folder}: holds no train.jsonl (also .json; both also as .gz or .bz2).")
     return found

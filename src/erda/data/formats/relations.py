@@ -27,9 +27,8 @@ class ListedRelation:
 def read_relation_list(path: Path) -> list[Relation]:
     """Relations in the order of the file, or by `index` (from 1) where they have one."""
     faults = Faults(path)
-    places: dict[str, int] = {}
     lines: dict[str, int] = {}
-    relations: list[Relation] = []
+    relations: list[tuple[int, Relation]] = []
     walk = JsonWalk(path)
     for line, value in walk.array():
         try:
@@ -39,12 +38,12 @@ def read_relation_list(path: Path) -> list[Relation]:
                 raise DataError("'id' is missing.")
             if lines.setdefault(relation_id, line) != line:
                 raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
-            relations.append(Relation(relation_id, listed.name or relation_id, listed.description or ""))
-            places[relation_id] = len(relations) if listed.index is None else listed.index
+            relation = Relation(relation_id, listed.name or relation_id, listed.description or "")
+            relations.append((len(relations) + 1 if listed.index is None else listed.index, relation))
         except DataError as error:
             faults.add(line, str(error))
     walk.end()
     faults.raise_if_any()
     if not relations:
         raise DataError(f"{path}: no relation is listed.")
-    return sorted(relations, key=lambda relation: places[relation.id])
+    return [relation for _, relation in sorted(relations, key=lambda one: one[0])]
