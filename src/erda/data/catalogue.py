@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -236,11 +236,8 @@ def open_stream(
     shape = replace(shape, **{name: number for name, number in asked.items() if number is not None})
     return draw_stream(
         load_dataset(dataset, folder=folder, no_relation=[name.strip() for name in no_relation.split(",")]),
-        way=shape.way,
-        shots=shape.shots,
+        **asdict(shape),
         seed=seed,
-        first_way=shape.first_way,
-        first_shots=shape.first_shots,
         n_tasks=n_tasks,
         test_per_relation=test_per_relation,
         candidates=candidates,

@@ -31,7 +31,6 @@ from erda.fields import checked_settings, checked_value, faults_of, flat_kinds
 from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings
 
 PRESETS = Path(__file__).parent / "presets"
-OWN_SHOTS = 5  # of a user's own data
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +175,7 @@ def _complete(values: dict[str, Any], faults: list[str]) -> None:
 def _default_shots(dataset: str) -> int:
     """The shots of a dataset's own shape; a fault where there is no such dataset."""
     from erda.data.catalogue import DATASETS, find_entry
+    from erda.data.own import OWN_SHOTS
 
     if dataset not in DATASETS and Path(dataset).expanduser().exists():
         return OWN_SHOTS

@@ -46,7 +46,8 @@ class WikipediaSource(Source):
         """Batches of pages after the first `skip`."""
         events = _events(self.path, self.meter)
         wiki, pages = _read_wiki(events, self.path), _read_pages(events)
-        groups = _in_groups((page for page in pages if page.number > skip), BATCH_PAGES)
+        left = (page for page in pages if page.number > skip)
+        groups = iter(lambda: tuple(islice(left, BATCH_PAGES)), ())
         parse = partial(_parse_pages, wiki=wiki, limits=limits)
         found = _in_workers(parse, groups, self._n_workers) if self._n_workers > 1 else map(parse, groups)
         position = skip
@@ -123,11 +124,6 @@ def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Batc
             except RecursionError:
                 tally.drop("page nested too deeply", page.title)
     return Batch(pages[-1].number, rows, tally, redirects)
-
-
-def _in_groups(pages: Iterator[Page], size: int) -> Iterator[tuple[Page, ...]]:
-    while group := tuple(islice(pages, size)):
-        yield group
 
 
 def _in_workers(
