@@ -91,18 +91,13 @@ def show_section(section: Section, *, figures: bool = True) -> ShownSection:
         if view in ONLY_FIGURES and not figures:
             continue
         try:
-            items += [item for item in VIEWS[view](section) if figures or isinstance(item, Table)]
+            items += [item for item in VIEWS[view](section) if item and (figures or isinstance(item, Table))]
         except RecordError as error:
             notes += str(error).splitlines()
     return ShownSection(section, tuple(items), tuple(dict.fromkeys(notes)))
 
 
 # -- one function a view -----------------------------------------------------------------------------------------------
-
-
-def _published(section: Section) -> Iterable[Item]:
-    found = (results.published_table(section.experiment), results.later_table(section.experiment))
-    return [table for table in found if table is not None]
 
 
 def _comparison(section: Section) -> Iterator[Item]:
@@ -118,16 +113,11 @@ def _confusion(section: Section) -> Iterator[Item]:
         yield confusion_table(confusion, section.experiment)
 
 
-def _runs(section: Section) -> Iterable[Item]:
-    orders = results.orders_table(section.experiment)
-    return [results.runs_table(section.experiment), *([orders] if orders else [])]
-
-
-# in the order in which they stand on the page
-VIEWS: dict[str, Callable[[Section], Iterable[Item]]] = {
+# in the order in which they stand on the page; None for a table that these records do not have
+VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "accuracy": lambda one: [results.accuracy_table(one.experiment, name) for name in one.experiment.protocols],
     "final": lambda one: [results.final_table(one.experiment)],
-    "published": _published,
+    "published": lambda one: [results.published_table(one.experiment), results.later_table(one.experiment)],
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
@@ -135,7 +125,7 @@ VIEWS: dict[str, Callable[[Section], Iterable[Item]]] = {
     "confusion": _confusion,
     "tsne": lambda one: [tsne_figure(one.experiment)],
     "cost": lambda one: [results.cost_table(one.experiment), cost_figure(one.experiment)],
-    "runs": _runs,
+    "runs": lambda one: [results.runs_table(one.experiment), results.orders_table(one.experiment)],
 }
 DEFAULT_VIEWS = tuple(view for view in VIEWS if view not in ("sweep", "tsne"))
 ONLY_FIGURES = ("curve", "sweep", "forgetting", "tsne")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -50,18 +49,18 @@ def write_report(directory: Path, *, figures: bool = True, layout: Layout = expe
     if figures and find_spec("matplotlib") is None:
         faults.append("Figures were not drawn: matplotlib is not installed here.")
         figures = False
-    written: list[Path] = []
-    parts: list[ShownSection] = []
-    for section in sections:
-        shown = show_section(section, figures=figures)
-        written += _write_section(shown, directory / FOLDER / section_folder(section, sections))
-        parts.append(shown)
+    folders = [""] if len(sections) == 1 else [section.name for section in sections]
+    parts = [show_section(section, figures=figures) for section in sections]
+    written = [
+        path
+        for part, folder in zip(parts, folders, strict=True)
+        for path in _write_section(part, directory / FOLDER / folder)
+    ]
     page = None
     if find_spec("jinja2") is None:
         faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
     else:
         page = directory / FOLDER / PAGE
-        folders = [section_folder(section, sections) for section in sections]
         html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
         write_bytes(page, html.encode())
         written.append(page)
@@ -69,11 +68,6 @@ def write_report(directory: Path, *, figures: bool = True, layout: Layout = expe
     notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
     tables = tuple(table for part in parts for table in part.tables)
     return Report(sections, tables, tuple(written), page, tuple(faults), notes)
-
-
-def section_folder(section: Section, sections: Sequence[Section]) -> str:
-    """The folder of a section's files inside the report, "" for the report's own."""
-    return "" if len(sections) == 1 else section.name
 
 
 def _remove_earlier(folder: Path, written: set[Path]) -> None:

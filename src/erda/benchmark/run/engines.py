@@ -8,12 +8,17 @@ fails, or whose process is killed, is reported and the rest goes on.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
+
+from tqdm import tqdm
 
 from erda.errors import ErdaError, WriteError
 
@@ -61,23 +66,21 @@ class _Worker:
 
 
 def run_in_processes(
-    function: Callable[[Work, int], Result],
-    works: Sequence[Work],
-    *,
-    n_processes: int,
-    prepare: Callable[[], None] | None = None,
+    function: Callable[[Work, int], Result], works: Sequence[Work], *, n_processes: int
 ) -> Iterator[Outcome[Work, Result]]:
-    """Several at once; `prepare` is called once in each process. Both functions must be importable by name.
+    """Several at once, each process with its share of the cores; `function` must be importable by name.
 
     A process that dies takes only its piece of work with it; a new one takes its place.
     """
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
+    serve = partial(_serve, function=function, n_processes=n_processes, bars=context.RLock())
     waiting = list(reversed(works))
     workers: list[_Worker] = []
     try:
         while waiting or workers:
             while waiting and len(workers) < n_processes:
                 slot = min(set(range(n_processes)) - {worker.slot for worker in workers})
-                workers.append(_start(slot, function, prepare))
+                workers.append(_start(context, slot, serve))
                 _hand_out(workers[-1], waiting)
             for connection in wait([worker.connection for worker in workers]):
                 worker = next(one for one in workers if one.connection is connection)
@@ -96,10 +99,9 @@ def run_in_processes(
             _stop(worker)
 
 
-def _start(slot: int, function: Callable[..., Any], prepare: Callable[[], None] | None) -> _Worker:
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
+def _start(context: SpawnContext, slot: int, serve: Callable[..., None]) -> _Worker:
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, slot, function, prepare), daemon=True)
+    process = context.Process(target=serve, args=(theirs, slot), daemon=True)
     process.start()
     theirs.close()
     return _Worker(slot, process, ours)
@@ -134,12 +136,14 @@ def _receive(worker: _Worker) -> tuple[Outcome[Any, Any], bool]:
 
 
 def _serve(
-    connection: Connection, slot: int, function: Callable[[Any, int], Any], prepare: Callable[[], None] | None
+    connection: Connection, slot: int, *, function: Callable[[Any, int], Any], n_processes: int, bars: Any
 ) -> None:
-    """The life of a worker process: take work until there is none."""
+    """The life of a worker process: take work until there is none. `bars` is the lock under which bars are drawn."""
     try:
-        if prepare is not None:
-            prepare()
+        import torch
+
+        tqdm.set_lock(bars)
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_processes))
         while True:
             work = connection.recv()
             answer: tuple[Any, ErdaError | None]

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 
+from erda import __version__
 from erda.encoders.devices import is_out_of_memory
 from erda.errors import ErdaError
 from erda.settings.runs import Run
 
-PACKAGES = ("erda", "torch", "transformers", "numpy")
+PACKAGES = ("torch", "transformers", "numpy")
 
 
 def peak_memory_mb() -> float:
@@ -24,16 +25,13 @@ def peak_memory_mb() -> float:
 
 def versions() -> dict[str, str]:
     """What the numbers were made with."""
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    machine = f"{platform.system()} {platform.machine()}"
+    found = {"python": platform.python_version(), "machine": machine, "erda": __version__}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
-    if found["erda"] == "not installed":  # run from a checkout
-        from erda import __version__
-
-        found["erda"] = __version__
     return found
 
 

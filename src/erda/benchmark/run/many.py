@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -130,8 +128,7 @@ def run_many(
     if engine == "ray":
         outcomes = _run_far(run_one, runs, address=address, n_at_once=n_processes)
     elif several:
-        prepare = partial(prepare_process, n_here, get_context("spawn").RLock())
-        outcomes = run_in_processes(run_one, runs, n_processes=n_here, prepare=prepare)
+        outcomes = run_in_processes(run_one, runs, n_processes=n_here)
     else:
         outcomes = run_here(run_one, runs)
     if show_bars and (several or engine == "ray"):
@@ -180,14 +177,6 @@ def _run_one(
     )
     bar = None if first_bar is None else first_bar + slot
     return run(asked, parts, out=planned.out, keep_method=keep_method, bar=bar)
-
-
-def prepare_process(n_processes: int, lock: Any) -> None:
-    """Give a process its share of the cores, and let bars be drawn one at a time."""
-    import torch
-
-    tqdm.set_lock(lock)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_processes))
 
 
 # -- runs on other machines --------------------------------------------------------------------------------------------

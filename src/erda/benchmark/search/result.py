@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BEST = "best.toml"
+ALWAYS = ("dataset", "shots", "order_family", "methods", "encoder")  # settings that `best.toml` names in any case
+OPTIONAL = ("device", "corpus", "cache_dir", "cache_gb")  # and those it names where they are not the built-in ones
 N_SHOWN = 10
 
 
@@ -70,20 +72,8 @@ def best_toml(asked: Search, best: Tried, *, command: str) -> str:
     """
     settings = asked.with_values(best.values)
     seeds = ", ".join(map(str, settings.seeds))
-    top: dict[str, Any] = {
-        "dataset": settings.dataset,
-        "shots": settings.shots,
-        "order_family": settings.order_family,
-        "methods": list(settings.methods),
-        "encoder": settings.encoder,
-        **{name: getattr(settings, name) for name in ("device", "corpus", "cache_dir", "cache_gb")},
-        **settings.stream_settings,
-    }
-    top = {
-        name: value
-        for name, value in top.items()
-        if name not in _OPTIONAL or value != RunSettings.model_fields[name].default
-    }
+    changed = [name for name in OPTIONAL if getattr(settings, name) != RunSettings.model_fields[name].default]
+    top = {name: getattr(settings, name) for name in (*ALWAYS, *changed)} | settings.stream_settings
     defaults = default_settings(METHODS[asked.method])
     own: dict[str, Setting] = {
         f"{asked.method}.{name}": value
@@ -102,9 +92,6 @@ def best_toml(asked: Search, best: Tried, *, command: str) -> str:
         *(f"{name} = {_toml(value)}" for name, value in own.items()),
     ]
     return "\n".join(lines) + "\n"
-
-
-_OPTIONAL = ("device", "corpus", "cache_dir", "cache_gb")
 
 
 def _toml(value: Any) -> str:

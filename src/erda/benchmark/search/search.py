@@ -13,8 +13,6 @@ import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from tqdm import tqdm
 from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.run.engines import run_here, run_in_processes
 from erda.benchmark.run.evaluation import Evaluation
-from erda.benchmark.run.many import CacheSettings, PlannedRun, prepare_process, run_many
+from erda.benchmark.run.many import CacheSettings, PlannedRun, run_many
 from erda.benchmark.search.space import Choice
 from erda.errors import RecordError, SettingsError, WriteError
 from erda.files import locked
@@ -175,11 +173,8 @@ def search(
             _Share(asked, out, n_trials, tuple(unfinished[k::n_processes]), show_bars) for k in range(n_processes)
         ]
         try:
-            if n_processes > 1:
-                prepare = partial(prepare_process, n_processes, get_context("spawn").RLock())
-                outcomes = run_in_processes(_work, shares, n_processes=n_processes, prepare=prepare)
-            else:
-                outcomes = run_here(_work, shares)
+            several = n_processes > 1
+            outcomes = run_in_processes(_work, shares, n_processes=n_processes) if several else run_here(_work, shares)
             faults = [str(outcome.fault) for outcome in outcomes if outcome.fault is not None]
         finally:
             (out / ASK_LOCK).unlink(missing_ok=True)
