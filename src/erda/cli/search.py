@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one
+from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.settings import add_settings, load_settings, read_flags, read_sets
 
 if TYPE_CHECKING:
@@ -97,9 +97,6 @@ def _asked(options: argparse.Namespace) -> Search:
         _refuse_test(options)
         if len(settings.methods) > 1:
             raise SettingsError(f"--method: a search is for one method, got {', '.join(settings.methods)}.")
-    except SettingsError as error:
-        raise SettingsError(join_faults([*faults, str(error)])) from error
-    try:
         method = settings.methods[0]
         space = parse_space(
             options.spaces or default_space(method, with_corpus=bool(settings.corpus)),
@@ -109,9 +106,8 @@ def _asked(options: argparse.Namespace) -> Search:
             check=lambda name, value: load_settings(asked, f"{name}={value}"),
         )
     except SettingsError as error:
-        faults.append(str(error))
-    if faults:
-        raise SettingsError(join_faults(faults))
+        raise SettingsError(join_faults([*faults, str(error)])) from error
+    refuse(faults)
     return Search(
         settings=settings,
         space=space,
