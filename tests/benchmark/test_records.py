@@ -88,6 +88,17 @@ def test_a_number_that_changed_since_it_was_written_is_refused(tmp_path: Path) -
     assert read_record(path) == record
 
 
+def test_a_record_that_is_gone_is_said(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        toy_record(tmp_path, seed=seed)
+    (tmp_path / "toy/1/record.json").unlink()
+    found = read_records(tmp_path)
+    assert [one.record.seed for one in found.found] == [2]
+    assert found.faults == (
+        f"{tmp_path / 'toy/1'}: holds predictions.npz but no record.json; give its `erda run` again to make it.",
+    )
+
+
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
     toy_record(tmp_path)
     path = tmp_path / "toy/1/record.json"

@@ -191,6 +191,8 @@ def read_records(directory: Path) -> Records:
             found.append(FoundRecord(read_record(path), path.parent))
         except RecordError as error:
             faults.append(str(error))
+    alone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
+    faults += [f"{one}: holds {PREDICTIONS} but no {RECORD}; give its `erda run` again to make it." for one in alone]
     if not found:
         hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none yet: `erda run` goes on with them."
         raise RecordError(f"{directory}: no {RECORD} could be read under this folder.{hint}")
