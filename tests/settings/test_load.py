@@ -197,7 +197,9 @@ def test_faults_of_a_program_are_named_by_the_setting() -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert "No such file" in faults(file=tmp_path / "none.toml")[0]
     (tmp_path / "bad.toml").write_bytes(b"\xff")
-    assert "is not UTF-8" in faults(file=tmp_path / "bad.toml")[0]
+    assert "is not UTF-8 text (byte 0); save it as UTF-8" in faults(file=tmp_path / "bad.toml")[0]
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfshots = 7\n")  # as Windows begins a text
+    assert run_settings(file=tmp_path / "marked.toml").shots == 7
 
 
 def test_a_setting_that_no_chosen_method_has_is_a_fault_on_the_command_line_only(tmp_path: Path) -> None:

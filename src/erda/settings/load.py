@@ -97,11 +97,11 @@ def layers_of(preset: str | None, file: Path | None = None) -> list[list[Assignm
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror or error}).") from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
+        raise SettingsError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: is not valid TOML: {error}.") from error
     except (ValueError, RecursionError):
