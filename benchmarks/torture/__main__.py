@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = again["seed"] if again else random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, scale {options.scale:g}", flush=True)
     warm_up()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder is removed
     fast = "/dev/shm" if Path("/dev/shm").is_dir() and not options.work else options.work
     work = Path(tempfile.mkdtemp(prefix="erda-torture-", dir=fast))
     try:

@@ -152,7 +152,7 @@ def _try(case: Case, question: Question, twins: Twins, others: list[bytes]) -> V
     gone = [one for one in gone if not _UNFINISHED.search(one) and not one.startswith(own)]
     if gone:
         return Verdict("lost", f"{what}: changed or removed {gone[0]} (exit status {answer.status})")
-    said_so = path.name in answer.err or str(Path(name).parent) in answer.err
+    said_so = path.name in answer.err or f"{Path(name).parent}: " in answer.err
     if answer.status or question.free or said_so:
         return CLEAR
     if not question.ends:
@@ -228,7 +228,7 @@ class Stop:
 
 
 STOPS = (
-    Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/*", "run/seqrun/*/record.json"),
+    Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/progress.json", "run/seqrun/*/record.json"),
     Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/*/journal.jsonl", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop(

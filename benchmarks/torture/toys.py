@@ -169,7 +169,12 @@ def _write_sources(folder: Path) -> None:
         f"<page><title>{name}</title><ns>0</ns><id>{i}</id><revision><text>{_xml(text)}</text></revision></page>"
         for i, name in enumerate(("Ada", "Bob", "Carl"))
     )
-    (folder / "dump.xml").write_text(f'<mediawiki xml:lang="en">{pages}</mediawiki>')
+    (folder / "dump.xml").write_text(dump(pages))
+
+
+def dump(pages: str) -> str:
+    """A Wikipedia dump of some pages."""
+    return f"<mediawiki><siteinfo><dbname>enwiki</dbname><case>first-letter</case></siteinfo>{pages}</mediawiki>"
 
 
 def _xml(text: str) -> str:

@@ -54,7 +54,7 @@ class SeqRun(Trained):
 
 @dataclass(eq=False)
 class Joint(SeqRun):
-    """Keep every example and train on all of them at each task: the upper bound where data is balanced."""
+    """Keep every example and train on all of them at each task: nothing is forgotten for want of data."""
 
     name: ClassVar[str] = "joint"
 

@@ -1,0 +1,82 @@
+"""The trial of `make torture`: a small one runs here, and it notices what it is there to notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mutations import damage
+from processes import Answer, ask
+from trial import Case, Runner, Trial, Verdict, content_of, differing, leftovers, unclear
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_a_small_trial_ends_well(tmp_path: Path) -> None:
+    """Nothing ends in a traceback, nothing is wrong in silence, nothing is lost."""
+    command = [sys.executable, ROOT / "benchmarks" / "torture", "--scale", "0.01", "--seed", "1", "--jobs", "2"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [*command, "--failures", tmp_path], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| damage | 100 | 100 | 0 | 0 | 0 |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(0, "", ""), None),
+        (Answer(2, "", "erda: x.json: is damaged.\n"), None),
+        (Answer(2, "", "usage: erda run\nerda run: error: argument --jobs\n"), None),
+        (Answer(2, "", ""), "traceback"),
+        (Answer(1, "", "erda: no\n"), "traceback"),
+        (Answer(-7, "", ""), "traceback"),
+        (Answer(0, "", "Traceback (most recent call last)\nKeyError: 'a'\n"), "traceback"),
+    ],
+)
+def test_what_counts_as_a_clear_answer(answer: Answer, kind: str | None) -> None:
+    verdict = unclear(answer)
+    assert (verdict.kind if verdict else None) == kind
+
+
+def test_what_no_two_runs_share_is_not_compared(tmp_path: Path) -> None:
+    for name, seconds, accuracy in (("a", 1, 0.5), ("b", 2, 0.5), ("c", 1, 0.6)):
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "run" / "record.json").write_text(json.dumps({"seconds": seconds, "accuracy": accuracy}))
+    one, same, other = (content_of(tmp_path / name / "run") for name in "abc")
+    assert differing(same, one) == []
+    assert differing(other, one) == ["run/record.json"]
+    (tmp_path / "a" / ".x.json.12.tmp").touch()
+    assert leftovers(tmp_path / "a") == [".x.json.12.tmp"]
+
+
+def test_damage_changes_a_file_and_follows_its_seed() -> None:
+    content = json.dumps({"a": [1, 2.5, "x"], "b": {"c": None}}).encode()
+    found = [damage(content, "a.json", random.Random(seed), [b"other"]) for seed in range(200)]
+    assert content not in found
+    assert found == [damage(content, "a.json", random.Random(seed), [b"other"]) for seed in range(200)]
+    assert len(set(found)) > 120
+
+
+def test_a_failing_case_is_counted_and_written_down(tmp_path: Path) -> None:
+    def run(case: Case, number: int) -> Verdict:
+        (case.folder / "input.txt").write_text("x")
+        answer = ask(lambda: print(1 // number), case.folder)
+        return unclear(answer) or Verdict("clear")
+
+    failures = tmp_path / "failures"
+    runner = Runner(seed=3, toys=tmp_path, work=tmp_path / "work", failures=failures, jobs=2)
+    (tmp_path / "work").mkdir()
+    runner.run(Trial("toy", 3, run), 3)
+    assert runner.failed
+    assert "| toy | 3 | 2 | 1 | 0 | 0 |" in runner.table()
+    assert list(runner.why()) == ["    1  toy: tracebacks: ZeroDivisionError: integer division or modulo by zero"]
+    assert json.loads((failures / "toy-0/case.json").read_text())["number"] == 0
+    assert (failures / "toy-0/here/input.txt").exists()
