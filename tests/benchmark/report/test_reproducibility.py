@@ -24,7 +24,8 @@ from erda.cli.settings import load_settings
 from erda.errors import RecordError, WriteError
 from erda.fields import flat_kinds
 from erda.methods import METHODS
-from erda.settings.runs import Run, default_settings, settings_of
+from erda.methods.base import method_settings
+from erda.settings.runs import Run, default_settings
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
@@ -131,7 +132,7 @@ METHOD_VALUES = {
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
-    defaults, kinds = default_settings(METHODS[method]), flat_kinds(settings_of(METHODS[method]))
+    defaults, kinds = default_settings(METHODS[method]), flat_kinds(method_settings(METHODS[method]))
     values = {
         name: st.sampled_from(get_args(kinds[name])) if isinstance(value, str) else METHOD_VALUES[type(value)]
         for name, value in defaults.items()
