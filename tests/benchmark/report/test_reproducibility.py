@@ -124,7 +124,7 @@ def test_a_corpus_elsewhere_is_named_and_a_device_kept(template: Record) -> None
 METHOD_VALUES = {
     bool: st.booleans(),
     int: st.integers(1, 50),
-    float: st.floats(1e-6, 0.9),
+    float: st.floats(0.01, 0.9),
 }
 
 
