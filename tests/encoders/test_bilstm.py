@@ -24,7 +24,7 @@ from erda.types import Entity, Example, Span
 from toy_world import DIM, toy_encoder, toy_example, word_vectors, write_vectors
 
 pytest.importorskip("numba", reason="the compiled kernel needs Numba; without it PyTorch's LSTM does the work")
-from erda.encoders.lstm_kernel import Batch, last_states
+from erda.encoders.lstm_kernel import PackedSentences, last_states
 
 
 def random_lstm(size: int, width: int, seed: int = 0, *, scale: float = 0.5) -> nn.LSTM:
@@ -54,14 +54,16 @@ def assert_same(lengths: list[int], *, size: int, width: int, n_words: int = 9, 
 
     expected = by_torch(lstm, vectors, rows)
     slow = torch.autograd.grad((expected * pull).sum(), weights)
-    found = last_states(vectors, Batch.of(rows), weights)
+    found = last_states(vectors, PackedSentences.of(rows), weights)
     fast = torch.autograd.grad((found * pull).sum(), weights)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for (name, _), one, two in zip(lstm.named_parameters(), fast, slow, strict=True):
         tolerance = 1e-4 * max(1.0, two.abs().max().item())
         torch.testing.assert_close(one, two, rtol=1e-3, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
     with torch.no_grad():
-        torch.testing.assert_close(last_states(vectors, Batch.of(rows), weights), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            last_states(vectors, PackedSentences.of(rows), weights), expected, rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("lengths", [[1], [4], [1, 1, 1, 1], [3, 7, 1, 5, 2], [6, 6, 6, 6, 6, 6, 6, 6, 2], [40, 3]])
@@ -84,20 +86,20 @@ def test_gradients_agree_with_finite_differences() -> None:
     lstm = random_lstm(3, 2)
     vectors, rows = torch.randn(4, 2, generator=torch.Generator().manual_seed(3)), sentences([3, 1], 4)
     weights = list(lstm.parameters())
-    gradient = torch.autograd.grad(last_states(vectors, Batch.of(rows), weights).sum(), weights)
+    gradient = torch.autograd.grad(last_states(vectors, PackedSentences.of(rows), weights).sum(), weights)
     for which, weight in enumerate(weights):
         place = tuple(size - 1 for size in weight.shape)
         with torch.no_grad():
             values = []
             for step in (1e-2, -1e-2):
                 weight[place] += step
-                values.append(last_states(vectors, Batch.of(rows), weights).double().sum().item())
+                values.append(last_states(vectors, PackedSentences.of(rows), weights).double().sum().item())
                 weight[place] -= step
         assert gradient[which][place].item() == pytest.approx((values[0] - values[1]) / 2e-2, abs=2e-3)
 
 
 def test_a_batch_is_laid_out_longest_first_and_can_be_undone() -> None:
-    batch = Batch.of([[1], [2, 3, 4], [5, 6]])
+    batch = PackedSentences.of([[1], [2, 3, 4], [5, 6]])
     assert batch.rows[0].T.tolist() == [[2, 3, 4], [5, 6, 0], [1, 0, 0]]
     assert batch.rows[1].T.tolist() == [[4, 3, 2], [6, 5, 0], [1, 0, 0]]
     assert batch.active.tolist() == [3, 2, 1]

@@ -35,7 +35,7 @@ VALIDATION_FILE = Path("fewrel/validation.jsonl.gz")  # in the data folder; FewR
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class SimilarityMeasures:
     """Numbers between 0 and 1, None where there was nothing to measure on; chance is 0.5 for `auc`."""
 
     auc: float | None
@@ -78,7 +78,7 @@ def pair_auc(model: SimilarityModel, pairs: PairSet, *, blank_names: bool = Fals
 
 def evaluate(
     model: SimilarityModel, *, held_out: PairSet | None = None, validation: Sequence[Example] = ()
-) -> Evaluation:
+) -> SimilarityMeasures:
     """Both numbers; `held_out` pairs without a hard negative, and those past the first 3,000, are left out."""
     kept = np.flatnonzero(held_out.negative != NONE)[:MAX_PAIRS] if held_out is not None else np.empty(0, int)
     aucs: tuple[float | None, float | None] = (None, None)
@@ -92,7 +92,7 @@ def evaluate(
             raise DataError(f"validation data needs relations; {len(unlabelled)} of {len(validation)} have none.")
         vectors = model.encode(validation, progress=True)
         agreement = neighbour_agreement(vectors, [str(example.relation) for example in validation])
-    return Evaluation(*aucs, agreement, len(kept), len(validation))
+    return SimilarityMeasures(*aucs, agreement, len(kept), len(validation))
 
 
 # -- one training ---------------------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ class Sources:
 class TrainingReport:
     """What a training did: both numbers before and after, sizes, seconds and the losses along the way."""
 
-    before: Evaluation | None
-    after: Evaluation | None
+    before: SimilarityMeasures | None
+    after: SimilarityMeasures | None
     n_pairs: int
     n_steps: int
     seconds: float
@@ -242,7 +242,7 @@ def measure_model(
     validation: Path | None = None,
     device: str = "cpu",
     seed: int = 0,
-) -> Evaluation:
+) -> SimilarityMeasures:
     """Both numbers of a saved, packaged or untrained model, on held-out pairs of `paths` and on validation data."""
     from erda.corpus.similarity import load_similarity
 

@@ -237,7 +237,7 @@ class _Lines(TrainerCallback):
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingOutcome:
     """What training gives: weights, and the loss along the way as (step, loss)."""
 
     weights: TrainedWeights
@@ -253,7 +253,7 @@ def train(
     out: Path,
     machine: Machine | None = None,
     resume: bool = True,
-) -> Trained:
+) -> TrainingOutcome:
     """Train a similarity model over the pretrained one in `folder` and save it in `out`, with checkpoints until then.
 
     An interrupted training goes on from its last checkpoint; one with other settings or pairs must be given up first.
@@ -288,7 +288,7 @@ def train(
     if is_main_process():
         weights.save(out)
         shutil.rmtree(checkpoints, ignore_errors=True)
-    return Trained(weights, tuple(history), int(trainer.state.global_step))
+    return TrainingOutcome(weights, tuple(history), int(trainer.state.global_step))
 
 
 def is_main_process() -> bool:

@@ -101,13 +101,15 @@ class BiLstmEncoder(Encoder):
         return dropped
 
     def _run_compiled(self, sentences: list[list[int]]) -> Tensor:
-        from erda.encoders.lstm_kernel import Batch, last_states
+        from erda.encoders.lstm_kernel import PackedSentences, last_states
 
         lengths = [len(ids) for ids in sentences]
         used, rows = np.unique(np.concatenate([np.asarray(ids) for ids in sentences]), return_inverse=True)
         ends = np.cumsum(lengths)
         local = [rows[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
-        return last_states(self.vectors[torch.from_numpy(used)], Batch.of(local), list(self.lstm.parameters()))
+        return last_states(
+            self.vectors[torch.from_numpy(used)], PackedSentences.of(local), list(self.lstm.parameters())
+        )
 
 
 def _within_reach(example: Example) -> tuple[str, ...]:

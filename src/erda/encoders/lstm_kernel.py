@@ -235,7 +235,7 @@ def _backward(
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PackedSentences:
     """Sentences as rows of word ids, longest first, one layout a direction."""
 
     rows: tuple[np.ndarray, np.ndarray]  # forward and reversed word ids, [n_steps, n_sentences] each
@@ -243,7 +243,7 @@ class Batch:
     order: np.ndarray  # order[i]: where sentence i of the caller stands
 
     @classmethod
-    def of(cls, sentences: list[list[int]]) -> Batch:
+    def of(cls, sentences: list[list[int]]) -> PackedSentences:
         """Lay out sentences of word ids (none of them empty)."""
         lengths = np.array([len(sentence) for sentence in sentences])
         by_length = np.argsort(-lengths, kind="stable")
@@ -275,7 +275,7 @@ def _both(function: Any, ahead: tuple[Any, ...], back: tuple[Any, ...]) -> None:
     waiting.result()
 
 
-def last_states(vectors: Tensor, batch: Batch, weights: list[Tensor]) -> Tensor:
+def last_states(vectors: Tensor, batch: PackedSentences, weights: list[Tensor]) -> Tensor:
     """Last states of both directions side by side, in the caller's order: [n_sentences, 2 * size].
 
     `vectors` [n_words, width] are word vectors (no gradient), `weights` the eight tensors of a one-layer bidirectional
@@ -291,7 +291,7 @@ def last_states(vectors: Tensor, batch: Batch, weights: list[Tensor]) -> Tensor:
     return torch.from_numpy(np.concatenate(hidden, axis=1)[batch.order])
 
 
-def _inputs(vectors: Tensor, batch: Batch, weights: Sequence[Tensor], d: int) -> tuple[np.ndarray, ...]:
+def _inputs(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tensor], d: int) -> tuple[np.ndarray, ...]:
     """What both kernels read in direction `d`: vectors, rows, active, w_in, w_rec, bias."""
     w_in, w_rec, b_in, b_rec = (weight.detach().numpy() for weight in weights[4 * d : 4 * d + 4])
     return vectors.numpy(), batch.rows[d], batch.active, w_in, w_rec, b_in + b_rec
@@ -301,7 +301,7 @@ class _LastStates(torch.autograd.Function):
     """`last_states` with its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, vectors: Tensor, batch: Batch, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, vectors: Tensor, batch: PackedSentences, *weights: Tensor) -> Tensor:
         size = weights[1].shape[1]
         n_steps, n_sentences = batch.rows[0].shape
         calls = []
