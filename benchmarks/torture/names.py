@@ -48,6 +48,7 @@ NAMES = (
     *("é" * 90, "𝕏", "한국어", "e\u0301", "null", "None", "NaN", "1e999", "erda,erda", "no_relation", "NA"),
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NO_ARGUMENT = re.compile("[\0\ud800-\udc7f]")  # what no shell can hand over
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 Place = Callable[[Path, str], Iterator[Call]]  # writes what it needs into a folder; its calls, one after another
 
@@ -185,6 +186,8 @@ def _try(case: Case, place: Place, name: str) -> Verdict:
     before = content_of(*victims)
     what = f"{getattr(place, '__name__', 'place')} {name[:40]!r}"
     for call in place(here, name):
+        if not callable(call) and any(_NO_ARGUMENT.search(one) for one in call):
+            continue
         answer = ask(call, here)
         what = f"{what.partition(':')[0]}: {'save' if callable(call) else ' '.join(call)[:80]!r}"
         with case.folder.with_name("said.txt").open("a", errors="backslashreplace") as said:
