@@ -324,7 +324,7 @@ def cache_folder() -> Path:
     """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
     chosen = os.environ.get("ERDA_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        return user_path(chosen)
     import platformdirs
 
     return platformdirs.user_cache_path("erda")
@@ -333,4 +333,4 @@ def cache_folder() -> Path:
 def data_folder() -> Path:
     """Where datasets are: $ERDA_DATA, else `data` in the user's cache folder."""
     named = os.environ.get("ERDA_DATA")
-    return Path(named).expanduser() if named else cache_folder() / "data"
+    return user_path(named) if named else cache_folder() / "data"

@@ -266,3 +266,8 @@ def test_presets_of_the_papers_settings_run_all_methods(name: str) -> None:
     assert sorted(settings.methods) == ["emar", "emr", "erda", "idlvq-c", "joint", "seqrun"]
     if settings.encoder != "bilstm":
         assert settings.encoder_settings["mode"] == "paper"
+
+
+def test_a_name_that_begins_like_a_home_folder_is_just_a_name() -> None:
+    with pytest.raises(SettingsError, match=r"Unknown dataset '~nobody\.jsonl'"):
+        run_settings(dataset="~nobody.jsonl")

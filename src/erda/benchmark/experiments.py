@@ -19,6 +19,7 @@ from erda.benchmark.metrics import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.statistics import Summary
 from erda.errors import SettingsError
+from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
 PERCENT = 100.0
@@ -70,7 +71,7 @@ def _corpora(then: Run, now: Run) -> tuple[str, str]:
 
     names = choice_of(then)["corpus"], choice_of(now)["corpus"]
     before = str((then.notes.get("corpus") or {}).get("digest", "")) if isinstance(then, Record) else ""
-    folder = Path(now.corpus).expanduser()
+    folder = user_path(now.corpus)
     if not before or not now.corpus or not (folder / MANIFEST).exists():
         return names
     today = read_manifest(folder).digest

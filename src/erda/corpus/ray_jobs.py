@@ -25,6 +25,7 @@ from erda.corpus.sql import connect, file_list, quoted
 from erda.corpus.vectors import Embedder, Shard, ShardPlan, ShardWorker
 from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
+from erda.files import user_path
 
 if TYPE_CHECKING:
     from erda.corpus.store import CorpusStore
@@ -161,7 +162,7 @@ def _mine_bucket(
 
 def _everywhere(model: str) -> str:
     """A model's folder by its whole path, a model's name as it is."""
-    path = Path(model).expanduser()
+    path = user_path(model)
     return str(path.resolve()) if path.is_dir() else model
 
 

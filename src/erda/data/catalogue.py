@@ -19,7 +19,7 @@ from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
-from erda.files import data_folder
+from erda.files import data_folder, user_path
 
 GITHUB = "https://raw.githubusercontent.com"
 
@@ -267,7 +267,7 @@ def _own_path(name_or_path: str | Path) -> Path | None:
     """The path that was meant, if it was one: something that exists, or looks like a file name."""
     if str(name_or_path) in DATASETS:
         return None
-    path = Path(name_or_path).expanduser()
+    path = user_path(name_or_path)
     looks_like_path = isinstance(name_or_path, Path) or path.suffix or len(path.parts) > 1
     return path if looks_like_path or path.exists() else None
 

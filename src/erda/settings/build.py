@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from erda.files import user_path
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
     """The cache that all encoders of this process share; None where nothing is to be kept."""
     from erda.encoders.frozen import GIBIBYTE, FrozenCache
 
-    folder = Path(directory).expanduser() if directory else None
+    folder = user_path(directory) if directory else None
     return FrozenCache(folder, max_bytes=int(gigabytes * GIBIBYTE)) if gigabytes else None
 
 
@@ -81,4 +82,4 @@ def _parts(run: Run) -> dict[str, Any]:
 def _open_augmenter(corpus: str, device: str) -> Augmenter:
     from erda.corpus.augment import open_augmenter
 
-    return open_augmenter(Path(corpus).expanduser(), device=device)
+    return open_augmenter(user_path(corpus), device=device)

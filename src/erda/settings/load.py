@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
 from erda.fields import checked_settings, checked_value, faults_of, flat_kinds
+from erda.files import user_path
 from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings
 
 PRESETS = Path(__file__).parent / "presets"
@@ -167,7 +168,7 @@ def _complete(values: dict[str, Any], faults: list[str]) -> None:
         twice = sorted({str(one) for one in given if given.count(one) > 1})
         if twice:
             faults.append(f"{name}: {', '.join(twice)} given twice.")
-    if values["corpus"] and not Path(values["corpus"]).expanduser().is_dir():
+    if values["corpus"] and not user_path(values["corpus"]).is_dir():
         make = "make one with `erda corpus build` and `erda corpus index`"
         faults.append(f"corpus: {values['corpus']} is no folder; {make}.")
 
@@ -177,7 +178,7 @@ def _default_shots(dataset: str) -> int:
     from erda.data.catalogue import DATASETS, find_entry
     from erda.data.own import OWN_SHOTS
 
-    if dataset not in DATASETS and Path(dataset).expanduser().exists():
+    if dataset not in DATASETS and user_path(dataset).exists():
         return OWN_SHOTS
     return find_entry(dataset).shape.shots
 
