@@ -56,7 +56,7 @@ def run_demo(
     settings = run_settings(preset="demo", seeds=seeds, methods="erda", corpus=str(corpus))
     augmented = run_all(settings, out=out / "augmented")
     show("Frozen learns the same tasks over a transformer that was trained on other text.")
-    encoder = {"encoder.adapter": "shipped", "encoder.trained_layers": 0}
+    encoder = {"encoder.adapter": "shipped"}
     settings = run_settings(preset="demo", seeds=seeds, methods="frozen", encoder="minilm", settings=encoder)
     frozen = run_all(settings, out=out / "frozen")
     report = write_report(out)
