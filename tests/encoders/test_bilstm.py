@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import time
@@ -172,6 +173,20 @@ def test_embed_gives_rows_in_the_order_asked_whatever_the_batches() -> None:
     torch.testing.assert_close(embed(built, EXAMPLES[::-1]).flip(0), whole)
     assert embed(built, []).shape == (0, 16)
     assert not whole.requires_grad
+
+
+def test_a_long_embedding_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    built, seen = encoder(compiled=True), []
+    for waits in (0.0, 60.0):
+        monkeypatch.setattr("erda.encoders.base.BAR_AFTER", waits)
+        monkeypatch.setattr("sys.stderr", terminal := Terminal())
+        embed(built, EXAMPLES, batch_size=1)
+        seen.append("sentences" in terminal.getvalue())
+    assert seen == [True, False]
 
 
 def test_dropout_acts_in_training_only() -> None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from erda.errors import ModelError
 from erda.types import Example
 
+BAR_AFTER = 3.0  # seconds of embedding
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
@@ -69,7 +71,12 @@ class Encoder(nn.Module, ABC):
 
 
 def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | None = None) -> Tensor:
-    """Vectors of many sentences without gradients, in batches of like length: [n_examples, dim], in the order given."""
+    """Vectors of many sentences without gradients, in batches of like length: [n_examples, dim], in the order given.
+
+    Where it takes a while and there is a terminal, a bar shows how far it is.
+    """
+    from tqdm import tqdm
+
     if not examples:
         return torch.zeros(0, encoder.dim, device=encoder.device)
     batch_size = batch_size or encoder.batch_size
@@ -80,7 +87,8 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
     vectors = torch.empty(len(examples), encoder.dim, device=encoder.device)
     try:
         with torch.no_grad():
-            for start in range(0, len(order), batch_size):
+            starts = range(0, len(order), batch_size)
+            for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):
                 rows = order[start : start + batch_size]
                 vectors[rows] = encoder.encode([examples[i] for i in rows]).float()
     finally:
