@@ -205,6 +205,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_setting_that_no_chosen_method_has_is_a_fault_on_the_command_line_only(tmp_path: Path) -> None:
     only_seqrun = {"methods": "seqrun"}
     assert "but the run has only seqrun" in faults(sets=["memory_size=2"], flags=only_seqrun)[0]
+    nobody = {"methods": "seqrunn"}
+    assert any("but the run has no known method." in one for one in faults(sets=["memory_size=2"], flags=nobody))
     file = toml(tmp_path, "[settings]\nmemory_size = 2\n")
     assert "memory_size" not in load_settings(file=file, flags=only_seqrun).method_settings["seqrun"]
 

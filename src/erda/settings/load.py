@@ -221,7 +221,8 @@ def _unknown_setting(
     name: str, chosen: Sequence[str], owners: Sequence[str], kinds: Mapping[str, Mapping[str, Any]]
 ) -> str:
     if owners:
-        return f"a setting of {', '.join(owners)}, but the run has only {', '.join(chosen)}."
+        has = f"only {', '.join(chosen)}" if chosen else "no known method"
+        return f"a setting of {', '.join(owners)}, but the run has {has}."
     if name == "seed":
         return "a run's seed also orders its stream; give it with --seeds."
     owner = name.rpartition(".")[0]
