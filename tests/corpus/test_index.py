@@ -1,6 +1,8 @@
+import errno
 import json
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -225,17 +227,16 @@ def test_a_full_disk_keeps_what_was_finished(
         build_index(store, model)
     monkeypatch.setattr(vectors, "write_shard", write)
 
-    class FullFaiss:
-        @staticmethod
-        def write_index(index: object, path: str) -> None:
-            Path(path).write_bytes(b"half")
-            raise RuntimeError("Error in ...\nError: 'ret == n' failed: write error")
+    def full(index: object, writer: Callable[[bytes], int]) -> None:
+        writer(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     import faiss
 
     with monkeypatch.context() as patched:
-        patched.setattr(faiss, "write_index", FullFaiss.write_index)
-        with pytest.raises(WriteError, match=r"index could not be written.*The vectors are kept"):
+        patched.setattr(faiss, "PyCallbackIOWriter", lambda write: write)
+        patched.setattr(faiss, "write_index", full)
+        with pytest.raises(WriteError, match=r"index\.faiss: the disk is full\. What was there before is intact"):
             build_index(store, model)
     folder = vectors_folder(store.folder, model.fingerprint)
     assert not list(folder.glob("*.tmp"))

@@ -261,3 +261,8 @@ def test_a_save_can_be_moved(saved: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(scores(load(tmp_path / "elsewhere")), before)
     with pytest.raises(ErdaError):
         load(saved)
+
+
+def test_a_name_that_no_folder_can_have_is_refused() -> None:
+    with pytest.raises(WriteError, match="no folder can be called that"):
+        learned().save(Path("a\0b"))

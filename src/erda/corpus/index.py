@@ -7,7 +7,6 @@ corpus. An index of another model or another version of the corpus is refused, n
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from erda.corpus.vectors import (
     read_journal,
     vectors_folder,
 )
-from erda.errors import DataError, ModelError, WriteError
+from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
 if TYPE_CHECKING:
@@ -234,19 +233,12 @@ def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusS
 
 
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
+    """Write an index through a file of Python's: FAISS itself would write its faults to the terminal."""
     import faiss
 
     path = folder / _FILE
-    with whole_file(path) as temporary:
-        try:
-            faiss.write_index(index, str(temporary))
-        except RuntimeError as error:  # all that FAISS says of a full disk
-            free = shutil.disk_usage(folder).free
-            reason = str(error).splitlines()[-1].split("Error: ")[-1]
-            raise WriteError(
-                f"{folder}: the index could not be written ({reason}; {free:,} bytes are free). The vectors are kept: "
-                "free some space and run the same command again."
-            ) from None
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # FAISS's stubs lack it
     return StoredFile.of(folder, path)
 
 

@@ -65,6 +65,8 @@ class SavedMethod(Marker):
 def save_method(method: Method, directory: Path) -> None:
     """Write the weights beside those that are there, then `method.json`, which names them: a full disk or a kill leaves
     the earlier save whole."""
+    if "\0" in str(directory):
+        raise WriteError(f"Cannot save to {str(directory)!r}: no folder can be called that.")
     directory = directory.resolve()
     before = _own_files(directory)
     try:

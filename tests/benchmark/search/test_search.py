@@ -175,8 +175,9 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         search(asked(seeds=(100,)), out=tmp_path, n_trials=1, show_bars=False)
 
 
-def test_a_damaged_study_is_said(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL).write_text("no journal\n" * 3)
+@pytest.mark.parametrize("line", ["no journal\n", "7\n", "[]\n", '{"op_code": 99}\n', "null\n"])
+def test_a_damaged_study_is_said(tmp_path: Path, line: str) -> None:
+    (tmp_path / JOURNAL).write_text(line * 3)
     with pytest.raises(RecordError, match="is damaged"):
         search(asked(), out=tmp_path, n_trials=1, show_bars=False)
     assert not (tmp_path / "trials").exists()

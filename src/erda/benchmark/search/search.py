@@ -163,7 +163,7 @@ def search(
         n_trials = min(n_trials, asked.n_grid)
     _check_protocol(asked)
     with locked(out, busy="another search is at work here; wait for it", error=RecordError):
-        _mend_journal(out / JOURNAL)
+        _repair_journal(out / JOURNAL)
         study = _open_study(out, asked)
         unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))]
         shared = out / ".frozen" if n_processes > 1 and not asked.settings.cache_dir else None
@@ -207,7 +207,7 @@ def _open_study(out: Path, asked: Search) -> optuna.Study:
         then = study.user_attrs.get("asked")
     except OSError as error:
         raise WriteError(f"Cannot write {path}: {error.strerror or error}. Choose another --out.") from error
-    except (ValueError, KeyError, AssertionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:  # Optuna's, over damage
         raise RecordError(f"{path}: is damaged ({error!r}). Delete it to begin anew; records are kept.") from error
     now = asked.to_json()
     if then is None:
@@ -222,7 +222,7 @@ def _open_study(out: Path, asked: Search) -> optuna.Study:
     return study
 
 
-def _mend_journal(path: Path) -> None:
+def _repair_journal(path: Path) -> None:
     """Remove what a kill left: Optuna's lock, and half a line, which Optuna would append to and then read neither."""
     path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
     if path.exists():
