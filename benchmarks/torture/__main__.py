@@ -1,6 +1,6 @@
 """Put `erda` to the torture: kills, damage, full disks, two at once, hostile names. Prints a table of what came out.
 
-python benchmarks/torture                    # everything: about twenty minutes on two cores
+python benchmarks/torture                    # everything: about half an hour on two cores
 python benchmarks/torture --scale 0.05       # a twentieth of it
 python benchmarks/torture --only damage      # one trial
 python benchmarks/torture --replay FOLDER    # one failing case again, from the folder that was written for it
