@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -156,3 +157,11 @@ def test_pairs_of_a_corpus_folder(tmp_path):
     assert len(pairs) >= 25
     assert (pairs.negative != NONE).mean() > 0.9
     assert np.array_equal(mine_pairs(read_corpus(tmp_path / "corpus", seed=0, limit=50), seed=0).first, pairs.first)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"tokens": ' * 50_000, "9" * 5_000, "nothing"])
+def test_a_line_that_cannot_be_decoded_is_a_fault_with_its_number(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: "):
+        read_tagged([path])

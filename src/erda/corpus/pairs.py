@@ -21,7 +21,7 @@ import numpy as np
 
 from erda.data.formats.jsonl import example_from_json
 from erda.errors import DataError, SettingsError
-from erda.files import write_lines
+from erda.files import decode_json, write_lines
 from erda.text.keys import entity_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
@@ -120,8 +120,8 @@ def read_tagged(paths: Sequence[Path]) -> list[Example]:
         faults = Faults(path)
         for number, line in tqdm(read_lines(path, faults), desc=path.name, unit=" rows", disable=None):
             try:
-                examples.append(_lean(example_from_json(json.loads(line))))
-            except (DataError, ValueError) as error:
+                examples.append(_lean(example_from_json(decode_json(line, dict))))
+            except DataError as error:
                 faults.add(number, str(error))
         faults.raise_if_any()
     return examples
