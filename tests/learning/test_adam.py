@@ -29,6 +29,20 @@ def test_it_is_pytorchs_fused_adam_bit_for_bit() -> None:
         assert torch.equal(one, other)
 
 
+def test_parameters_may_have_rates_of_their_own() -> None:
+    ours, theirs = parameters(), parameters()
+    adam = Adam(ours, learning_rate=[1e-2, 1e-1, 1e-2])
+    groups = [{"params": [theirs[0], theirs[2]], "lr": 1e-2}, {"params": [theirs[1]], "lr": 1e-1}]
+    reference = torch.optim.Adam(groups, fused=True)
+    for step in range(5):
+        for optimizer, values in ((adam, ours), (reference, theirs)):
+            optimizer.zero_grad()
+            loss(values, step).backward()
+            optimizer.step()
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_it_does_not_load_the_compiler() -> None:
     code = (
         "import sys, torch; from erda.learning.loop import descend\n"

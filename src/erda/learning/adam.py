@@ -15,11 +15,12 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Adam:
-    """One learning rate for all parameters, the usual betas, no weight decay."""
+    """One learning rate for all parameters, or one for each; the usual betas, no weight decay."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], *, learning_rate: float) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], *, learning_rate: float | Sequence[float]) -> None:
         self.parameters = list(parameters)
-        self.learning_rate = learning_rate
+        rates = [learning_rate] * len(self.parameters) if isinstance(learning_rate, float | int) else learning_rate
+        self.learning_rates = list(rates)
         self._means = [torch.zeros_like(one, memory_format=torch.preserve_format) for one in self.parameters]
         self._squares = [torch.zeros_like(one, memory_format=torch.preserve_format) for one in self.parameters]
         self._steps = [torch.zeros((), dtype=torch.float32, device=one.device) for one in self.parameters]
@@ -31,12 +32,12 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move every parameter that has a gradient; those of a device together."""
-        groups: dict[torch.device, list[tuple[int, Tensor]]] = {}
+        """Move every parameter that has a gradient; those of a device and a rate together."""
+        groups: dict[tuple[torch.device, float], list[tuple[int, Tensor]]] = {}
         for i, one in enumerate(self.parameters):
             if one.grad is not None:
-                groups.setdefault(one.device, []).append((i, one.grad))
-        for found in groups.values():
+                groups.setdefault((one.device, self.learning_rates[i]), []).append((i, one.grad))
+        for (_, learning_rate), found in groups.items():
             rows = [i for i, _ in found]
             gradients = [gradient for _, gradient in found]
             steps = [self._steps[i] for i in rows]
@@ -49,7 +50,7 @@ class Adam:
                 [],
                 steps,
                 amsgrad=False,
-                lr=self.learning_rate,
+                lr=learning_rate,
                 beta1=BETA_1,
                 beta2=BETA_2,
                 weight_decay=0.0,

@@ -21,7 +21,7 @@ def descend(
     loss: Callable[[list[Item]], Tensor],
     parameters: Sequence[nn.Parameter],
     *,
-    learning_rate: float,
+    learning_rate: float | Sequence[float],
     generator: torch.Generator,
     epochs: int = 1,
     batch_size: int = 5,
@@ -29,6 +29,7 @@ def descend(
 ) -> float:
     """Minimise `loss(batch)` over `items` with a new Adam; returns the mean loss of the last epoch.
 
+    `learning_rate` is one for all parameters or one for each.
     Without a parameter there is nothing to do. A loss that no parameter can change is left alone; one that is no number
     ends it.
     """
@@ -57,8 +58,10 @@ def descend(
     return mean
 
 
-def _broken_down(what: str, learning_rate: float) -> StreamError:
-    return StreamError(f"Learning broke down: {what}. Lower learning_rate (it is {learning_rate:g}).")
+def _broken_down(what: str, learning_rate: float | Sequence[float]) -> StreamError:
+    rates = dict.fromkeys([learning_rate] if isinstance(learning_rate, float | int) else learning_rate)
+    said = " and ".join(f"{rate:g}" for rate in rates)
+    return StreamError(f"Learning broke down: {what}. Lower learning_rate (it is {said}).")
 
 
 @contextmanager

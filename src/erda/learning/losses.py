@@ -1,4 +1,4 @@
-"""The paper's four losses as pure functions of similarities and targets.
+"""The paper's four losses, and those of other methods, as pure functions of similarities and targets.
 
 `similarities` [n_examples, n_relations] are large where close; `targets` [n_examples] are the true columns.
 Each is a mean over the examples of its batch (as the released code reads the paper's sums; docs/method.md).
@@ -57,3 +57,44 @@ def contrastive(true: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
     negatives with the same relation.
     """
     return (margin - true + negatives.sum(dim=1)).clamp(min=0).mean()
+
+
+def supervised_contrastive(
+    similarities: Tensor, same: Tensor, *, temperature: float, counted: Tensor | None = None
+) -> Tensor:
+    """-1/|P(i)| sum over p in P(i) of log(exp(s_ip / t) / sum_a exp(s_ia / t)), the mean over anchors i with a P(i).
+
+    `same` [n, m] says which of the columns are of the anchor's relation, P(i); `counted` [n, m] which are compared at
+    all (an anchor is not compared with itself). 0 where no anchor has a positive.
+    """
+    logits = similarities / temperature
+    if counted is not None:
+        same, logits = same & counted, logits.masked_fill(~counted, float("-inf"))
+    n_same = same.sum(dim=1)
+    anchors = n_same > 0
+    if not anchors.any():
+        return similarities.sum() * 0
+    logits, same = logits[anchors], same[anchors]
+    shares = F.log_softmax(logits, dim=1).masked_fill(~same, 0.0)
+    return -(shares.sum(dim=1) / n_same[anchors]).mean()
+
+
+def relaxed(similarities: Tensor, same: Tensor, *, margin: float) -> Tensor:
+    """Similarities that weigh more the further they are from where they should be: [n, m] -> [n, m].
+
+    Of the same relation a (s - (1 - m)) with a = max(0, 1 + m - s), of another b (s - m) with b = max(0, s + m).
+    Neither a nor b carries a gradient: hard pairs pull harder, and those beyond the margin hardly.
+    """
+    now = similarities.detach()
+    alike = (1 + margin - now).clamp(min=0) * (similarities - (1 - margin))
+    others = (now + margin).clamp(min=0) * (similarities - margin)
+    return torch.where(same, alike, others)
+
+
+def distillation(scores: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
+    """t^2 KL(softmax(teacher / t) || softmax(scores / t)), the mean over rows; both [n, m]. 0 without a row."""
+    if not scores.numel():
+        return scores.sum()
+    expected = F.softmax(teacher / temperature, dim=1)
+    found = F.log_softmax(scores / temperature, dim=1)
+    return temperature**2 * F.kl_div(found, expected, reduction="batchmean")

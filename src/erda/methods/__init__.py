@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from erda.errors import SettingsError, unknown_name
 from erda.methods.base import Method
+from erda.methods.cpl import Cpl
 from erda.methods.emar import Emar
 from erda.methods.emr import Emr
 from erda.methods.erda import Erda
 from erda.methods.frozen import Frozen
 from erda.methods.idlvq import IdlvqC
+from erda.methods.sckd import Sckd
 from erda.methods.sequential import Joint, SeqRun
 
 METHODS: dict[str, type[Method]] = {
@@ -18,6 +20,8 @@ METHODS: dict[str, type[Method]] = {
     "emr": Emr,
     "emar": Emar,
     "idlvq-c": IdlvqC,
+    "sckd": Sckd,
+    "cpl": Cpl,
     "frozen": Frozen,
 }
 

@@ -249,15 +249,20 @@ class Trained(Method):
         *,
         epochs: int,
         parameters: Sequence[nn.Parameter] = (),
+        own_rate: float = 0.0,
     ) -> None:
-        """Epochs that change the encoder, where it can be changed, and the method's own `parameters`."""
+        """Epochs that change the encoder, where it can be changed, and the method's own `parameters`.
+
+        `own_rate` is the learning rate of the latter; 0: the same as the encoder's.
+        """
+        rate, encoders = self.learning_rate or self.encoder.learning_rate, self.encoder.trained_parameters()
         self.encoder.train()
         try:
             descend(
                 items,
                 loss,
-                [*self.encoder.trained_parameters(), *parameters],
-                learning_rate=self.learning_rate or self.encoder.learning_rate,
+                [*encoders, *parameters],
+                learning_rate=[rate] * len(encoders) + [own_rate or rate] * len(parameters),
                 generator=generator,
                 epochs=epochs,
                 batch_size=self.batch_size,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from erda.encoders.base import embed
 from erda.fields import Number
 from erda.learning.losses import cosine_similarity, cross_entropy
-from erda.methods.base import NotTiny, Trained
+from erda.methods.base import LearningRate, NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
 
 
@@ -30,6 +30,7 @@ class Emar(Trained):
     activation_epochs: Number = 1  # on the new task and the memory
     reconsolidation_epochs: Number = 1  # on the memory, against prototypes
     temperature: NotTiny = 0.2  # of the softmax over cosine similarities, as for ERDA
+    own_rate: LearningRate = 0.0  # learning rate of the relation vectors; 0: as for the encoder
     memory_size: Number = 1  # exemplars a relation; 0: no reconsolidation, and prototypes are the learned vectors
 
     name: ClassVar[str] = "emar"
@@ -47,7 +48,7 @@ class Emar(Trained):
                 similarities = cosine_similarity(self.encoder.encode(batch), targets)
                 return cross_entropy(similarities, self._targets(batch), temperature=self.temperature)
 
-            self._descend(examples, loss, generator, epochs=epochs, parameters=[vectors])
+            self._descend(examples, loss, generator, epochs=epochs, parameters=[vectors], own_rate=self.own_rate)
 
         practise(task.examples, vectors, self.new_epochs)
         self._remember(task.examples, self.memory_size)

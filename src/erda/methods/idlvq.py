@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from erda.encoders.base import embed
 from erda.fields import Number, Weight
 from erda.learning.losses import cross_entropy, pairwise_margin, squared_distance
-from erda.methods.base import Trained
+from erda.methods.base import LearningRate, Trained
 from erda.types import Example, ScoreKind, Task
 
 
@@ -29,6 +29,7 @@ class IdlvqC(Trained):
     intra_weight: Weight = 0.1  # of the compactness of a relation
     forgetting_weight: Weight = 5.0  # of keeping exemplars where they were
     margin: Weight = 1.0  # between squared distances
+    own_rate: LearningRate = 0.0  # learning rate of references and scale; 0: as for the encoder
     memory_size: Number = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
     centred: bool = False  # references of the first task become means again after it; not in the publication
 
@@ -53,7 +54,7 @@ class IdlvqC(Trained):
             return self._new_loss(batch, references.index_copy(0, taught, fresh), before)
 
         epochs = self.base_epochs if is_first else self.new_epochs
-        self._descend(new + old, loss, generator, epochs=epochs, parameters=[fresh, scale])
+        self._descend(new + old, loss, generator, epochs=epochs, parameters=[fresh, scale], own_rate=self.own_rate)
         if old:  # calibration: a reference follows the drift of its exemplars
             drift, rows = self._means(old, embed(self.encoder, old) - torch.stack(list(before.values())))
             references = references.index_add(0, rows, drift)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from erda.encoders.base import embed
 from erda.fields import Number
-from erda.methods.base import Trained
+from erda.methods.base import LearningRate, Trained
 from erda.types import Example, ScoreKind, Task
 
 
@@ -23,6 +23,7 @@ class SeqRun(Trained):
 
     _: KW_ONLY
     epochs: Number = 3  # as many passes over new data as ERDA makes
+    own_rate: LearningRate = 0.0  # learning rate of the classifier; 0: as for the encoder
 
     name: ClassVar[str] = "seqrun"
     score_kind: ClassVar[ScoreKind] = "logit"
@@ -41,7 +42,8 @@ class SeqRun(Trained):
         def loss(batch: Sequence[Example]) -> Tensor:
             return F.cross_entropy(F.linear(self.encoder.encode(batch), weight, bias), self._targets(batch))
 
-        self._descend(self._examples(task), loss, generator, epochs=self.epochs, parameters=[weight, bias])
+        examples, own = self._examples(task), [weight, bias]
+        self._descend(examples, loss, generator, epochs=self.epochs, parameters=own, own_rate=self.own_rate)
         self._keep("weight", weight)
         self._keep("bias", bias)
 
