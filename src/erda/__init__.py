@@ -9,6 +9,8 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
+    "erda.app.answers": ("Answer",),
+    "erda.app.extractor": ("Extractor",),
     "erda.benchmark.records": ("read_record", "read_records"),
     "erda.benchmark.report.report": ("write_report",),
     "erda.benchmark.run.many": ("run_all",),

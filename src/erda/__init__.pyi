@@ -1,3 +1,5 @@
+from erda.app.answers import Answer as Answer
+from erda.app.extractor import Extractor as Extractor
 from erda.benchmark.records import read_record as read_record
 from erda.benchmark.records import read_records as read_records
 from erda.benchmark.report.report import write_report as write_report

@@ -1,0 +1,190 @@
+"""What an extractor says: frozen values for programs, each with a plain JSON form for commands and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from erda.text.marks import example_to_marks
+from erda.types import Example
+
+Progress = Callable[[int, int], None]  # how much is done, of how much
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A relation that may hold, with an example of it that the method kept."""
+
+    relation: str
+    confidence: float  # between 0 and 1
+    score: float  # the method's own (`Predictions.kind`)
+    exemplar: Example | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What holds between the two entities of a sentence. `best` is None where no known relation is likely enough.
+
+    `ranked` are the likeliest relations, best first, whatever `best` is.
+    """
+
+    example: Example
+    best: str | None
+    ranked: tuple[Ranked, ...]
+
+    @property
+    def confidence(self) -> float:
+        """Of the likeliest relation."""
+        return self.ranked[0].confidence
+
+    def to_json(self) -> dict[str, Any]:
+        """For a line of output."""
+        return {
+            "text": example_to_marks(self.example),
+            "head": self.example.head.name,
+            "tail": self.example.tail.name,
+            "relation": self.best,
+            "confidence": round(self.confidence, 4),
+            "ranked": [{"relation": one.relation, "confidence": round(one.confidence, 4)} for one in self.ranked],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What holds between the entities of a text. `tagger` says who found them: given, names, spacy:PIPELINE, taught."""
+
+    answers: tuple[Answer, ...]  # of every ordered pair of entities that share a sentence
+    tagger: str
+    n_entities: int
+    n_left_out: int = 0  # pairs over the bound
+
+    @property
+    def found(self) -> tuple[Answer, ...]:
+        """The pairs between which a relation holds."""
+        return tuple(answer for answer in self.answers if answer.best is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """An example that was taught, and how like the question it is: the cosine of their vectors."""
+
+    example: Example
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class WordEffect:
+    """What becomes of the answer when a word is left out."""
+
+    word: str
+    place: int  # of the token
+    best: str | None
+    change: float  # of the confidence in the relation that ranks first with the word
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an answer is what it is: the taught examples most like it, and the words, those that count most first."""
+
+    answer: Answer
+    nearest: tuple[Neighbour, ...]
+    words: tuple[WordEffect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An example that was taught as one relation and now as another: the later one counts."""
+
+    example: Example
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What a teaching did. `version` is the one that knows it; nothing new leaves the version as it was."""
+
+    version: int
+    new: tuple[str, ...] = ()  # relations that were not known before
+    n_examples: int = 0  # that were not known before
+    duplicates: tuple[Example, ...] = ()  # known already, and left out
+    moved: tuple[Moved, ...] = ()
+    forgotten: tuple[str, ...] = ()  # relations whose last example moved away
+
+    def __str__(self) -> str:
+        said = [f"Version {self.version}: {_counted(self.n_examples, 'new example')}"]
+        said += [f"new: {', '.join(self.new)}"] if self.new else []
+        said += [f"{_counted(len(self.duplicates), 'example')} known already"] if self.duplicates else []
+        said += [f"'{example_to_marks(one.example)}' moved from {one.before} to {one.after}" for one in self.moved]
+        said += [f"{name} has no example left and is forgotten" for name in self.forgotten]
+        return "; ".join(said) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class RelationScore:
+    """How one relation fared: `n` questions of it, `n_right` found, and `n_answered` times that it was the answer."""
+
+    n: int
+    n_right: int
+    n_answered: int
+
+    @property
+    def recall(self) -> float | None:
+        """Of its questions, the share that was found; None where there was none."""
+        return self.n_right / self.n if self.n else None
+
+    @property
+    def precision(self) -> float | None:
+        """Of the answers that named it, the share that was right; None where there was none."""
+        return self.n_right / self.n_answered if self.n_answered else None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Answers beside the truth. Where no relation holds, or one that was never taught, None is the right answer."""
+
+    n: int
+    accuracy: float  # None counts as an answer
+    accuracy_of_known: float | None  # the likeliest relation, of the questions whose relation was taught
+    relations: dict[str, RelationScore]
+    confusion: dict[tuple[str | None, str | None], int]  # (truth, answer) -> how often
+    untaught: tuple[str, ...] = ()  # relations of the file that were never taught
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A question that two versions answer differently, with the truth where it is known."""
+
+    example: Example
+    before: str | None
+    after: str | None
+    truth: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A sentence of a corpus that may hold a relation; `example` can be taught as it is."""
+
+    example: Example
+    confidence: float  # in the relation
+    similarity: float  # to the taught example that it was found for
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """A line of the history."""
+
+    number: int
+    parent: int | None
+    time: str
+    what: str
+    method: str
+    encoder: str
+    n_relations: int
+    n_examples: int
+    is_current: bool = False
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,0 +1,67 @@
+"""Answers beside the truth: of one version, and of two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from erda.app.answers import Change, Evaluation, Progress, RelationScore
+from erda.app.version import Version
+from erda.data.own import read_examples
+from erda.errors import DataError
+from erda.files import user_path
+from erda.types import Example
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Examples without their relations, and those apart."""
+
+    examples: tuple[Example, ...]
+    truth: tuple[str | None, ...]
+
+
+def read_questions(source: str | Path | Sequence[Example]) -> Questions:
+    """Questions of a file in any known format, or of examples; those without a relation are questions too."""
+    if isinstance(source, str | Path):
+        reading = read_examples(user_path(source))
+        source = (*reading.examples, *(replace(one, relation=None) for one in reading.unrelated))
+    if not source:
+        raise DataError("there are no questions to answer.")
+    examples = tuple(replace(one, relation=None) for one in source)
+    return Questions(examples, tuple(one.relation for one in source))
+
+
+def evaluate(version: Version, questions: Questions, *, progress: Progress | None = None) -> Evaluation:
+    """The answers of a version beside the truth."""
+    answers = version.predict(questions.examples, top=1, progress=progress)
+    taught = {relation.id for relation in version.relations}
+    truth = [one if one in taught else None for one in questions.truth]
+    given = [answer.best for answer in answers]
+    first = [answer.ranked[0].relation for answer in answers]
+    pairs = Counter(zip(truth, given, strict=True))
+    asked, answered = Counter(truth), Counter(given)
+    known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
+    return Evaluation(
+        len(answers),
+        sum(n for (right, one), n in pairs.items() if right == one) / len(answers),
+        sum(known) / len(known) if known else None,
+        {
+            relation.id: RelationScore(asked[relation.id], pairs[relation.id, relation.id], answered[relation.id])
+            for relation in version.relations
+        },
+        dict(pairs),
+        tuple(sorted({one for one in questions.truth if one is not None} - taught)),
+    )
+
+
+def compare(before: Version, after: Version, questions: Questions) -> list[Change]:
+    """The questions that two versions answer differently."""
+    answers = (version.predict(questions.examples, top=1) for version in (before, after))
+    return [
+        Change(one.example, one.best, other.best, truth)
+        for one, other, truth in zip(*answers, questions.truth, strict=True)
+        if one.best != other.best
+    ]

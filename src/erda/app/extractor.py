@@ -1,0 +1,335 @@
+"""The extractor that people teach: the calls of the benchmark's loop for one's own text, with versions on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any, overload
+
+from erda.app.answers import (
+    Answer,
+    Change,
+    Evaluation,
+    Explanation,
+    Extraction,
+    Progress,
+    Suggestion,
+    Taught,
+    VersionInfo,
+)
+from erda.app.entities import Entities
+from erda.app.evaluation import compare, evaluate, read_questions
+from erda.app.inputs import Given, known_relation
+from erda.app.lessons import Known, Lesson, Teachable, added, taken_back, wanted
+from erda.app.setup import NOTHING, Asked, Builder, Setup
+from erda.app.store import Stamp, State, Store
+from erda.app.teaching import relearned, replayed
+from erda.app.version import TOP, Version
+from erda.encoders.base import Encoder
+from erda.errors import DataError, ErdaError, ModelError
+from erda.files import user_path
+from erda.methods import find_method
+from erda.methods.base import Method
+from erda.types import Example, Relation, Task
+
+AT_HAND = 2  # versions in memory, so that undoing is at once
+
+
+class Extractor:
+    """Relations taught one after another, by a few sentences each; every teaching is a version on the disk.
+
+    `Extractor.open(folder)` opens or begins one. What answers is `version`, which never changes: a teaching puts
+    another in its place. Threads may share an extractor; of several processes, one teaches at a time.
+    """
+
+    def __init__(self, folder: Path, asked: Asked) -> None:
+        self._store, self._builder = Store(folder), Builder(asked)
+        self._lock = RLock()
+        self._at_hand: dict[int, Version] = {}
+        self._current = Version(State(Stamp(0, None, _now(), "begun", NOTHING)), self._build)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        method: str | None = None,
+        method_settings: Mapping[str, Any] | None = None,
+        encoder: str | Encoder | None = None,
+        encoder_settings: Mapping[str, Any] | None = None,
+        device: str = "cpu",
+        relearn: bool = False,
+        progress: Progress | None = None,
+    ) -> Extractor:
+        """The extractor in a folder; where there is none, a new one, which the first teaching writes.
+
+        A method or an encoder other than the store's, or other weights of the same, are refused; with `relearn` all
+        examples that are known are taught to them, as a new version.
+        """
+        if not str(folder).strip() or "\0" in str(folder):
+            raise DataError(f"No folder can be called {str(folder)!r}.")
+        if method is not None:
+            find_method(method)
+        asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
+        extractor = cls(user_path(folder), asked)
+        if extractor._store.exists():
+            extractor.refresh()
+            extractor._agree(relearn=relearn, progress=progress)
+        return extractor
+
+    # -- what it knows -------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept."""
+        return self._store.folder
+
+    @property
+    def version(self) -> Version:
+        """What answers now: a snapshot that stays as it is, whatever is taught later."""
+        return self._current
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations that it knows, in the order in which they were taught."""
+        return self._current.relations
+
+    def examples(self, relation: str) -> tuple[Lesson, ...]:
+        """What a relation was taught by; the number of each serves to take it back."""
+        return self._current.known(relation).lessons
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a text is many texts to Python
+        self, given: Given, *, top: int = TOP, progress: Progress | None = None
+    ) -> Answer: ...
+    @overload
+    def predict(self, given: Iterable[Given], *, top: int = TOP, progress: Progress | None = None) -> list[Answer]: ...
+    def predict(
+        self, given: Given | Iterable[Given], *, top: int = TOP, progress: Progress | None = None
+    ) -> Answer | list[Answer]:
+        """The relation between the marked entities of a sentence; of each of several, in their order."""
+        return self._current.predict(given, top=top, progress=progress)
+
+    def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
+        """The relations between all entities of a text that share a sentence (`Version.extract`)."""
+        return self._current.extract(text, entities, top=top)
+
+    def explain(self, given: Given) -> Explanation:
+        """Why an answer is what it is (`Version.explain`)."""
+        return self._current.explain(given)
+
+    def evaluate(self, questions: str | Path | Sequence[Example], *, progress: Progress | None = None) -> Evaluation:
+        """Its answers beside the truth: of a file of examples in any known format, or of examples."""
+        return evaluate(self._current, read_questions(questions), progress=progress)
+
+    def compare(self, before: int, after: int, questions: str | Path | Sequence[Example]) -> list[Change]:
+        """Which of these questions two versions answer differently."""
+        return compare(self._at(before), self._at(after), read_questions(questions))
+
+    def suggest(self, relation: str, corpus: str | Path, *, n: int = 10) -> list[Suggestion]:
+        """Sentences of a corpus (`erda corpus`) that may hold a relation, the most useful to be told about first."""
+        from erda.app.suggesting import suggest
+
+        return suggest(self._current, relation, user_path(corpus), n=n)
+
+    # -- teaching ------------------------------------------------------------------------------------------------------
+
+    def teach(
+        self,
+        what: Teachable,
+        examples: Iterable[Given] = (),
+        *,
+        description: str = "",
+        progress: Progress | None = None,
+    ) -> Taught:
+        """Teach a relation by examples; or several: a mapping of relations to examples, or examples that carry theirs.
+
+        A known relation learns more. An example that is known already is left out; one that was taught as another
+        relation moves to this one: the later word counts. A `Task` is taught as it stands.
+        """
+        with self._writing() as before:
+            stamp = before.stamp
+            new = wanted(what, examples, description, self.relations)
+            addition = added(
+                before.known,
+                new,
+                teaching=stamp.n_teachings,
+                n_lessons=stamp.n_lessons,
+                by_name=_reads_names(stamp.setup),
+                as_it_stands=isinstance(what, Task),
+            )
+            if addition.known == before.known:
+                return Taught(stamp.number, duplicates=addition.duplicates)
+            said = f"taught {', '.join(one.id for one in new.relations)}"
+            counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
+            version = self._learn(addition.known, counted, progress)
+            known = {one.id for one in before.known}
+            return Taught(
+                version.number,
+                tuple(one.id for one in addition.known if one.id not in known),
+                addition.n_lessons - stamp.n_lessons,
+                addition.duplicates,
+                addition.moved,
+                addition.forgotten,
+            )
+
+    def take_back(self, example: int | Given, *, progress: Progress | None = None) -> int:
+        """Undo the teaching of one example, by its number (`examples`) or as it was given; the new version's number.
+
+        The extractor is then what it would be, had the example never been taught.
+        """
+        with self._writing() as before:
+            after = taken_back(before.known, example, by_name=_reads_names(before.stamp.setup))
+            owners = [one.id for one, was in zip(after, before.known, strict=True) if one != was]
+            said = f"took back an example of {', '.join(owners)}"
+            return self._learn(after, replace(before.stamp, what=said), progress).number
+
+    def forget(self, relation: str) -> int:
+        """Drop a relation and its examples, which earlier versions still have; the new version's number."""
+        with self._writing() as before:
+            gone = known_relation(relation, self.relations).id
+            after = [one for one in before.known if one.id != gone]
+            return self._learn(after, replace(before.stamp, what=f"forgot {gone}")).number
+
+    # -- versions ------------------------------------------------------------------------------------------------------
+
+    def undo(self) -> int:
+        """Go back to what was known before the current version; the number of the version that is current now."""
+        with self._writing() as now:
+            if now.stamp.parent is None:
+                raise DataError("There is nothing to undo: this is the first version.")
+            return self._go_to(now.stamp.parent)
+
+    def rollback(self, version: int) -> int:
+        """Make any version on the disk the current one; the later ones stay, and can be gone to again."""
+        with self._writing():
+            return self._go_to(version)
+
+    def history(self) -> list[VersionInfo]:
+        """Every version on the disk, the oldest first."""
+        return self._store.history() if self._store.exists() else []
+
+    def prune(self, *, keep: int = 1) -> int:
+        """Remove all versions but the last `keep` and the current one; how many went."""
+        if keep < 0:
+            raise DataError(f"keep: must be at least 0, got {keep}.")
+        with self._writing():
+            numbers = [one.number for one in self._store.history()]
+            return self._store.prune(numbers[len(numbers) - keep :])
+
+    def refresh(self) -> int:
+        """Look whether another process taught something, and take it over; the number of the current version."""
+        with self._lock:
+            for attempt in range(3):
+                number = self._store.head().current
+                try:
+                    self._current = self._at(number)
+                    break
+                except ErdaError:  # pruned while it was read, unless it is still the current one
+                    if attempt == 2 or self._store.head().current == number:
+                        raise
+            return self._current.number
+
+    def save(self, folder: str | Path) -> None:
+        """Write what is known now as a store of its own, without what came before; this one stays where it is."""
+        store, state = Store(user_path(folder)), self._current.state
+        if store.exists():
+            raise DataError(f"{folder} holds an extractor already; name another folder.")
+        with store.writing(create=True):
+            store.write(replace(state, stamp=replace(state.stamp, number=0, parent=None)))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[State]:
+        """The current state, that of the disk, while nobody else teaches, in this process or another."""
+        with self._lock:
+            is_new = self._current.state.stamp.setup is NOTHING and not self._store.exists()
+            with self._store.writing(create=is_new):
+                if is_new and not self._store.exists():
+                    first = replace(self._current.state.stamp, setup=self._builder.setup())
+                    self._keep(self._store.write(State(first)))
+                self.refresh()
+                yield self._current.state
+
+    def _learn(self, known: Sequence[Known], stamp: Stamp, progress: Progress | None = None) -> Version:
+        """The next version: what the method makes of `known`, written, then put in the place of the current one."""
+        before = self._current.state
+        setup, method = before.stamp.setup, None
+        if known:
+            method = relearned(
+                self._current.method if before.known else self._builder.blank(setup),
+                before.known,
+                known,
+                teaching=before.stamp.n_teachings,
+                blank=lambda: self._builder.blank(setup),
+                progress=progress,
+            )
+        return self._write(known, stamp, method)
+
+    def _write(self, known: Sequence[Known], stamp: Stamp, method: Method | None) -> Version:
+        before = self._current.state
+        number = self._store.head().last + 1
+        stamp = replace(stamp, number=number, parent=before.stamp.number, time=_now())
+        if method is None:
+            state = State(stamp)
+        else:
+            state = State(stamp, tuple(sorted(known, key=lambda one: method.index[one.id])), method.checkpoint())
+        self._current = self._keep(self._store.write(state, near=before), method)
+        return self._current
+
+    def _go_to(self, number: int) -> int:
+        version = self._at(number)
+        self._store.point(number)
+        self._current = version
+        return number
+
+    def _at(self, number: int) -> Version:
+        """A version of the disk, or the same at hand."""
+        if number in self._at_hand:
+            return self._at_hand[number]
+        return self._keep(self._store.read(number, near=self._current.state))
+
+    def _keep(self, state: State, method: Method | None = None) -> Version:
+        version = Version(state, self._build, method)
+        self._at_hand[version.number] = version
+        for number in list(self._at_hand)[:-AT_HAND]:
+            del self._at_hand[number]
+        return version
+
+    def _build(self, state: State) -> Method:
+        method = self._builder.blank(state.stamp.setup)
+        if state.learned is not None:
+            method.restore(state.learned)
+        return method
+
+    def _agree(self, *, relearn: bool, progress: Progress | None) -> None:
+        """See that the store has what was asked for; else refuse it, or teach it everything."""
+        stored = self._current.state.stamp.setup
+        if not relearn and self._builder.asked.is_met_by(stored):
+            return
+        setup = self._builder.setup(stored)
+        if setup == stored:
+            return
+        if not relearn:
+            raise ModelError(
+                f"{self.folder} was taught to method '{stored.method}' over encoder '{stored.encoder.name}', not to "
+                f"'{setup.method}' over '{setup.encoder.name}' with these settings. Leave them out, or open it with "
+                "relearn=True to teach all its examples again."
+            )
+        with self._writing() as before:
+            method = replayed(self._builder.blank(setup), before.known, progress=progress) if before.known else None
+            what = f"taught everything to {setup.method} over {setup.encoder.name}"
+            self._write(before.known, replace(before.stamp, what=what, setup=setup), method)
+
+
+def _reads_names(setup: Setup) -> bool:
+    return getattr(find_method(setup.method), "reads_names", False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,121 @@
+"""What people hand in, as examples and relations; everything that is wrong with it is said at once."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from erda.data.formats import example_from_json
+from erda.data.formats.base import NO_RELATION
+from erda.errors import DataError, join_faults, printable, unknown_name
+from erda.text.marks import example_from_marks
+from erda.types import Example, Relation
+
+Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
+MOST_CHARACTERS = 20_000  # of a sentence
+LONGEST_NAME = 200
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
+
+def example_of(given: Given) -> Example:
+    """The example that was handed in, checked."""
+    if isinstance(given, str):
+        check_text(given)
+        return example_from_marks(given)
+    if isinstance(given, Mapping):
+        example = example_from_json(given)
+    elif isinstance(given, Example):
+        example = given
+    else:
+        raise DataError(f"expected a text with marks, an Example or a row with 'tokens' or 'text', got {given!r:.80}.")
+    check_text(" ".join((*example.tokens, example.head.name, example.tail.name)))
+    return example
+
+
+def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
+    """Examples of one relation, or questions; each fault with the place of the example, counted from 1."""
+    if isinstance(given, str | Example | Mapping):
+        raise DataError("expected a list of examples, got a single one; put it in a list.")
+    examples, faults = list[Example](), list[str]()
+    for place, one in enumerate(given, 1):
+        try:
+            examples.append(replace(example_of(one), relation=relation))
+        except DataError as fault:
+            faults.append(f"{relation + ': ' if relation else ''}example {place}: {fault}")
+    if faults:
+        raise DataError(join_faults(faults))
+    return examples
+
+
+def relation_of(given: str | Relation, description: str = "", known: Iterable[Relation] = ()) -> Relation:
+    """The relation that was named: a known one, or a new one whose name is its id, with single spaces."""
+    if not isinstance(given, str | Relation):
+        raise DataError(f"expected the name of a relation, got {given!r:.80}.")
+    name = given if isinstance(given, str) else given.id
+    found = find_relation(name, known)
+    if isinstance(given, Relation):
+        relation = Relation(
+            given.id, given.name, description or given.description or (found.description if found else "")
+        )
+    elif found:
+        relation = Relation(found.id, found.name, _spaced(description) or found.description)
+    else:
+        relation = Relation(_spaced(name), _spaced(name), _spaced(description))
+    for what, text in (("id", relation.id), ("name", relation.name), ("description", relation.description)):
+        if _CONTROL.search(text):
+            raise DataError(f"relation '{printable(relation.id)}': its {what} holds a control character.")
+    if max(len(relation.id), len(relation.name)) > LONGEST_NAME:
+        raise DataError(f"relation '{relation.id[:40]}...': a name has at most {LONGEST_NAME} characters.")
+    if relation.id == NO_RELATION:
+        raise DataError(f"'{NO_RELATION}' says that none holds, which is never taught; leave such examples out.")
+    return relation
+
+
+def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
+    """The known relation of that id, or else the only one of that name."""
+    relations, plain = list(known), _spaced(name)
+    by_id = [one for one in relations if one.id in (name, plain)]
+    found = by_id or [one for one in relations if one.name == plain]
+    return found[0] if len(found) == 1 else None
+
+
+def known_relation(name: str, known: Iterable[Relation]) -> Relation:
+    """The known relation of that id or name; a fault where there is none."""
+    relations = list(known)
+    found = find_relation(name, relations)
+    if found is None:
+        if not relations:
+            raise DataError(f"Unknown relation '{name}': nothing was taught yet.")
+        raise DataError(unknown_name("relation", name, (one.id for one in relations)))
+    return found
+
+
+def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
+    """Two relations whose names differ by case alone are one relation misspelt."""
+    seen = {_folded(one.id): one.id for one in known}
+    for one in new:
+        other = seen.setdefault(_folded(one.id), one.id)
+        if other != one.id:
+            raise DataError(
+                f"'{one.id}' differs from relation '{other}' by case alone. "
+                f"Write '{other}' to teach more of it, or choose another name."
+            )
+
+
+def _spaced(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _folded(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:
+    """Refuse what cannot be a sentence that somebody wrote."""
+    if most is not None and len(text) > most:
+        raise DataError(f"the text has {len(text):,} characters, at most {most:,} are read; give a sentence.")
+    if found := _CONTROL.search(text):
+        raise DataError(f"the text holds a control character ({printable(found[0])} at character {found.start()}).")

@@ -1,0 +1,159 @@
+"""What was taught: every example with its number, relation by relation, and what a teaching adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from erda.app.answers import Moved
+from erda.app.inputs import Given, example_of, examples_of, find_relation, refuse_lookalikes, relation_of
+from erda.data.dataset import pair_in_sentence
+from erda.data.own import readable_name
+from erda.errors import DataError, join_faults
+from erda.types import Example, Relation, Task
+
+Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """An example as it was taught: its number, by which it can be taken back, and that of the teaching."""
+
+    number: int
+    teaching: int
+    example: Example
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A relation with all examples that it was taught by, and the teaching that brought it."""
+
+    relation: Relation
+    since: int
+    lessons: tuple[Lesson, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Of the relation."""
+        return self.relation.id
+
+    def before(self, teaching: int) -> Known:
+        """What was known of it before a teaching."""
+        return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be taught: relations, and examples that carry theirs, in the order given."""
+
+    relations: tuple[Relation, ...]
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What is known after a teaching, and what became of its examples."""
+
+    known: tuple[Known, ...]
+    n_lessons: int
+    duplicates: tuple[Example, ...]
+    moved: tuple[Moved, ...]
+    forgotten: tuple[str, ...]
+
+
+def wanted(what: Teachable, examples: Iterable[Given], description: str, known: Sequence[Relation]) -> Wanted:
+    """What was handed to `teach`; everything that is wrong with it is said at once."""
+    faults: list[str] = []
+    relations: dict[str, Relation] = {}
+    found: list[Example] = []
+
+    def add(name: str | Relation, some: Iterable[Given], words: str = "") -> None:
+        relation = relation_of(name, words, known)
+        relations[relation.id] = relation
+        try:
+            found.extend(examples_of(some, relation.id))
+        except DataError as fault:
+            faults.append(str(fault))
+
+    if isinstance(what, str | Relation):
+        add(what, examples, description)
+    elif isinstance(what, Mapping):
+        for name, some in what.items():
+            add(name, some)
+    else:
+        named = {one.id: one for one in what.relations} if isinstance(what, Task) else {}
+        relations |= {name: relation_of(one, known=known) for name, one in named.items()}
+        for place, given in enumerate(what.examples if isinstance(what, Task) else what, 1):
+            try:
+                example = example_of(given)
+                if example.relation is None:
+                    raise DataError("it carries no relation; name one: teach(relation, examples).")
+                if example.relation not in relations:
+                    own = find_relation(example.relation, known) or Relation(
+                        example.relation, readable_name(example.relation)
+                    )
+                    relations[example.relation] = relation_of(own)
+                found.append(replace(example, relation=relations[example.relation].id))
+            except DataError as fault:
+                faults.append(f"example {place}: {fault}")
+    if faults:
+        raise DataError(join_faults(faults))
+    refuse_lookalikes(relations.values(), known)
+    if not relations:
+        raise DataError("nothing to teach: no relation was given.")
+    return Wanted(tuple(relations.values()), tuple(found))
+
+
+def added(
+    known: Sequence[Known], new: Wanted, *, teaching: int, n_lessons: int, by_name: bool, as_it_stands: bool = False
+) -> Addition:
+    """What is known once `new` is taught. An example that is known is left out; one of another relation moves.
+
+    `by_name`: a relation may be known without an example. `as_it_stands`: every example is kept as it comes.
+    """
+    old = {one.id: one for one in known}
+    lessons = {one.id: list(one.lessons) for one in known}
+    texts = {one.id: one.relation for one in known} | {one.id: one for one in new.relations}
+    taught = {pair_in_sentence(one.example): one for own in lessons.values() for one in own}
+    duplicates, moved = list[Example](), list[Moved]()
+    for example in new.examples:
+        name, key = str(example.relation), pair_in_sentence(example)
+        earlier = None if as_it_stands else taught.get(key)
+        if earlier and earlier.example.relation == name:
+            duplicates.append(example)
+            continue
+        if earlier:
+            before = str(earlier.example.relation)
+            lessons[before].remove(earlier)
+            moved.append(Moved(example, before, name))
+        taught[key] = Lesson(n_lessons, teaching, example)
+        lessons.setdefault(name, []).append(taught[key])
+        n_lessons += 1
+    after, forgotten = list[Known](), list[str]()
+    for name, relation in texts.items():
+        own, was = tuple(lessons.get(name, ())), old.get(name)
+        if not own and not by_name:
+            if was is None and name not in lessons:
+                raise DataError(f"relation '{name}' has no example; this method learns by examples alone.")
+            forgotten.append(name)
+            continue
+        stays = was is not None and (by_name or own[0].teaching < teaching)
+        after.append(Known(relation, was.since if was and stays else teaching, own))
+    return Addition(tuple(after), n_lessons, tuple(duplicates), tuple(moved), tuple(forgotten))
+
+
+def taken_back(known: Sequence[Known], which: int | Given, *, by_name: bool) -> tuple[Known, ...]:
+    """What is known without one example, by its number or as it was given."""
+    if isinstance(which, int):
+        gone = {which}
+    else:
+        key = pair_in_sentence(example_of(which))
+        gone = {one.number for own in known for one in own.lessons if pair_in_sentence(one.example) == key}
+    after = [replace(one, lessons=tuple(le for le in one.lessons if le.number not in gone)) for one in known]
+    if after == list(known):
+        raise DataError("No such example was taught; examples(relation) lists them with their numbers.")
+    for one, was in zip(after, known, strict=True):
+        if was.lessons and not one.lessons and not by_name:
+            raise DataError(f"It is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
+    return tuple(after)

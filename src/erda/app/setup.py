@@ -1,0 +1,104 @@
+"""What learns: a method over an encoder, as it was asked for or as a store has it, and how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from erda.encoders import build_encoder, encoder_settings
+from erda.encoders.base import Encoder, EncoderSpec
+from erda.errors import ModelError
+from erda.methods import find_method
+from erda.methods.base import Method
+
+DEFAULT_METHOD = "frozen"
+DEFAULT_ENCODER = "minilm"
+ADAPTED = {"minilm": "shipped"}  # encoder -> the trained weights that come with the package
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A method by name with its settings, over an encoder: what rebuilds it."""
+
+    method: str
+    settings: Mapping[str, bool | int | float | str]
+    encoder: EncoderSpec
+
+
+NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for; what was not is the store's own, or the default."""
+
+    method: str | None = None
+    method_settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder: str | Encoder | None = None
+    encoder_settings: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+
+    def is_met_by(self, stored: Setup) -> bool:
+        """Whether nothing was asked for that the store does not have; no weights are loaded to know it."""
+        spec = stored.encoder
+        own = self.encoder.spec == spec if isinstance(self.encoder, Encoder) else self.encoder in (None, spec.name)
+        return (
+            own
+            and self.method in (None, stored.method)
+            and self.method_settings.items() <= stored.settings.items()
+            and self.encoder_settings.items() <= spec.settings.items()
+        )
+
+
+class Builder:
+    """Makes methods; an encoder is loaded once, when it is first needed."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self._encoders: dict[str, Encoder] = {}
+        if isinstance(asked.encoder, Encoder):
+            self._encoders[_key(asked.encoder.spec)] = asked.encoder
+
+    def setup(self, stored: Setup = NOTHING) -> Setup:
+        """What was asked for, the rest as it is stored, or else the default."""
+        asked = self.asked
+        name = asked.method or stored.method or DEFAULT_METHOD
+        kind = find_method(name)
+        encoder = asked.encoder if isinstance(asked.encoder, Encoder) else self._asked_encoder(stored, kind)
+        self._encoders[_key(encoder.spec)] = encoder
+        before = stored.settings if stored.method == name else {}
+        method = kind.from_settings(encoder, {**before, **asked.method_settings})
+        return Setup(name, method.settings(), encoder.spec)
+
+    def _asked_encoder(self, stored: Setup, kind: type[Method]) -> Encoder:
+        name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
+        settings = dict[str, Any](stored.encoder.settings if name == stored.encoder.name else {})
+        if not settings:
+            known = encoder_settings(name).model_fields
+            settings = {"adapter": ADAPTED[name]} if name in ADAPTED else {}
+            if not kind.trains and "trained_layers" in known:
+                settings["trained_layers"] = 0
+        return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
+
+    def blank(self, setup: Setup) -> Method:
+        """A method that has learned nothing yet; one that trains has an encoder to itself."""
+        kind, encoder = find_method(setup.method), self._encoder(setup.encoder)
+        return kind.from_settings(deepcopy(encoder) if kind.trains else encoder, setup.settings)
+
+    def _encoder(self, spec: EncoderSpec) -> Encoder:
+        key = _key(spec)
+        if key not in self._encoders:
+            built = build_encoder(spec.name, device=self.asked.device, **dict[str, Any](spec.settings))
+            if built.spec.fingerprint != spec.fingerprint:
+                raise ModelError(
+                    f"The extractor was taught over other weights of encoder '{spec.name}' ({spec.fingerprint[:8]}, "
+                    f"not {built.spec.fingerprint[:8]}). Open it with relearn=True to teach all its examples again."
+                )
+            self._encoders[key] = built
+        return self._encoders[key]
+
+
+def _key(spec: EncoderSpec) -> str:
+    return f"{spec.name} {spec.fingerprint} {sorted(spec.settings.items())}"

@@ -1,0 +1,41 @@
+"""Sentences of a corpus to accept or reject as examples of a relation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from erda.app.answers import Suggestion
+from erda.app.version import Version
+from erda.corpus.augment import open_augmenter
+from erda.errors import DataError
+
+MOST_ASKED = 50  # taught examples whose neighbours are looked for
+WIDER = 10  # times as many candidates as suggestions
+
+
+def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> list[Suggestion]:
+    """The sentences near the taught examples of a relation, those first whose answer is least certain.
+
+    A sentence that the extractor is sure of teaches it little; one that it would refuse is seldom an example.
+    """
+    if n < 1:
+        raise DataError(f"n: must be at least 1, got {n}.")
+    known = version.known(relation)
+    if not known.lessons:
+        raise DataError(f"'{known.id}' was taught by its name alone; suggestions need at least one example of it.")
+    taught = [lesson.example for lesson in known.lessons[-MOST_ASKED:]]
+    others = [lesson.example for one in version.state.known for lesson in one.lessons]
+    found = open_augmenter(corpus).find(
+        taught,
+        known=others,
+        n_neighbours=max(1, -(-WIDER * n // len(taught))),
+        max_matches=max(1, -(-WIDER * n // len(taught))),
+        search_matched=True,
+    )
+    extras = {extra.example: extra.score for extra in found.extras}
+    answers = version.predict(list(extras), top=len(version.relations))
+    suggestions = [
+        Suggestion(extra, next(one.confidence for one in answer.ranked if one.relation == known.id), score)
+        for (extra, score), answer in zip(extras.items(), answers, strict=True)
+    ]
+    return sorted(suggestions, key=lambda one: (abs(one.confidence - 0.5), -one.similarity))[:n]

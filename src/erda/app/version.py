@@ -1,0 +1,181 @@
+"""A version of an extractor: what it knew at one moment, and every question that can be put to it.
+
+Nothing in it ever changes, so any number of threads may hold and ask it while the extractor goes on learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import overload
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
+from erda.app.entities import Entities, tagged_sentences
+from erda.app.inputs import Given, example_of, examples_of, known_relation
+from erda.app.lessons import Known
+from erda.app.store import State
+from erda.encoders.base import embed
+from erda.errors import DataError
+from erda.methods.base import Method
+from erda.text.pairs import ordered_pairs
+from erda.types import Entity, Example, Predictions, Relation, Span
+
+TOP = 5  # ranked relations of an answer
+AT_ONCE = 1024  # questions between two calls of `progress`
+MOST_PAIRS = 10_000  # of a text
+COMPARED = 3  # relations whose examples an explanation looks at
+MOST_COMPARED = 20  # examples of each
+
+
+class Version:
+    """An extractor as it was after one teaching. `build` makes its method when it is first asked."""
+
+    def __init__(self, state: State, build: Callable[[State], Method], method: Method | None = None) -> None:
+        self.state = state
+        self._build, self._lock, self._method = build, Lock(), method
+
+    @property
+    def number(self) -> int:
+        """By which `rollback` and `compare` know it."""
+        return self.state.stamp.number
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """In the order in which they were taught."""
+        return tuple(one.relation for one in self.state.known)
+
+    @property
+    def method(self) -> Method:
+        """What learned it; not to be taught itself."""
+        with self._lock:
+            if self._method is None:
+                if not self.state.known:
+                    raise DataError("Nothing was taught yet: begin with teach(relation, examples).")
+                self._method = self._build(self.state)
+            return self._method
+
+    def known(self, relation: str) -> Known:
+        """A relation, by its id or name, and what it was taught by."""
+        found = known_relation(relation, self.relations)
+        return next(one for one in self.state.known if one.relation is found)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a text is many texts to Python
+        self, given: Given, *, top: int = TOP, progress: Progress | None = None
+    ) -> Answer: ...
+    @overload
+    def predict(self, given: Iterable[Given], *, top: int = TOP, progress: Progress | None = None) -> list[Answer]: ...
+    def predict(
+        self, given: Given | Iterable[Given], *, top: int = TOP, progress: Progress | None = None
+    ) -> Answer | list[Answer]:
+        """The relation between the marked entities of a sentence; of each of several, in their order."""
+        if isinstance(given, str | Example | Mapping):
+            return self._answers(examples_of([given]), top=top)[0]
+        questions, answers = examples_of(given), list[Answer]()
+        for start in range(0, len(questions), AT_ONCE):
+            answers += self._answers(questions[start : start + AT_ONCE], top=top)
+            if progress:
+                progress(len(answers), len(questions))
+        return answers
+
+    def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
+        """The relations between all entities of a text that share a sentence, every ordered pair of them.
+
+        `entities` are names, or stretches of characters (`Mark`); without them they are found by a spaCy pipeline,
+        where one is installed, else by the names in the taught examples.
+        """
+        names = {entity.name: entity.id for one in self.state.known for entity in _entities(one)}
+        tagged = tagged_sentences(text, entities, taught=names)
+        pairs, n_entities, n_left_out = list[Example](), 0, 0
+        for sentence in tagged.sentences:
+            found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs))
+            pairs += found.examples
+            n_entities += found.n_entities
+            n_left_out += found.n_left_out
+        answers = tuple(self.predict(pairs, top=top)) if pairs else ()
+        return Extraction(answers, tagged.tagger, n_entities, n_left_out)
+
+    def explain(self, given: Given) -> Explanation:
+        """Why an answer is what it is: which taught examples are most like the sentence, and which words count."""
+        example = replace(example_of(given), relation=None)
+        shorter = list(_without_a_word(example))
+        answer, *others = self._answers([example, *(one for _, one in shorter)], top=len(self.relations))
+        best = answer.ranked[0].relation
+        effects = [
+            WordEffect(example.tokens[place], place, other.best, _confidence(other, best) - answer.confidence)
+            for (place, _), other in zip(shorter, others, strict=True)
+        ]
+        effects.sort(key=lambda effect: -abs(effect.change))
+        near = [one.relation for one in answer.ranked[:COMPARED]]
+        lessons = [one.example for name in near for one in self.known(name).lessons[:MOST_COMPARED]]
+        vectors = F.normalize(embed(self.method.encoder, [example, *lessons]), dim=-1)
+        similarities = (vectors[1:] @ vectors[0]).tolist()
+        nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
+        nearest.sort(key=lambda one: -one.similarity)
+        short = Answer(example, answer.best, answer.ranked[:TOP])
+        return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
+
+    def _answers(self, questions: Sequence[Example], *, top: int) -> list[Answer]:
+        if not questions:
+            return []
+        predictions = self.method.predict(questions)
+        confidences = _confidences(predictions)
+        exemplars = {one.relation: one for one in self.method.kept}
+        ranks = _top(predictions.scores, max(top, 1))
+        answers = []
+        for row, (question, columns) in enumerate(zip(questions, ranks.tolist(), strict=True)):
+            ranked = tuple(
+                Ranked(
+                    name := predictions.relations[column],
+                    float(confidences[row, column]),
+                    float(predictions.scores[row, column]),
+                    exemplars.get(name),
+                )
+                for column in columns
+            )
+            answers.append(Answer(question, ranked[0].relation, ranked))
+        return answers
+
+
+def _confidences(predictions: Predictions) -> np.ndarray:
+    """[n_questions, n_relations]; each row adds up to 1."""
+    return torch.from_numpy(predictions.scores).double().softmax(dim=1).numpy()
+
+
+def _top(scores: np.ndarray, n: int) -> np.ndarray:
+    """The columns of the n largest of each row, largest first; ties go to the relation learned first."""
+    if n < scores.shape[1] and scores.shape[1] > 64:
+        some = np.sort(np.argpartition(-scores, n, axis=1)[:, :n], axis=1)
+        order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(some, order, axis=1)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :n]
+
+
+def _confidence(answer: Answer, relation: str) -> float:
+    return next(one.confidence for one in answer.ranked if one.relation == relation)
+
+
+def _entities(known: Known) -> Iterable[Entity]:
+    return (entity for lesson in known.lessons for entity in (lesson.example.head, lesson.example.tail))
+
+
+def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
+    """The example without each of its words that belong to no entity, with the place of the word."""
+    for place in range(len(example.tokens)):
+        if any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
+            continue
+        tokens = (*example.tokens[:place], *example.tokens[place + 1 :])
+        head, tail = (_shifted(one, place) for one in (example.head, example.tail))
+        yield place, Example(tokens, head, tail)
+
+
+def _shifted(entity: Entity, place: int) -> Entity:
+    start, end = entity.span.start, entity.span.end
+    return entity if end <= place else Entity(entity.name, Span(start - 1, end - 1), entity.id)

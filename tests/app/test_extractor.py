@@ -1,0 +1,246 @@
+"""What people do with an extractor: teach, ask, correct, undo."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
+
+from erda.app.extractor import Extractor
+from erda.app.teaching import forked
+from erda.errors import DataError, ErdaError, ModelError, SettingsError
+from erda.methods import METHODS
+from erda.text.marks import example_from_marks
+from erda.types import Relation, Task
+from toy_world import toy_encoder, toy_example, toy_questions, toy_task
+
+
+def toy_scores(extractor: Extractor) -> np.ndarray:
+    return extractor.version.method.predict(toy_questions(4)[0]).scores
+
+
+def test_the_first_example_of_the_documents(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path / "mine")
+    assert not (tmp_path / "mine").exists(), "opening writes nothing"
+    said = extractor.teach("founded by", FOUNDED, description="who began a company")
+    assert (said.version, said.new, said.n_examples) == (1, ("founded by",), 3)
+    extractor.teach({"born in": BORN, "capital of": CAPITAL})
+    answer = extractor.predict(QUESTIONS[0])
+    assert answer.ranked[0].relation == "founded by"
+    assert answer.ranked[0].exemplar.relation == "founded by"
+    assert answer.example.relation is None
+    assert [one.relation for one in answer.ranked] == [*dict.fromkeys(one.relation for one in answer.ranked)]
+    assert [one.ranked[0].relation for one in extractor.predict(QUESTIONS)] == ["founded by", "born in", "capital of"]
+    assert [one.name for one in extractor.relations] == ["founded by", "born in", "capital of"]
+    assert extractor.relations[0].description == "who began a company"
+
+
+def test_what_was_taught_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    first = taught(tmp_path)
+    again = open_toy(tmp_path)
+    np.testing.assert_array_equal(scores(again), scores(first))
+    assert again.relations == first.relations
+    assert again.examples("born in") == first.examples("born in")
+    assert [lesson.number for lesson in again.examples("capital of")] == [5, 6]
+
+
+def test_examples_come_as_marks_as_tokens_or_as_text(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    tokens = {
+        "tokens": ["SpaceX", "was", "founded", "by", "Elon", "."],
+        "head": {"span": [0, 1]},
+        "tail": {"span": [4, 5]},
+    }
+    text = {"text": "SpaceX was founded by Elon .", "head": {"span": [0, 6]}, "tail": {"span": [22, 26]}}
+    given = [QUESTIONS[0], example_from_marks(QUESTIONS[0]), tokens, text]
+    answers = extractor.predict(given)
+    assert len({answer.ranked[0].score for answer in answers}) == 1
+    assert answers == [extractor.predict(one) for one in given]
+    said = extractor.teach("founded by", given)
+    assert (said.n_examples, len(said.duplicates)) == (1, 3)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -> None:
+    extractor = Extractor.open(tmp_path, method=name, encoder=toy_encoder(3), method_settings={"seed": 3})
+    method = METHODS[name](toy_encoder(3), seed=3)
+    first = None
+    for index in range(2):
+        held = extractor.version
+        extractor.teach(toy_task(index))
+        method.learn(toy_task(index))
+        if held.number:
+            np.testing.assert_array_equal(held.method.predict(toy_questions(2)[0]).scores, first)
+        first = extractor.version.method.predict(toy_questions(2)[0]).scores
+    np.testing.assert_array_equal(toy_scores(extractor), method.predict(toy_questions(4)[0]).scores)
+    again = Extractor.open(tmp_path, encoder=toy_encoder(3))
+    np.testing.assert_array_equal(toy_scores(again), toy_scores(extractor))
+    extractor.undo()
+    assert len(extractor.relations) == 2
+    again.teach(toy_task(2))  # on top of what another process undid
+    assert [one.id for one in again.relations] == ["r0", "r1", "r4", "r5"]
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
+    """An example of the first teaching goes; two teachings of its relation and another relation stay."""
+    tasks = [toy_task(0), Task(1, toy_task(0).relations[:1], (toy_example(0, 90),)), toy_task(1)]
+    extractor = Extractor.open(tmp_path / "a", method=name, encoder=toy_encoder(3))
+    never = Extractor.open(tmp_path / "b", method=name, encoder=toy_encoder(3))
+    gone = tasks[0].examples[2]
+    for task in tasks:
+        extractor.teach(task)
+        never.teach(Task(task.index, task.relations, tuple(one for one in task.examples if one != gone)))
+    number = next(one.number for one in extractor.examples("r0") if one.example == gone)
+    extractor.take_back(number)
+    np.testing.assert_array_equal(toy_scores(extractor), toy_scores(never))
+    with pytest.raises(DataError, match="No such example was taught"):
+        extractor.take_back(gone)
+    extractor.undo()
+    assert gone in [one.example for one in extractor.examples("r0")]
+
+
+def test_the_last_example_is_not_taken_back(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach({"born in": BORN, "founded by": FOUNDED[:1]})
+    with pytest.raises(DataError, match=r"only example of 'founded by'; forget\('founded by'\)"):
+        extractor.take_back(FOUNDED[0])
+    assert extractor.version.number == 1
+
+
+def test_more_examples_of_a_known_relation(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    said = extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
+    assert (said.new, said.n_examples) == ((), 1)
+    assert len(extractor.examples("born in")) == 3
+    whole = open_toy(tmp_path / "whole")
+    whole.teach({"founded by": FOUNDED, "born in": [*BORN, "[[Ada]] , born in {{London}}"], "capital of": CAPITAL})
+    np.testing.assert_allclose(scores(extractor), scores(whole), rtol=1e-4, atol=1e-4)
+
+
+def test_a_known_example_is_left_out(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    said = extractor.teach("born in", BORN)
+    assert (said.version, said.n_examples, len(said.duplicates)) == (2, 0, 2)
+    assert len(extractor.history()) == 3, "nothing new is no new version"
+    assert "2 examples known already" in str(said)
+
+
+def test_a_contradicting_example_moves_and_is_said(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    said = extractor.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
+    assert [(one.before, one.after) for one in said.moved] == [("born in", "moved to")]
+    assert "moved from born in to moved to" in str(said)
+    assert [len(extractor.examples(name)) for name in ("born in", "moved to")] == [1, 2]
+    never = open_toy(tmp_path / "never")
+    never.teach("founded by", FOUNDED)
+    never.teach({"born in": BORN[1:], "capital of": CAPITAL})
+    never.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
+    np.testing.assert_array_equal(scores(extractor), scores(never))
+    said = extractor.teach("lived in", [BORN[1]])
+    assert said.forgotten == ("born in",)
+    assert "born in has no example left and is forgotten" in str(said)
+    assert [one.id for one in extractor.relations] == ["founded by", "capital of", "moved to", "lived in"]
+    said = extractor.teach({"a": ["[[x]] y {{z}}"], "b": ["[[x]] y {{z}}", "[[x]] q {{z}}"]})
+    assert (said.new, said.forgotten) == (("b",), ("a",))
+
+
+def test_forgetting(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    extractor.forget("founded by")
+    never = open_toy(tmp_path / "never")
+    never.teach({"born in": BORN, "capital of": CAPITAL})
+    np.testing.assert_array_equal(scores(extractor), scores(never))
+    for relation in ("born in", "capital of"):
+        extractor.forget(relation)
+    with pytest.raises(DataError, match="Nothing was taught yet"):
+        extractor.predict(QUESTIONS[0])
+    assert extractor.teach("born in", BORN).new == ("born in",)
+    extractor.rollback(2)
+    assert len(extractor.relations) == 3
+
+
+def test_a_snapshot_stays_as_it_is_while_others_teach_and_ask(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    held, before = extractor.version, scores(extractor)
+
+    def ask(_: int) -> bool:
+        answers = held.predict(QUESTIONS, top=100)
+        extractor.predict(QUESTIONS)
+        return [[one.relation for one in answer.ranked] for answer in answers] == expected
+
+    expected = [[one.relation for one in answer.ranked] for answer in held.predict(QUESTIONS, top=100)]
+    with ThreadPoolExecutor(4) as pool:
+        asked = pool.map(ask, range(40))
+        for number in range(5):
+            extractor.teach(
+                f"relation {number}", [f"[[a{number}]] of {{{{b{number}}}}}", f"{{{{c}}}} in [[d{number}]]"]
+            )
+        assert all(asked)
+    assert len(held.relations) == 3
+    assert len(extractor.relations) == 8
+    extractor.rollback(2)
+    np.testing.assert_array_equal(scores(extractor), before)
+
+
+def test_a_fork_learns_alone() -> None:
+    for name, kind in METHODS.items():
+        method = kind(toy_encoder(1), seed=1)
+        method.learn(toy_task(0))
+        before = method.predict(toy_questions(2)[0]).scores
+        other = forked(method)
+        other.learn(toy_task(1))
+        np.testing.assert_array_equal(method.predict(toy_questions(2)[0]).scores, before, err_msg=name)
+        assert len(method.relations) == 2
+
+
+def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Path) -> None:
+    taught(tmp_path)
+    with pytest.raises(ModelError, match="was taught to method 'frozen' over encoder 'words', not to 'idlvq-c'"):
+        open_toy(tmp_path, method="idlvq-c")
+    with pytest.raises(ModelError, match="open it with relearn=True"):
+        open_toy(tmp_path, encoder=Words("other"))
+    with pytest.raises(SettingsError, match="Unknown method 'frozn'"):
+        open_toy(tmp_path, method="frozn")
+    steps: list[tuple[int, int]] = []
+    other = open_toy(tmp_path, encoder=Words("other"), relearn=True, progress=lambda *step: steps.append(step))
+    assert steps == [(1, 2), (2, 2)]
+    assert other.version.number == 3
+    np.testing.assert_array_equal(scores(other), scores(taught(tmp_path / "fresh", encoder=Words("other"))))
+    assert open_toy(tmp_path, encoder=Words("other"), relearn=True).version.number == 3, "nothing else to learn"
+    settings = {"shrinkage": 0.5}
+    assert open_toy(tmp_path, encoder=Words("other"), method_settings=settings, relearn=True).version.number == 4
+    other.rollback(2)
+    with pytest.raises(ErdaError):
+        other.predict(QUESTIONS)
+
+
+def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erda.app.version.AT_ONCE", 2)
+    steps: list[tuple[int, int]] = []
+    taught(tmp_path).predict(QUESTIONS, progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(2, 3), (3, 3)]
+
+
+def test_many_relations_are_ranked_by_a_part_of_them(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach({f"relation {i}": [f"[[a]] word{i} {{{{b}}}}", f"[[c]] also word{i} {{{{d}}}}"] for i in range(80)})
+    some, everything = (extractor.predict("[[a]] word7 {{b}}", top=top).ranked for top in (3, 80))
+    assert some == everything[:3]
+    assert some[0].relation == "relation 7"
+
+
+def test_relations_are_found_by_id_or_by_name(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach({Relation("P19", "born in", "the place"): BORN, Relation("P36", "capital"): CAPITAL})
+    extractor.teach("P19", FOUNDED[:1])
+    extractor.teach("born in", FOUNDED[1:2])
+    assert len(extractor.examples("P19")) == 4
+    assert extractor.relations[0] == Relation("P19", "born in", "the place")
+    extractor.teach("capital", [], description="a seat of government")
+    assert extractor.relations[1].description == "a seat of government"
+    with pytest.raises(DataError, match=r"Unknown relation 'P18'\. Did you mean 'P19'"):
+        extractor.forget("P18")

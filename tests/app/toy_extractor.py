@@ -1,0 +1,67 @@
+"""An extractor over a world of a few words: vectors are sums over words, so that nothing has to be loaded."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from erda.app.extractor import Extractor
+from erda.encoders.base import Encoder, EncoderSpec
+from erda.types import Example
+
+DIM = 12
+
+
+class Words(Encoder):
+    """The sum of a vector for each word; a word always has the same. `kind` makes another set of weights."""
+
+    def __init__(self, kind: str = "words") -> None:
+        super().__init__()
+        self.place = torch.nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.spec, self.dim, self.learning_rate = EncoderSpec("words", {}, kind), DIM, 1.0
+
+    def encode(self, examples: Sequence[Example]) -> torch.Tensor:
+        return torch.stack([self.vector((*one.tokens, *one.tokens[one.head.span.start :])) for one in examples])
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        return torch.stack([self.vector(text.split()) for text in texts])
+
+    def vector(self, words: Sequence[str]) -> torch.Tensor:
+        seeds = [zlib.crc32(f"{self.spec.fingerprint} {word}".encode()) for word in words]
+        return torch.from_numpy(sum(np.random.default_rng(seed).normal(size=DIM) for seed in seeds)).float()
+
+
+FOUNDED = [
+    "[[Tesla]] was founded by {{Martin}} .",
+    "{{Bill}} founded [[Microsoft]] .",
+    "[[Apple]] , founded by {{Steve}}",
+]
+BORN = ["[[Marie]] was born in {{Warsaw}} .", "{{Ulm}} is where [[Albert]] was born ."]
+CAPITAL = ["[[Paris]] is the capital of {{France}} .", "the capital of {{Norway}} is [[Oslo]]"]
+QUESTIONS = [
+    "[[SpaceX]] was founded by {{Elon}} .",
+    "[[Ada]] was born in {{London}} .",
+    "[[Rome]] is the capital of {{Italy}} .",
+]
+
+
+def open_toy(folder: Path, **asked: Any) -> Extractor:
+    return Extractor.open(folder, **{"encoder": Words(), "method": "frozen", **asked})
+
+
+def taught(folder: Path, **asked: Any) -> Extractor:
+    """Three relations in two teachings."""
+    extractor = open_toy(folder, **asked)
+    extractor.teach("founded by", FOUNDED)
+    extractor.teach({"born in": BORN, "capital of": CAPITAL})
+    return extractor
+
+
+def scores(extractor: Extractor) -> np.ndarray:
+    answers = extractor.predict(QUESTIONS, top=100)
+    return np.array([[one.score for one in sorted(answer.ranked, key=lambda one: one.relation)] for answer in answers])
