@@ -187,6 +187,14 @@ def test_redoc41_leaves_rows_without_a_relation_out(tmp_path: Path) -> None:
         ('{"P1": [{"tokens": []}]}', "fewrel"),
         ('\n [{"token": ["a"]}]', "tacred"),
         ("1\t2 3\ta b\ta\t0\tb\t1\tQ1\tQ2", "cfrl"),
+        ('[{"id": 1, "data": {"text": "a"}, "annotations": []}]', "labelstudio"),
+        ('{"text": "a", "_input_hash": 1, "relations": []}', "prodigy"),
+        ('{"text": "a b", "spans": [], "head": {"span": [0, 1]}, "tail": {"span": [2, 3]}}', "jsonl"),
+        ('{"text": "the \\"relations\\": of [[a]] and {{b}}"}', "jsonl"),
+        ("id;Text;relation\n1;[[a]] b {{c}};r", "csv"),
+        ("text\trelation\n", "csv"),
+        ("[[a]] met {{b}}", "marked"),
+        ("{{a}} met [[b]]", "marked"),
     ],
 )
 def test_formats_are_told_apart(tmp_path: Path, content: str, format: str) -> None:

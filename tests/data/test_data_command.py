@@ -1,4 +1,4 @@
-"""`erda data list | get | check`, called as the command line calls it."""
+"""`erda data list | get | check | convert`, called as the command line calls it."""
 
 import argparse
 import json
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from toy_examples import row, write_lines
 
-from erda.cli.data import add_parser
+from erda.cli.data import CONVERT_EXAMPLES, add_parser
+from erda.data.own import read_examples
 from erda.errors import DataError, SettingsError
 
 
@@ -83,10 +84,51 @@ def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path
         erda("data", "check", str(path), "--format", "tacred")
 
 
-@pytest.mark.parametrize("words", [["data"], ["data", "list"], ["data", "get"], ["data", "check"]])
+@pytest.mark.parametrize("words", [["data"], ["data", "list"], ["data", "get"], ["data", "check"], ["data", "convert"]])
 def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         erda(*words, "--help")
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert "examples:\n  erda data" in text or "examples:\n  ERDA_DATA" in text
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the examples of `convert --help` read."""
+    monkeypatch.chdir(tmp_path)
+    regions = [{"id": name, "value": {"start": at, "end": at + 3}} for name, at in (("a", 0), ("b", 8))]
+    result = [*regions, {"type": "relation", "from_id": "a", "to_id": "b", "labels": ["meets"]}]
+    task = {"data": {"text": "Ann met Bob"}, "annotations": [{"result": result}]}
+    Path("annotated.json").write_text(json.dumps([task, {**task, "annotations": []}]))
+    Path("brat-folder").mkdir()
+    Path("brat-folder/a.txt").write_text("Ann met Bob")
+    Path("brat-folder/a.ann").write_text("T1\tPer 0 3\tAnn\nT2\tPer 8 11\tBob\nR1\tmeets Arg1:T1 Arg2:T2\n")
+    return tmp_path
+
+
+def test_convert_does_what_its_help_says(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in CONVERT_EXAMPLES.splitlines()[1:]:
+        assert erda(*line.split()[1:]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "my-examples.jsonl: 1 examples of 1 relations, from annotated.json (labelstudio)",
+        "1 rows left out: the task has no relation",
+    ]
+    for name in ("my-examples.jsonl", "my-examples.csv"):
+        (example,) = read_examples(Path(name)).examples
+        assert (example.tokens, example.relation) == (("Ann", "met", "Bob"), "meets")
+
+
+def test_convert_writes_all_or_nothing(inputs: Path) -> None:
+    out = Path("out.jsonl")
+    out.write_text("before")
+    Path("bad.csv").write_text("text,relation\n[[a]] b {{c}},r\n[[a]] b,r\n")
+    with pytest.raises(DataError, match=r"bad\.csv:3: no tail is marked"):
+        erda("data", "convert", "bad.csv", "--out", "out.jsonl")
+    for wrong in ("out.txt", "annotated.json", "out"):
+        with pytest.raises(SettingsError, match=r"ends in \.jsonl or \.csv"):
+            erda("data", "convert", "annotated.json", "--out", wrong)
+    with pytest.raises(SettingsError, match="is the file that is read"):
+        erda("data", "convert", "out.jsonl", "--out", "out.jsonl")
+    assert out.read_text() == "before"

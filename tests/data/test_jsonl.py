@@ -72,7 +72,7 @@ def test_text_is_cut_at_the_borders_of_entities() -> None:
         (row(tail={"span": [0, 2]}), "head span (0, 1) overlaps tail span (0, 2)"),
         (row(tail={"span": "2-3"}), "tail.span: expected a list, got '2-3'."),
         (row(tail={"span": [True, 2]}), "tail.span[0]: expected a whole number, got True."),
-        (row(tail=None), "tail: expected an object, got None."),
+        (row(tail=None), "tail: is missing."),
         (row(tail={"span": [2, 3], "name": 3}), "tail.name: expected text, got 3."),
         (row(tokens=[]), "tokens: expected at least 1 values, got 0."),
         (row(tokens=["a", "", "b"]), "tokens[1]: expected text, got ''."),

@@ -1,4 +1,4 @@
-"""`erda data list | get NAME | check FILE`."""
+"""`erda data list | get NAME | check FILE | convert FILE`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   erda data list
   erda data get fewrel
   erda data check my-examples.jsonl
+  erda data convert annotated.json --out my-examples.jsonl
 """
 GET_EXAMPLES = """examples:
   erda data get fewrel
@@ -23,11 +24,15 @@ CHECK_EXAMPLES = """examples:
   erda data check my-examples.jsonl.gz --top 50
   erda data check train.json --format tacred
 """
+CONVERT_EXAMPLES = """examples:
+  erda data convert annotated.json --out my-examples.jsonl
+  erda data convert brat-folder --out my-examples.csv
+"""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `data` to the command line."""
-    group = add_command(commands, "data", "Look at, fetch and check datasets.", EXAMPLES)
+    group = add_command(commands, "data", "Look at, fetch, check and convert datasets.", EXAMPLES)
     own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     about = "List the datasets, and which of them are here."
@@ -40,17 +45,30 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     get.set_defaults(handler=get_files)
 
     check = add_command(own, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
-    check.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
-    check.add_argument("--format", metavar="NAME", help="cfrl, fewrel, jsonl or tacred (default: what it looks like)")
-    check.add_argument(
+    _add_file(check)
+    check.add_argument("--top", metavar="N", type=int, default=20, help="relations to show (default: 20)")
+    check.set_defaults(handler=check_file)
+
+    about = "Write the examples of a file of any format, as annotation tools leave them, as JSONL or CSV."
+    convert = add_command(own, "convert", about, CONVERT_EXAMPLES)
+    _add_file(convert)
+    convert.add_argument(
+        "--out", metavar="OUT", type=Path, required=True, help="a name that ends in .jsonl or .csv, or in .gz after it"
+    )
+    convert.set_defaults(handler=convert_file)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    names = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy, tacred"
+    parser.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
+    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
+    parser.add_argument(
         "--no-relation",
         metavar="NAME",
         action="append",
         default=[],
         help="a relation that says that there is none, as Other; null and no_relation always do (may be repeated)",
     )
-    check.add_argument("--top", metavar="N", type=int, default=20, help="relations to show (default: 20)")
-    check.set_defaults(handler=check_file)
 
 
 def list_datasets(args: argparse.Namespace) -> int:
@@ -88,4 +106,20 @@ def check_file(args: argparse.Namespace) -> int:
 
     said = describe(read_examples(args.file, args.format, args.no_relation), top=args.top)
     print("\n".join(map(printable, said.split("\n"))))
+    return 0
+
+
+def convert_file(args: argparse.Namespace) -> int:
+    """Convert a file and print what it held; faults end the command with 2, and nothing is written."""
+    from tqdm import tqdm
+
+    from erda.data.convert import convert
+    from erda.data.own import set_apart
+
+    with tqdm(desc=args.file.name, unit=" rows", disable=None) as bar:
+        reading = convert(args.file, args.out, format=args.format, no_relation=args.no_relation, tick=bar.update)
+    n, n_relations = len(reading.examples), len(reading.counts)
+    print(f"{args.out}: {n} examples of {n_relations} relations, from {args.file} ({reading.format})")
+    for line in set_apart(reading):
+        print(line)
     return 0

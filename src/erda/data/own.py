@@ -8,46 +8,103 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, pair_in_sentence
-from erda.data.formats import Reading, read_cfrl, read_fewrel, read_jsonl, read_relation_list, read_tacred
+from erda.data.formats import (
+    Reading,
+    brat,
+    jsonl,
+    labelstudio,
+    marked,
+    prodigy,
+    read_cfrl,
+    read_fewrel,
+    read_relation_list,
+    read_tacred,
+    table,
+)
+from erda.data.formats.base import RowsOf, read_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
 
-FORMATS: dict[str, Callable[[Path, Collection[str]], Reading]] = {
+PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
     "cfrl": lambda path, no_relation: read_cfrl(path),
     "fewrel": read_fewrel,
-    "jsonl": lambda path, no_relation: read_jsonl(path, _listed_ids(path), no_relation),
     "tacred": read_tacred,
 }
+OWN: dict[str, tuple[RowsOf, str]] = {  # the rows of a file, and what is expected in it
+    "brat": (brat.brat_rows, brat.EXPECTED),
+    "csv": (table.csv_rows, table.EXPECTED),
+    "jsonl": (jsonl.jsonl_rows, jsonl.EXPECTED),
+    "labelstudio": (labelstudio.labelstudio_rows, labelstudio.EXPECTED),
+    "marked": (marked.marked_rows, marked.EXPECTED),
+    "prodigy": (prodigy.prodigy_rows, prodigy.EXPECTED),
+}
+FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 OWN_SHOTS = 5  # of a stream of own data, where no number is asked for
-ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json") for packed in ("", ".gz", ".bz2"))
+ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
+_TACRED = re.compile(r'(?<!\\)"(?:token|subj_start)"\s*:')
+_PRODIGY = re.compile(r'(?<!\\)"(?:_input_hash|_task_hash|spans|relations)"\s*:|"tokens"\s*:\s*\[\s*\{')
+_OUR_ENTITY = re.compile(r'(?<!\\)"(?:head|tail)"\s*:\s*\{')
+_JSON = re.compile(r'\{\s*"|\[\s*\{')
+_MARKED = re.compile(r"(?=.*\[\[.*\]\])(?=.*\{\{.*\}\})")
+_START = 1 << 16
 _TACRED_PREFIXES = {"per": "person", "org": "organization"}
 
 
-def read_examples(path: Path, format: str | None = None, no_relation: Collection[str] = ()) -> Reading:
+def read_examples(
+    path: Path,
+    format: str | None = None,
+    no_relation: Collection[str] = (),
+    *,
+    tick: Callable[[], object] = lambda: None,
+) -> Reading:
     """Read a file in a named format, or in the one that it looks like. Relations listed beside it are checked.
 
-    Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`.
+    Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`. `tick`
+    hears of each row of a user's own file.
     """
     path = Path(path)
+    format = format_of(path, format)
+    if format in PUBLISHED:
+        return PUBLISHED[format](path, no_relation)
+    rows_of, expected = OWN[format]
+    listed = _listed_ids(path)
+    return read_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
+
+
+def format_of(path: Path, format: str | None = None) -> str:
+    """The format that is named, or that a file looks like."""
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
-    return FORMATS[format or detect_format(path)](path, no_relation)
+    return format or detect_format(path)
 
 
 def detect_format(path: Path) -> str:
-    """The format that a file looks like, from its beginning."""
-    start = read_start(path)
-    if start.startswith("["):
-        return "tacred"
-    if start.startswith("{"):
-        return "fewrel" if _FEWREL.match(start) and not _ROW_KEYS.match(start) else "jsonl"
-    if "\t" in start.split("\n", 1)[0]:
+    """The format that a file looks like, from its beginning; a folder or a text with `.ann` files is brat's."""
+    if any(file.is_file() for file in brat.brat_files(path)):
+        return "brat"
+    start = read_start(path, _START)
+    first = start.partition("\n")[0]
+    if _MARKED.match(first) and not _JSON.match(start):
+        return "marked"
+    if start[0] in "[{":
+        return _json_format(start, first)
+    if "text" in table.header_columns(first):
+        return "csv"
+    if "\t" in first:
         return "cfrl"
-    raise DataError(f"{path}: looks like no known format ({', '.join(sorted(FORMATS))}); name it with --format.")
+    raise DataError(f"{path}: looks like no known format ({', '.join(FORMATS)}); name it with --format.")
+
+
+def _json_format(start: str, first: str) -> str:
+    if start[0] == "[":
+        return "tacred" if _TACRED.search(start) else "labelstudio"
+    if _PRODIGY.search(first) and not _OUR_ENTITY.search(first):
+        return "prodigy"
+    return "fewrel" if _FEWREL.match(start) and not _ROW_KEYS.match(start) else "jsonl"
 
 
 def relation_files(path: Path) -> tuple[Path, Path]:
@@ -115,15 +172,7 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     lines += [f"  {count:7d}  {relation}" for relation, count in list(counts.items())[:top]]
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
-    if reading.unrelated:
-        lines.append(f"{len(reading.unrelated)} rows without a relation, kept apart (Dataset.unrelated)")
-    lines += [f"{count} rows left out: {reason}" for reason, count in reading.left_out.items()]
-    if reading.duplicates:
-        kept = "kept once" if reading.format == "jsonl" else "kept as published"
-        lines.append(f"{len(reading.duplicates)} duplicates, {kept}:")
-        lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
-        if len(reading.duplicates) > SHOWN_FAULTS:
-            lines.append(f"  ... and {len(reading.duplicates) - SHOWN_FAULTS} more")
+    lines += set_apart(reading)
     n_conflicts = _count_conflicts(reading.examples)
     if n_conflicts:
         lines.append(f"{n_conflicts} examples have the same sentence and entities as another, with another relation")
@@ -131,6 +180,20 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     longest = max((len(example.tokens) for example in reading.examples), default=0)
     lines.append(f"longest sentence: {longest} tokens")
     return "\n".join(lines)
+
+
+def set_apart(reading: Reading) -> list[str]:
+    """What a file held besides examples of relations, for people: nothing is dropped in silence."""
+    n = len(reading.unrelated)
+    lines = [f"{n} rows without a relation, kept apart (Dataset.unrelated)"] if n else []
+    lines += [f"{count} rows left out: {reason}" for reason, count in reading.left_out.items()]
+    if reading.duplicates:
+        kept = "kept once" if reading.format in OWN else "kept as published"
+        lines.append(f"{len(reading.duplicates)} duplicates, {kept}:")
+        lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
+        if len(reading.duplicates) > SHOWN_FAULTS:
+            lines.append(f"  ... and {len(reading.duplicates) - SHOWN_FAULTS} more")
+    return lines
 
 
 def _rare(reading: Reading) -> list[str]:

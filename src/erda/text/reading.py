@@ -87,9 +87,9 @@ def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
 
 
 def read_lines(
-    path: Path, faults: Faults | None = None, *, skip: int = 0, meter: Meter | None = None
+    path: Path, faults: Faults | None = None, *, skip: int = 0, meter: Meter | None = None, ends: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Lines without their ends, numbered from 1, after the first `skip`.
+    """Lines, numbered from 1, after the first `skip`; without their ends, unless these are asked for.
 
     A line in another encoding is noted in `faults` and passed over; without `faults` it ends the reading.
     """
@@ -108,7 +108,7 @@ def read_lines(
                     raise DataError(f"{path}:{number}: {_wrong_encoding(path, error)}") from None
                 faults.add(number, _wrong_encoding(path, error))
                 continue
-            yield number, text.rstrip("\r\n")
+            yield number, text if ends else text.rstrip("\r\n")
 
 
 def read_start(path: Path, size: int = 4096) -> str:

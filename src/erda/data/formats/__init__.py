@@ -1,6 +1,6 @@
 """File formats: each reader turns one file into a `Reading`, or says everything that is wrong with it."""
 
-from erda.data.formats.base import Reading
+from erda.data.formats.base import Reading, Row
 from erda.data.formats.cfrl import read_cfrl
 from erda.data.formats.fewrel import read_fewrel
 from erda.data.formats.jsonl import example_from_json, example_to_json, read_jsonl
@@ -9,6 +9,7 @@ from erda.data.formats.tacred import read_tacred
 
 __all__ = [
     "Reading",
+    "Row",
     "example_from_json",
     "example_to_json",
     "read_cfrl",

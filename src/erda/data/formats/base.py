@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from erda.errors import DataError
+from erda.errors import DataError, unknown_name
 from erda.text.reading import Faults
 from erda.types import Example
 
@@ -38,16 +38,62 @@ class Reading:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a file: its line and how to read it, which gives an example, or in words why it is left out.
+
+    `where` says more than the line does ("task 7: "); `number` is what it is called among duplicates, else its line.
+    """
+
+    line: int
+    read: Callable[[], Example | str]
+    where: str = ""
+    number: int | None = None
+
+
+RowsOf = Callable[[Path, Faults], Iterator[Row]]  # the rows of a file, one by one; what is no row goes to the faults
+
+
+def read_rows(
+    path: Path,
+    format: str,
+    rows_of: RowsOf,
+    expected: str,
+    *,
+    relations: Collection[str] | None = None,
+    no_relation: Collection[str] = (),
+    tick: Callable[[], object] = lambda: None,
+) -> Reading:
+    """What a file of a user held. A duplicate is kept once; both its lines are in `Reading.duplicates`.
+
+    `relations` are the known relation ids; any other is a fault, and so is an id used twice. `tick` hears of each row.
+    """
+    rows = Rows(path, format, no_relation, once=True, relations=relations)
+    for row in rows_of(path, rows.faults):
+        rows.add(row.line, row.read, where=row.where, number=row.number)
+        tick()
+    return rows.reading(expected)
+
+
 class Rows:
     """Collects the examples of a file row by row, and everything that is wrong with it.
 
     Examples that say the same (tokens, spans, relation) are counted; with `once` the first alone is kept.
     """
 
-    def __init__(self, path: Path, format: str, no_relation: Collection[str] = (), *, once: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        format: str,
+        no_relation: Collection[str] = (),
+        *,
+        once: bool = False,
+        relations: Collection[str] | None = None,
+    ) -> None:
         self.faults = Faults(path)
         self.n_rows = 0
-        self._path, self._format, self._once = path, format, once
+        self._path, self._format, self._once, self._relations = path, format, once, relations
+        self._ids: dict[str, int] = {}
         self._no_relation = {None, NO_RELATION, *no_relation}
         self._examples: list[Example] = []
         self._unrelated: list[Example] = []
@@ -67,6 +113,8 @@ class Rows:
         self.n_rows += 1
         try:
             example = read()
+            if self._once and isinstance(example, Example):
+                self._check(example, line)
         except DataError as error:
             self.faults.add(line, f"{where}{error}")
             return
@@ -83,6 +131,13 @@ class Rows:
                     return
         (self._unrelated if unrelated else self._examples).append(example)
 
+    def _check(self, example: Example, line: int) -> None:
+        known = self._relations
+        if known is not None and example.relation not in known and not self.is_unrelated(example.relation):
+            raise DataError(_unlisted(str(example.relation), known))
+        if self._ids.setdefault(example.id, line) != line:
+            raise DataError(f"id {example.id!r} was already used on line {self._ids[example.id]}.")
+
     def reading(self, expected: str, candidates: tuple[tuple[str, ...], ...] | None = None) -> Reading:
         """What the file held; a `DataError` where anything was wrong, or where it held nothing of what is expected."""
         self.faults.raise_if_any()
@@ -97,3 +152,10 @@ class Rows:
             tuple(self._duplicates),
             self._left_out,
         )
+
+
+def _unlisted(relation: str, relations: Collection[str]) -> str:
+    if len(relations) > 100:
+        return f"unknown relation {relation!r}; it is none of the {len(relations)} listed ones."
+    message = unknown_name("relation", relation, relations)
+    return message[0].lower() + message[1:]

@@ -1,11 +1,12 @@
 """Our own format: one JSON object a line, plain or packed.
 
-`tokens` with spans that count tokens, or `text` with spans that count characters; ends excluded in both.
+`tokens` with spans that count tokens, or `text` with spans that count characters, ends excluded in both; or `text` with
+inline marks and no spans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.base import Reading, Rows
-from erda.errors import DataError, unknown_name
+from erda.data.formats.base import Reading, Row, read_rows
+from erda.errors import DataError
 from erda.files import decode, decode_json
-from erda.text.marks import Mark, example_from_text
-from erda.text.reading import read_lines
+from erda.text.marks import Mark, example_from_marks, example_from_text
+from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example, Span
 
+EXPECTED = "one JSON object a line"
 Text = StrictStr | None
 
 
@@ -36,8 +38,8 @@ class EntityRow:
 class ExampleRow:
     """A row as it stands in the file; other fields are not read."""
 
-    head: EntityRow
-    tail: EntityRow
+    head: EntityRow | None = None
+    tail: EntityRow | None = None
     tokens: Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1)] | None = None
     text: Text = None
     relation: Text = None
@@ -46,26 +48,20 @@ class ExampleRow:
 
 
 def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
-    """Examples of a JSONL file. A duplicate is kept once; both its lines are in `Reading.duplicates`.
+    """Examples of a JSONL file, as `read_rows` keeps them. A row without `id` is named `<file>:<line>`."""
+    return read_rows(path, "jsonl", jsonl_rows, EXPECTED, relations=relations, no_relation=no_relation)
 
-    `relations` are the known relation ids; any other is a fault. A row without `id` is named `<file>:<line>`.
-    """
-    rows = Rows(path, "jsonl", no_relation, once=True)
-    ids: dict[str, int] = {}
+
+def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """The rows of a JSONL file."""
     stem = path.name.split(".")[0]
-
-    def example(number: int, line: str) -> Example:
-        found = _example(decode_json(line, ExampleRow), f"{stem}:{number}")
-        if relations is not None and found.relation not in relations and not rows.is_unrelated(found.relation):
-            raise DataError(_unlisted(str(found.relation), relations))
-        if ids.setdefault(found.id, number) != number:
-            raise DataError(f"id {found.id!r} was already used on line {ids[found.id]}.")
-        return found
-
-    for number, line in read_lines(path, rows.faults):
+    for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            rows.add(number, partial(example, number, line))
-    return rows.reading("one JSON object a line")
+            yield Row(number, partial(_row_example, line, f"{stem}:{number}"))
+
+
+def _row_example(line: str, default_id: str) -> Example:
+    return _example(decode_json(line, ExampleRow), default_id)
 
 
 def example_to_json(example: Example) -> dict[str, Any]:
@@ -90,6 +86,10 @@ def _example(row: ExampleRow, default_id: str = "") -> Example:
         both = "both are missing" if row.text is None else "not both"
         raise DataError(f"give either 'tokens' or 'text', {both}.")
     relation, example_id, source = row.relation or None, row.id or default_id, row.source or None
+    if row.text is not None and row.head is None and row.tail is None:
+        return example_from_marks(row.text, relation=relation, id=example_id, source=source)
+    if row.head is None or row.tail is None:
+        raise DataError(f"{'head' if row.head is None else 'tail'}: is missing.")
     if row.text is not None:
         marks = [Mark(one.span[0], one.span[1], one.name, one.id or None) for one in (row.head, row.tail)]
         return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
@@ -112,10 +112,3 @@ def _entity(row: EntityRow, role: str, tokens: tuple[str, ...]) -> Entity:
 
 def _entity_to_json(entity: Entity) -> dict[str, Any]:
     return {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
-
-
-def _unlisted(relation: str, relations: Collection[str]) -> str:
-    if len(relations) > 100:
-        return f"unknown relation {relation!r}; it is none of the {len(relations)} listed ones."
-    message = unknown_name("relation", relation, relations)
-    return message[0].lower() + message[1:]

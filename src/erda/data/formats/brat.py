@@ -1,0 +1,100 @@
+"""brat's standoff files: a text (`x.txt`) and what is marked in it (`x.ann`), a line each; or a folder of them.
+
+`T1<tab>City 0 4<tab>Oslo` marks an entity, `R1<tab>capital_of Arg1:T1 Arg2:T2` a relation from the first argument to
+the second, `N1<tab>Reference T1 Wikidata:Q585<tab>Oslo` says what an entity is. Events, attributes, notes and
+equivalences are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from erda.data.formats.base import Row
+from erda.data.formats.documents import Marked, sentences_example
+from erda.errors import DataError
+from erda.files import read_bytes
+from erda.text.reading import Faults, read_lines
+from erda.types import Example
+
+EXPECTED = "annotations of brat, one a line"
+NO_RELATION = "the text has no relation"
+IN_PIECES = "an entity is in several pieces"
+EVENT = "an argument is an event"
+BRAT_LINE = re.compile(r"(?:[TREAMN]\S*\d\S*|#\S*|\*)\t")
+_ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
+_RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
+_REFERENCE = re.compile(r"Reference (\S+) (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Standoff:
+    """The annotations of one text that count here; a line with each relation."""
+
+    entities: dict[str, tuple[re.Match[str], str]] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    relations: list[tuple[int, re.Match[str]]] = field(default_factory=list)
+
+
+def brat_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """A row for each relation of each text; a text without one is a row that is left out."""
+    numbers = count(1)
+    for file in brat_files(path):
+        faults.path = file
+        text = _text(file.with_suffix(".txt"))
+        found = _standoff(file, faults)
+        for line, relation in found.relations:
+            number = next(numbers)
+            yield Row(line, partial(_example, text, found, relation, f"{file.stem}:{line}"), number=number)
+        if not found.relations:
+            yield Row(1, lambda: NO_RELATION, number=next(numbers))
+
+
+def brat_files(path: Path) -> list[Path]:
+    """The `.ann` files that a path names: itself, the one beside a text, or those of a folder."""
+    return sorted(path.glob("*.ann")) if path.is_dir() else [path.with_suffix(".ann")]
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode()  # with its byte order mark: brat counts it
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x}); save it as UTF-8.") from None
+
+
+def _standoff(path: Path, faults: Faults) -> Standoff:
+    found = Standoff()
+    for number, line in read_lines(path, faults):
+        key, _, rest = line.partition("\t")
+        about, _, words = rest.partition("\t")
+        if not line or line.isspace() or key[0] in "EAM#*":
+            continue
+        pattern = {"T": _ENTITY, "R": _RELATION, "N": _REFERENCE}.get(key[0])
+        match = pattern.fullmatch(about) if pattern else None
+        if match is None:
+            faults.add(number, f"not a line of brat: {line[:60]!r}.")
+        elif key[0] == "T":
+            found.entities[key] = (match, words)
+        elif key[0] == "R":
+            found.relations.append((number, match))
+        else:
+            found.references.setdefault(match[1], match[2])
+    return found
+
+
+def _example(text: str, found: Standoff, relation: re.Match[str], example_id: str) -> Example | str:
+    marks: list[Marked] = []
+    for entity_id in relation.group(2, 3):
+        if entity_id.startswith("E"):
+            return EVENT
+        if entity_id not in found.entities:
+            raise DataError(f"argument {entity_id} is marked nowhere in this file.")
+        entity, words = found.entities[entity_id]
+        if entity[3]:
+            return IN_PIECES
+        marks.append(Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id)))
+    return sentences_example(text, *marks, relation=relation[1], id=example_id)

@@ -1,0 +1,98 @@
+"""Prodigy's JSONL, as the recipe rel.manual leaves it: a text with `tokens`, `spans` and `relations` between them.
+
+The relation goes from `head` to `child`: our head and tail. Both are tokens, or the spans that these stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from pydantic import StrictInt, StrictStr
+
+from erda.data.formats.base import Row
+from erda.data.formats.documents import Marked, sentences_example
+from erda.errors import DataError
+from erda.files import decode_json
+from erda.text.reading import Faults, read_lines
+from erda.types import Example
+
+EXPECTED = "one JSON object a line, as 'prodigy db-out' writes them"
+NO_RELATION = "the row has no relation"
+NOT_ACCEPTED = "the row was not accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigySpan:
+    """A stretch of characters, or a token; `token_end` is included."""
+
+    start: StrictInt
+    end: StrictInt
+    text: StrictStr | None = None
+    token_start: StrictInt | None = None
+    token_end: StrictInt | None = None
+
+    def holds(self, token: int) -> bool:
+        """Whether a token is one of the span's."""
+        return self.token_start is not None and self.token_start <= token <= (self.token_end or self.token_start)
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigyRelation:
+    """A relation between two tokens by their numbers, or between the spans that they stand for."""
+
+    head: StrictInt
+    child: StrictInt
+    label: StrictStr | None = None
+    head_span: ProdigySpan | None = None
+    child_span: ProdigySpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigyRow:
+    """A row as it stands in the file."""
+
+    text: StrictStr
+    relations: list[ProdigyRelation] = field(default_factory=list)
+    spans: list[ProdigySpan] = field(default_factory=list)
+    tokens: list[ProdigySpan] = field(default_factory=list)
+    answer: StrictStr = "accept"
+
+
+def prodigy_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """A row for each relation of each line; a line without one, or not accepted, is a row that is left out."""
+    numbers = count(1)
+    stem = path.name.split(".")[0]
+    for line, text in read_lines(path, faults):
+        if not text or text.isspace():
+            continue
+        try:
+            row = decode_json(text, ProdigyRow)
+        except DataError as error:
+            faults.add(line, str(error))
+            continue
+        if row.answer != "accept" or not row.relations:
+            reason = NO_RELATION if row.answer == "accept" else NOT_ACCEPTED
+            yield Row(line, partial(str, reason), number=next(numbers))
+            continue
+        for relation in row.relations:
+            number = next(numbers)
+            yield Row(line, partial(_example, row, relation, f"{stem}:{number}"), number=number)
+
+
+def _example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | str:
+    head = _marked(row, "head", relation.head, relation.head_span)
+    tail = _marked(row, "child", relation.child, relation.child_span)
+    return sentences_example(row.text, head, tail, relation=(relation.label or "").strip(), id=example_id)
+
+
+def _marked(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:
+    span = span or next((one for one in row.spans if one.holds(token)), None)
+    if span is None:
+        if not 0 <= token < len(row.tokens):
+            raise DataError(f"{role} {token} is none of the {len(row.tokens)} tokens.")
+        span = row.tokens[token]
+    return Marked(span.start, span.end, span.text)

@@ -1,0 +1,113 @@
+"""CSV: a header, then one example a row; between fields a comma, a semicolon or a tab.
+
+`text` with inline marks, or `text` with the columns `head_start`, `head_end`, `tail_start`, `tail_end` that count its
+characters, ends excluded; perhaps `relation`, `id`, `source`, `head_id`, `tail_id`. Other columns are not read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from erda.data.formats.base import Row
+from erda.errors import DataError
+from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
+from erda.text.reading import Faults, read_lines
+from erda.types import Example
+
+EXPECTED = "a header with 'text' and a row for each example"
+OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
+WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
+_SEPARATORS = ",;\t"
+
+
+def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """The rows of a CSV file after its header."""
+    lines = (line for _, line in read_lines(path, ends=True))
+    header = next(lines, "")
+    if not header:
+        return
+    columns = header_columns(header)
+    fault = _header_fault(columns)
+    if fault:
+        raise DataError(f"{path}:1: {fault}")
+    stem = path.name.split(".")[0]
+    reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
+    while True:
+        line = reader.line_num + 2  # where the row begins
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            faults.add(line, f"not CSV: {error}; is a quotation mark open?")
+            continue
+        if fields is None:
+            return
+        if any(field.strip() for field in fields):
+            yield Row(line, partial(_example, columns, fields, f"{stem}:{line}"))
+
+
+def separator_of(header: str) -> str:
+    """What stands between the fields of a header."""
+    return max(_SEPARATORS, key=header.count)
+
+
+def header_columns(header: str) -> list[str]:
+    """The names of a header, in small letters."""
+    try:
+        fields = next(csv.reader([header], delimiter=separator_of(header)), [])
+    except csv.Error:
+        return []
+    return [name.strip().lower() for name in fields]
+
+
+def csv_lines(examples: Iterable[Example]) -> Iterator[str]:
+    """Examples as lines of CSV with inline marks, after a header; names of entities are those in the text."""
+    yield csv_line(WRITTEN)
+    for one in examples:
+        row = (one.id, example_to_marks(one), one.relation, one.head.id, one.tail.id, one.source)
+        yield csv_line([field or "" for field in row])
+
+
+def csv_line(fields: Sequence[object]) -> str:
+    """Fields as one line of CSV, without its end."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+def _header_fault(columns: Sequence[str]) -> str:
+    if "text" not in columns:
+        shown = ", ".join(columns)[:200]
+        return f"the header has no column 'text' ({shown}); expected text, relation, perhaps {', '.join(OFFSETS)}."
+    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    if twice:
+        return f"the header names a column twice: {', '.join(twice)}."
+    missing = [name for name in OFFSETS if name not in columns]
+    return f"the header lacks {', '.join(missing)}." if 0 < len(missing) < len(OFFSETS) else ""
+
+
+def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
+    if len(fields) != len(columns):
+        raise DataError(f"{len(fields)} fields; the header names {len(columns)}.")
+    row = dict(zip(columns, fields, strict=True))
+    relation, example_id, source, head_id, tail_id = (
+        row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")
+    )
+    example_id = example_id or default_id
+    if OFFSETS[0] in row:
+        ends = [_number(row, name) for name in OFFSETS]
+        marks = Mark(ends[0], ends[1], id=head_id), Mark(ends[2], ends[3], id=tail_id)
+        return example_from_text(row["text"], *marks, relation=relation, id=example_id, source=source)
+    example = example_from_marks(row["text"], relation=relation, id=example_id, source=source)
+    return replace(example, head=replace(example.head, id=head_id), tail=replace(example.tail, id=tail_id))
+
+
+def _number(row: Mapping[str, str], name: str) -> int:
+    text = row[name].strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 12):
+        raise DataError(f"{name}: expected a whole number, got {text[:20]!r}.")
+    return int(text)

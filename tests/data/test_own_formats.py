@@ -1,0 +1,318 @@
+"""What annotation tools and tables hold: spans counted in every way, what is left out, what is wrong with its line."""
+
+import csv
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_examples import examples
+
+from erda.data.convert import WRITERS
+from erda.data.formats import Reading
+from erda.data.formats.documents import Marked, find_marks
+from erda.data.own import OWN, read_examples
+from erda.errors import DataError
+from erda.text.marks import example_from_marks, example_to_marks
+from erda.types import Example
+
+WORD = st.sampled_from(["Ann", "Oslo", "née", "東京", "😀", "👩‍🚀", "was", "the", "Ж", "U.S.", "--"])
+GAP = st.sampled_from([" ", "  ", "\r\n", "\n", "\t", ". ", " 🎈 "])
+Counting = Callable[[str, int], int]
+COUNTINGS: dict[str, Counting] = {
+    "code points": lambda text, at: at,
+    "UTF-16": lambda text, at: len(text[:at].encode("utf-16-le")) // 2,
+    "one for CRLF": lambda text, at: len(text[:at].replace("\r\n", "\n")),
+    "as a browser": lambda text, at: len(text[:at].replace("\r\n", "\n").encode("utf-16-le")) // 2,
+}
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
+    """A text and two stretches of it, words at both ends, that do not overlap; the head first or last."""
+    words = draw(st.lists(WORD, min_size=2, max_size=9))
+    text, starts, ends = draw(st.sampled_from(["", "🎈 ", "\r\n"])), [], []
+    for word in words:
+        starts.append(len(text))
+        text += word
+        ends.append(len(text))
+        text += draw(GAP)
+    cut = draw(st.integers(1, len(words) - 1))
+    a, c = draw(st.integers(0, cut - 1)), draw(st.integers(cut, len(words) - 1))
+    b, d = draw(st.integers(a, cut - 1)), draw(st.integers(c, len(words) - 1))
+    spans = [(starts[a], ends[b]), (starts[c], ends[d])]
+    return text, spans[:: draw(st.sampled_from([1, -1]))]
+
+
+def words_of(text: str) -> str:
+    return "".join(text.split())
+
+
+def entity_words(example: Example, role: str) -> str:
+    span = getattr(example, role).span
+    return "".join(example.tokens[span.start : span.end])
+
+
+def write_labelstudio(folder: Path, text: str, spans: list[tuple[int, int]], count: Counting) -> Path:
+    results = [
+        {"id": str(i), "type": "labels", "value": {"start": count(text, a), "end": count(text, b), "text": text[a:b]}}
+        for i, (a, b) in enumerate(spans)
+    ]
+    results.append({"type": "relation", "from_id": "0", "to_id": "1", "labels": ["r"]})
+    task = {"data": {"text": text}, "annotations": [{"result": results}]}
+    (folder / "x.json").write_text(json.dumps([task]), encoding="utf-8")
+    return folder / "x.json"
+
+
+def write_prodigy(folder: Path, text: str, spans: list[tuple[int, int]], count: Counting) -> Path:
+    head, tail = ({"start": count(text, a), "end": count(text, b), "text": text[a:b]} for a, b in spans)
+    relation = {"head": 0, "child": 1, "head_span": head, "child_span": tail, "label": "r"}
+    (folder / "x.jsonl").write_text(json.dumps({"text": text, "relations": [relation]}), encoding="utf-8")
+    return folder / "x.jsonl"
+
+
+def write_brat(folder: Path, text: str, spans: list[tuple[int, int]], count: Counting) -> Path:
+    (folder / "x.txt").write_bytes(text.encode())
+    lines = [
+        f"T{i}\tThing {count(text, a)} {count(text, b)}\t{' '.join(text[a:b].split())}"
+        for i, (a, b) in enumerate(spans)
+    ]
+    (folder / "x.ann").write_bytes("\n".join([*lines, "R1\tr Arg1:T0 Arg2:T1\t", ""]).encode())
+    return folder / "x.ann"
+
+
+TOOLS = {"labelstudio": write_labelstudio, "prodigy": write_prodigy, "brat": write_brat}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("counting", COUNTINGS)
+@given(document=documents())
+def test_entities_are_found_however_a_tool_counts(
+    tmp_path_factory: pytest.TempPathFactory, tool: str, counting: str, document: tuple[str, list[tuple[int, int]]]
+) -> None:
+    text, spans = document
+    folder = tmp_path_factory.mktemp("own")
+    reading = read_examples(TOOLS[tool](folder, text, spans, COUNTINGS[counting]))
+    assert reading.format == tool
+    (example,) = reading.examples
+    assert example.relation == "r"
+    assert words_of("".join(example.tokens)) in words_of(text)
+    for role, (start, end) in zip(("head", "tail"), spans, strict=True):
+        assert entity_words(example, role) == words_of(text[start:end])
+
+
+@given(documents())
+def test_without_words_characters_are_code_points(document: tuple[str, list[tuple[int, int]]]) -> None:
+    text, spans = document
+    assert [(mark.start, mark.end) for mark in find_marks(text, *(Marked(*span) for span in spans))] == spans
+
+
+@given(document=documents())
+def test_offsets_of_a_table_count_characters(
+    tmp_path_factory: pytest.TempPathFactory, document: tuple[str, list[tuple[int, int]]]
+) -> None:
+    text, spans = document
+    path = tmp_path_factory.mktemp("own") / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["Text", "head_start", "head_end", "tail_start", "tail_end", "relation"])
+        writer.writerow([text, *spans[0], *spans[1], "r"])
+    (example,) = read_examples(path).examples
+    assert words_of("".join(example.tokens)) == words_of(text)
+    for role, (start, end) in zip(("head", "tail"), spans, strict=True):
+        assert entity_words(example, role) == words_of(text[start:end])
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+@given(written=st.lists(examples(), min_size=1, max_size=4, unique_by=lambda one: one.id))
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, written: list[Example]
+) -> None:
+    path = tmp_path_factory.mktemp("own") / f"x{ending}"
+    path.write_text("".join(f"{line}\n" for line in WRITERS[ending](written)), encoding="utf-8", newline="")
+    reading = read_examples(path, ending[1:])
+    read = {example.id: example for example in reading.examples + reading.unrelated}
+    assert len(read) + len(reading.duplicates) == len(written)
+    for example in written:
+        if (found := read.get(example.id)) and ending == ".csv":
+            again = example_from_marks(example_to_marks(example))
+            assert (found.tokens, found.head.span, found.tail.span) == (again.tokens, again.head.span, again.tail.span)
+            assert (found.relation, found.head.id, found.source) == (example.relation, example.head.id, example.source)
+        elif found:
+            assert found == example
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["data", "text", "annotations", "result", "value", "start", "end", "relations", "head", "child", "id"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("format", OWN)
+@given(content=st.text(max_size=80) | JSON.map(json.dumps) | st.lists(JSON, max_size=3).map(json.dumps))
+def test_any_file_is_read_or_refused_in_words(
+    tmp_path_factory: pytest.TempPathFactory, format: str, content: str
+) -> None:
+    path = tmp_path_factory.mktemp("own") / "x.ann"
+    path.write_bytes(content.encode())
+    path.with_suffix(".txt").write_bytes(content.encode())
+    with suppress(DataError):
+        assert isinstance(read_examples(path, format), Reading)
+
+
+REGIONS = [
+    {"id": "a", "type": "labels", "value": {"start": 0, "end": 3, "text": "Ann"}},
+    {"id": "b", "type": "labels", "value": {"start": 8, "end": 11, "text": "Bob"}},
+    {"id": "ab", "type": "labels", "value": {"start": 0, "end": 11, "text": "Ann met Bob"}},
+]
+
+
+def task(*relations: dict, text: str = "Ann met Bob.", **changes: object) -> dict:
+    links = [{"type": "relation", "from_id": "a", "to_id": "b", "labels": ["meets"], **one} for one in relations]
+    return {"id": 7, "data": {"text": text}, "annotations": [{"result": [*REGIONS, *links], **changes}]}
+
+
+def read_json(folder: Path, value: object) -> Reading:
+    path = folder / "x.json"
+    path.write_text(json.dumps(value))
+    return read_examples(path)
+
+
+def test_label_studio_turns_relations_round_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    tasks = [
+        task({"direction": "left"}),
+        task({"direction": "bi", "labels": ["knows"]}),
+        task({"labels": ["likes", "sees"]}),
+        task({"labels": []}),
+        task({"from_id": "ab"}),
+        task(),
+        task({}, was_cancelled=True),
+        task({"labels": ["sees"]}),
+    ]
+    reading = read_json(tmp_path, tasks)
+    assert [(one.head.name, one.relation, one.tail.name) for one in reading.examples] == [
+        ("Bob", "meets", "Ann"),
+        ("Ann", "knows", "Bob"),
+        ("Bob", "knows", "Ann"),
+        ("Ann", "likes", "Bob"),
+        ("Ann", "sees", "Bob"),
+    ]
+    assert reading.left_out == {
+        "the relation has no name": 1,
+        "head and tail overlap": 1,
+        "the task has no relation": 1,
+        "the annotation was skipped": 1,
+    }
+    assert len(reading.duplicates) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (task({"to_id": "z"}), "task 7: a relation names region 'z', which this annotation does not have."),
+        (task({}, text="Bob met Ann."), "entity (0, 3) is 'Bob' in the text, 'Ann' in the annotation"),
+        (task({}, text="Ann"), "entity (8, 11) is not within the text (3 characters)."),
+        ({"text": "Ann", "label": []}, "task 2: data: is missing. Export the project as JSON"),
+        ({**task({}), "data": {"a": "x", "b": "y"}}, "which field of 'data' is the text?"),
+    ],
+)
+def test_a_bad_task_is_named(tmp_path: Path, bad: dict, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_json(tmp_path, [task({}), bad])
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'x.json'}:1: ")
+
+
+def test_prodigy_takes_spans_around_tokens_and_counts_what_was_not_accepted(tmp_path: Path) -> None:
+    tokens = [{"text": w, "start": a, "end": a + len(w)} for w, a in (("Ann", 0), ("Lee", 4), ("met", 8), ("Bo", 12))]
+    row = {"text": "Ann Lee met Bo", "tokens": tokens, "relations": [{"head": 1, "child": 3, "label": "meets"}]}
+    span = {"start": 0, "end": 7, "token_start": 0, "token_end": 1}
+    rows = [row, {**row, "spans": [span]}, {**row, "answer": "reject"}, {**row, "relations": []}]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    reading = read_examples(path)
+    assert [one.head.name for one in reading.examples] == ["Lee", "Ann Lee"]
+    assert reading.left_out == {"the row was not accepted": 1, "the row has no relation": 1}
+    path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "tokens": []}))
+    with pytest.raises(DataError, match=r"x\.jsonl:2: head 1 is none of the 0 tokens\."):
+        read_examples(path)
+
+
+def test_brat_reads_a_folder_across_sentences_with_ids(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffIt rained. Ann met Bob.\r\nHe left Oslo at once. Nobody knew.".encode())
+    notes = ["T1\tPer 12 15\tAnn", "T2\tLoc 34 38\tOslo", "R1\tleft Arg1:T1 Arg2:T2", "N1\tReference T2 wd:Q585\tOslo"]
+    left = [
+        "T3\tPer 12 15;20 23\tAnn Bob",
+        "E1\tMeet:T1",
+        "R2\tr Arg1:T3 Arg2:T2",
+        "R3\tr Arg1:E1 Arg2:T2",
+        "#1\tNote T1\tx",
+    ]
+    (tmp_path / "a.ann").write_text("\n".join([*notes, *left, "*\tEquiv T1 T3"]))
+    (tmp_path / "b.txt").write_text("Nothing.")
+    (tmp_path / "b.ann").touch()
+    reading = read_examples(tmp_path)
+    (example,) = reading.examples
+    assert " ".join(example.tokens) == "Ann met Bob . He left Oslo at once ."
+    assert (example.head.name, example.tail.id, example.id) == ("Ann", "wd:Q585", "a:3")
+    assert sorted(reading.left_out) == [
+        "an argument is an event",
+        "an entity is in several pieces",
+        "the text has no relation",
+    ]
+    (tmp_path / "b.ann").write_text("T1\tPer 0 7\tNothing\nR1\tr Arg1:T1 Arg2:T9\nwhat is this")
+    with pytest.raises(DataError) as caught:
+        read_examples(tmp_path)
+    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [
+        f"{tmp_path / 'b.ann'}:3",
+        f"{tmp_path / 'b.ann'}:2",
+    ]
+    (tmp_path / "b.txt").unlink()
+    with pytest.raises(DataError, match=r"b\.txt: cannot be read"):
+        read_examples(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,relation\n[[a]] b {{c}},r,x\n", ":2: 3 fields; the header names 2."),
+        ('text,relation\n"[[a]]\nb {{c}}",r\n[[a]] {{b,r\n', ":4: '{{' is never closed"),
+        ('text,relation\n[[a]] b {{c}},r\n"[[a]],r\n', ":3: not CSV: "),
+        ("text,head_start\n", ":1: the header lacks head_end, tail_start, tail_end."),
+        ("text,text\n", ":1: the header names a column twice: text."),
+        ("sentence,label\n", ":1: the header has no column 'text' (sentence, label)"),
+        (
+            "text,head_start,head_end,tail_start,tail_end\na b,0,1,2,x\n",
+            ":2: tail_end: expected a whole number, got 'x'.",
+        ),
+        ("text,head_start,head_end,tail_start,tail_end\na b,0,1,2,9\n", ":2: tail span (2, 9) ends after the last"),
+        ("text,id\n[[a]] b {{c}},1\n[[a]] d {{c}},1\n", ":3: id '1' was already used on line 2."),
+    ],
+)
+def test_a_bad_table_is_named_with_its_line(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_examples(path, "csv")
+    assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_a_table_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes('\ufeffText;Relation;note\r\n"[[Ann]]; aged 7,\r\nmet {{Bob}}";meets;\r\n;;\r\n'.encode())
+    (example,) = read_examples(path).examples
+    assert (example.head.name, example.tail.name, example.relation) == ("Ann", "Bob", "meets")
+    assert example.id == "x:2"
