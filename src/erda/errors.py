@@ -16,7 +16,7 @@ SHOWN_FAULTS = 20
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _COLOUR = r"\x1b\[[0-9;]*m"
 EXTRAS = {  # module -> the extra of this package that installs it
-    **dict.fromkeys(("accelerate", "duckdb", "faiss", "mwparserfromhell"), "corpus"),
+    **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
     "optuna": "search",
     "ray": "ray",

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_pairs import toy_sentences
+from tiny_models import build_model
+from toy_pairs import toy_rows, toy_sentences
 
 from erda.corpus.pairs import mine_pairs
-from erda.corpus.similarity_run import auc, evaluate, neighbour_agreement
+from erda.corpus.similarity_run import HeldOut, auc, evaluate, neighbour_agreement
 from erda.errors import DataError
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
@@ -40,22 +42,30 @@ def test_agreement_is_leave_one_out(block_size):
 class Spy:
     """Vectors that know the relation only while names are blanked."""
 
+    def __init__(self, examples):
+        self.examples = examples
+
     def encode(self, examples, *, blank_names=False, progress=False):
         ways = sorted({one.relation for one in examples})
         rng = np.random.default_rng(len(examples))
         exact = np.eye(len(ways), dtype=np.float32)[[ways.index(one.relation) for one in examples]]
         return exact if blank_names else rng.normal(size=exact.shape).astype(np.float32)
 
+    def encode_packed(self, sentences, rows, **how):
+        return torch.from_numpy(self.encode([self.examples[row] for row in rows], **how))
 
-def test_both_numbers_of_a_model():
-    examples = toy_sentences(40)
-    found = evaluate(Spy(), held_out=mine_pairs(examples, seed=0), validation=examples)
+
+def test_both_numbers_of_a_model(tmp_path):
+    examples = toy_sentences(80)
+    rows = toy_rows(build_model(tmp_path, n_layers=1), tmp_path / "rows.jsonl", examples)
+    held_out = HeldOut(rows, mine_pairs(rows, np.arange(len(rows)), seed=0))
+    found = evaluate(Spy(examples), held_out=held_out, validation=examples)
     assert found.auc == pytest.approx(0.5, abs=0.2)
     assert found.auc_blanked > 0.6
     assert found.n_pairs == 80
-    assert found.n_validation == 120
+    assert found.n_validation == 240
     assert 0 < found.agreement < 0.6
-    nothing = evaluate(Spy(), held_out=mine_pairs([], seed=0))
+    nothing = evaluate(Spy([]), held_out=HeldOut(rows, mine_pairs(rows, np.arange(0), seed=0)))
     assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
 
 
@@ -64,4 +74,4 @@ def test_validation_needs_relations():
 
     examples = [replace(one, relation=None) for one in toy_sentences(4)]
     with pytest.raises(DataError, match="12 of 12 have none"):
-        evaluate(Spy(), validation=examples)
+        evaluate(Spy([]), validation=examples)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from erda.corpus.pairs import PairRows, read_rows
+from erda.encoders.tokens import MarkedTokenizer
+from erda.encoders.weights import ModelFolder
 from erda.types import Entity, Example, Span
 
 HOW = ["was born in", "is the capital of", "is a river in", "was queen of"]
@@ -29,3 +35,16 @@ def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> lis
                 )
             )
     return found
+
+
+def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
+    """A tagged JSONL file of examples."""
+    from erda.data.formats.jsonl import example_to_json
+
+    path.write_text("".join(json.dumps(example_to_json(one) | {"id": None}) + "\n" for one in examples))
+    return path
+
+
+def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> PairRows:
+    """Examples packed for a tiny model, by way of a file."""
+    return read_rows([write_tagged(path, examples)], MarkedTokenizer.load(folder, mode="markers"))

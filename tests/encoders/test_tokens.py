@@ -39,7 +39,7 @@ def test_markers_mode_writes_marks_of_its_own() -> None:
         "[CLS] [E1] marie cu ##rie [/E1] was born in # [E2] warsaw [/E2] [SEP]"
     )
     assert (pieces.head, pieces.tail) == (1, 10)
-    assert tokenizer.mark_origins == TOKENIZERS["paper"]._marks
+    assert tokenizer.mark_origins == TOKENIZERS["paper"].marks
 
 
 @st.composite
@@ -72,20 +72,20 @@ def word_pieces(tokenizer: MarkedTokenizer, word: str) -> list[int]:
 @settings(max_examples=150, deadline=None)
 def test_spans_stay_right(example: Example, mode: str) -> None:
     tokenizer = TOKENIZERS[mode]
-    expected: list[int] = [tokenizer._cls]
+    expected: list[int] = [tokenizer.cls_id]
     starts: dict[str, int] = {}
     for place, word in enumerate(example.tokens):
         for role, entity, mark in (("head", example.head, 0), ("tail", example.tail, 2)):
             if entity.span.start == place:
                 starts[role] = len(expected)
-                expected.append(tokenizer._marks[mark])
+                expected.append(tokenizer.marks[mark])
                 if not any(word_pieces(tokenizer, example.tokens[i]) for i in range(place, entity.span.end)):
-                    expected.append(tokenizer._unk)
+                    expected.append(tokenizer.unk_id)
         expected += word_pieces(tokenizer, word)
         for entity, mark in ((example.head, 1), (example.tail, 3)):
             if entity.span.end == place + 1:
-                expected.append(tokenizer._marks[mark])
-    expected.append(tokenizer._sep)
+                expected.append(tokenizer.marks[mark])
+    expected.append(tokenizer.sep_id)
     (pieces,) = tokenizer.encode([example])
     assert pieces.ids.tolist() == expected
     assert (pieces.head, pieces.tail) == (starts["head"], starts["tail"])
@@ -99,8 +99,8 @@ def test_a_cut_sentence_keeps_both_entities_and_their_marks(example: Example) ->
     assert len(pieces) <= 24
     assert len(pieces) == min(len(whole), 24)
     open_head, close_head, open_tail, close_tail = range(SHORT.vocab_size, SHORT.vocab_size + 4)
-    assert pieces.ids[0] == SHORT._cls
-    assert pieces.ids[-1] == SHORT._sep
+    assert pieces.ids[0] == SHORT.cls_id
+    assert pieces.ids[-1] == SHORT.sep_id
     for start, opening, closing, whole_start in (
         (pieces.head, open_head, close_head, whole.head),
         (pieces.tail, open_tail, close_tail, whole.tail),

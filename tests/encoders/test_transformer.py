@@ -2,6 +2,7 @@
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.encoders import build_encoder, tokens
-from erda.encoders.adapter import TrainedWeights, add_adapter
+from erda.encoders.adapter import TrainedWeights
 from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.settings import TransformerSettings
@@ -433,12 +434,11 @@ def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
 def trained(folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an adapter over the tiny BERT, as `erda corpus train` writes it."""
     encoder = encoder_of(folders["bert"], mode="markers")
-    add_adapter(encoder.layers, rank=2)
-    with torch.no_grad():
-        for number, weight in enumerate(encoder.trained_parameters()):
-            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(number)), alpha=0.1)
+    fresh = TrainedWeights.fresh(encoder.layers, base=origin(folders["bert"]), max_pieces=20, rank=2)
+    generator = torch.Generator().manual_seed(0)
+    drawn = {name: one + 0.1 * torch.randn(one.shape, generator=generator) for name, one in fresh.tensors.items()}
     out = tmp_path_factory.mktemp("trained")
-    TrainedWeights.of(encoder.layers, base=origin(folders["bert"]), max_pieces=20).save(out)
+    replace(fresh, tensors=drawn).save(out)
     return out
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli import corpus_index, corpus_train
 from erda.cli.checking import Commands, add_command
+from erda.cli.corpus_train import add_exclude_arguments
 from erda.cli.printing import BRACKETS, COLOURS, marked
 from erda.errors import printable
 
@@ -55,13 +56,7 @@ def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     count = partial(add, metavar="N", type=int)
     add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read, also .gz and .bz2")
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
-    about = "test and validation data: none of its sentences enters, whatever their case and spacing"
-    add("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
-    about = (
-        "a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
-        "1: all of them, 0: near-duplicates may enter"
-    )
-    add("--exclude-overlap", metavar="SHARE", type=float, default=0.5, help=about)
+    add_exclude_arguments(parser)
     add("--add", action="store_true", help="add the sources to the corpus that is there")
     about = "go on with an unfinished build (default), or give it up and begin anew"
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help=about)

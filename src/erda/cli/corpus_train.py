@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
   erda corpus train corpora/wiki --limit 50000 --objective paper --out models/paper
-  erda corpus train --pairs pairs.jsonl.gz --device cuda --bf16 --batch-size 512 --out models/mine
+  erda corpus train --pairs pairs.npz --device cuda --bf16 --batch-size 1024 --epochs 3 --out models/mine
   erda corpus train corpora/wiki --encoder mpnet --rank 0 --out models/mpnet-all-weights
 """
 PAIRS_EXAMPLES = """examples:
-  erda corpus pairs corpora/wiki --limit 75000 --out pairs.jsonl.gz
-  erda corpus pairs corpora/wiki --engine ray --address 10.0.0.1:6379 --out pairs.jsonl.gz
-  erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --limit 150000 --out pairs.jsonl.gz
+  erda corpus pairs corpora/wiki --limit 75000 --out pairs.npz
+  erda corpus pairs corpora/wiki --engine ray --address 10.0.0.1:6379 --out pairs.npz
+  erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
 """
 EVALUATE_EXAMPLES = """examples:
   erda corpus evaluate
-  erda corpus evaluate minilm --pairs pairs.jsonl.gz
+  erda corpus evaluate minilm --pairs pairs.npz
   erda corpus evaluate models/mine --validation my-labelled.jsonl
 """
 
@@ -37,13 +37,18 @@ EVALUATE_EXAMPLES = """examples:
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `train`, `pairs` and `evaluate`."""
     _add_train(commands)
-    about = "Write the sentences of some pairs to a compact file, to train from it on a machine without the corpus."
+    about = (
+        "Pack sentences as word pieces into one file, to train from it at once, also on a machine without the corpus."
+    )
     pairs = add_command(commands, "pairs", about, PAIRS_EXAMPLES)
     pairs.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
+    about = "pretrained model whose word pieces they become; minilm and mpnet have the same (default: minilm)"
+    pairs.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
+    add_exclude_arguments(pairs)
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
     pairs.add_argument("--seed", metavar="N", type=int, default=0, help="which pairs are drawn (default: 0)")
     add_engine_arguments(pairs, "mine pairs")
-    pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="file to write, .jsonl or .jsonl.gz")
+    pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="file to write, .npz")
     pairs.set_defaults(handler=write_pair_file)
 
     about = "Measure a similarity model: AUC on held-out entity pairs, and how often neighbours have the same relation."
@@ -58,8 +63,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def train_model(args: argparse.Namespace) -> int:
     """Train a similarity model and print what it gained."""
+    from erda.corpus.recipe import Machine, TrainingSettings
     from erda.corpus.similarity_run import Sources, run_training
-    from erda.corpus.training import Machine, TrainingSettings, is_main_process
+    from erda.corpus.training import is_main_process
     from erda.errors import SettingsError
     from erda.fields import checked_settings
 
@@ -88,13 +94,30 @@ def train_model(args: argparse.Namespace) -> int:
 
 
 def write_pair_file(args: argparse.Namespace) -> int:
-    """Write a compact file of pairs."""
-    from erda.corpus.pairs import write_pairs
-    from erda.corpus.similarity_run import read_examples
+    """Pack sentences into a file of pairs."""
+    from erda.corpus.exclude import Excluded
+    from erda.corpus.pairs import PACKED, check_limit, read_rows
+    from erda.encoders.tokens import MarkedTokenizer
+    from erda.encoders.weights import find_model
+    from erda.errors import SettingsError
 
-    examples = read_examples(args.sources, limit=args.limit, seed=args.seed, miner=_miner(args, args.sources))
-    n_rows, n_pairs = write_pairs(examples, args.out, limit=args.limit, seed=args.seed)
-    print(f"{args.out}: {n_rows:,} sentences, {n_pairs:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB")
+    check_limit(args.limit)
+    if args.out.suffix != PACKED:
+        raise SettingsError(f"--out is {args.out}: expected a name that ends in {PACKED}.")
+    rows = read_rows(
+        args.sources,
+        MarkedTokenizer.load(find_model(args.encoder), mode="markers"),
+        limit=None if args.limit is None else 2 * args.limit,
+        seed=args.seed,
+        excluded=Excluded.read(args.exclude, overlap=args.exclude_overlap) if args.exclude else None,
+        miner=_miner(args, args.sources),
+    )
+    if args.limit is not None:
+        rows = rows.limited(args.limit, seed=args.seed)
+    rows.save(args.out)
+    print(f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB")
+    for reason, n in (rows.made_of.left_out or {}).items():
+        print(f"  left out: {n:,}, {reason}")
     return 0
 
 
@@ -136,7 +159,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add = parser.add_argument
     count, number = partial(add, metavar="N", type=int), partial(add, type=float)
     add("folder", metavar="DIR", type=Path, nargs="?", help="folder of a corpus ('erda corpus build')")
-    about = "tagged JSONL to train on, instead or besides"
+    about = "a packed file ('erda corpus pairs'), or tagged JSONL"
     add("--pairs", metavar="FILE", type=Path, nargs="+", default=[], help=about)
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
     add("--encoder", metavar="NAME", default="minilm", help="pretrained model to start from (default: minilm)")
@@ -145,20 +168,43 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--objective", choices=("infonce", "paper"), default="infonce", help="what is learned (default: infonce)")
     number("--temperature", metavar="T", default=0.0, help="default: 0.07 for infonce, 1 for paper")
     number("--blank-names", metavar="P", default=0.7, help="chance that a name is hidden (default: 0.7)")
+    about = "chance that only what is between the entities is shown, both names hidden (default: 0)"
+    number("--crop", metavar="P", default=0.0, help=about)
     number("--hard-negatives", metavar="P", default=1.0, help="share of pairs that bring one (default: 1)")
     count("--rank", default=32, help="rank of the adapter; 0 trains all weights (default: 32)")
     number("--scale", metavar="X", default=1.0, help="factor of the adapter (default: 1)")
+    add("--start", metavar="DIR", default="", help="trained weights to begin from, of the same rank")
+    number("--dropout", metavar="P", default=0.0, help="in attention and states (default: 0)")
     number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
+    number("--weight-decay", metavar="X", default=0.01, help="of matrices (default: 0.01)")
+    about = "save a running mean of the weights, with this decay a step (default: 0, the last ones)"
+    number("--average", metavar="D", default=0.0, help=about)
     count("--batch-size", default=256, help="pairs in a batch, on each device (default: 256)")
     count("--epochs", dest="n_epochs", default=1, help="passes, each over pairs drawn anew (default: 1)")
     count("--max-pieces", default=128, help="longest sentence in word pieces (default: 128)")
+    add("--teacher", metavar="DIR", default="", help="trained model whose similarities are learned too")
+    add("--teacher-encoder", metavar="NAME", default="", help="pretrained model under it (default: the one it names)")
+    number("--teacher-weight", metavar="X", default=1.0, help="of what it teaches (default: 1)")
+    number("--teacher-temperature", metavar="T", default=0.07, help="of its similarities (default: 0.07)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
-    count("--workers", dest="n_workers", default=0, help="processes that prepare batches (default: 0)")
+    about = "sentences computed at once, each twice, where a batch is too large for memory (default: 0, all)"
+    count("--chunk-size", default=0, help=about)
     count("--save-steps", default=500, help="steps between checkpoints (default: 500)")
     add("--measure", action=argparse.BooleanOptionalAction, default=True, help="measure before and after (default)")
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with an unfinished training")
     _add_measuring(parser)
     parser.set_defaults(handler=train_model)
+
+
+def add_exclude_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what keeps test and validation data out."""
+    about = "test and validation data: none of its sentences enters, whatever their case and spacing"
+    parser.add_argument("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
+    about = (
+        "a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
+        "1: all of them, 0: near-duplicates may enter"
+    )
+    parser.add_argument("--exclude-overlap", metavar="SHARE", type=float, default=0.5, help=about)
 
 
 def _add_measuring(parser: argparse.ArgumentParser) -> None:

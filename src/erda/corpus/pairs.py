@@ -1,4 +1,4 @@
-"""Sentences that go together, to train a similarity model on: from a corpus, or from a plain file that travels.
+"""Sentences that go together, to train a similarity model on: word pieces in one file, and pairs drawn among them.
 
 Positive: two sentences with the same two entities. Hard negative: exactly one shared entity, in the same role. Entity
 pairs are held out by a hash of the pair, so the same pairs stay out of training whatever file they come in.
@@ -6,23 +6,28 @@ pairs are held out by a hash of the pair, so the same pairs stay out of training
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from base64 import b85encode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.data.formats.jsonl import example_from_json
+from erda.corpus.exclude import Excluded
+from erda.data.formats.jsonl import example_from_line
+from erda.encoders.packed import N_PARTS, PackedSentences, Packer
+from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, SettingsError
-from erda.files import decode_json, write_lines
-from erda.text.keys import entity_key
+from erda.files import decode_json, read_arrays, sha256_of, write_arrays
+from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
 
@@ -32,39 +37,150 @@ if TYPE_CHECKING:
 CODE_MARK = "~"  # begins an entity id that is already a code
 CODE_BYTES = 5
 HELD_OUT = 0.04
-MAX_PER_PAIR = 3
+MAX_PER_PAIR = 3  # links of an entity pair that a corpus folder gives
+BATCH = 10_000  # sentences in memory at once
 NONE = -1
+PACKED = ".npz"
+AGAIN = "Write it again with `erda corpus pairs`."
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What rows were made of: files (or corpus folders) with their sha256, what was kept out, and why how many were."""
+
+    sources: dict[str, str]
+    excluded: str = ""  # digest of `Excluded`
+    left_out: dict[str, int] | None = None  # sentences by reason
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Sentences as word pieces with their two entities, by number. `place` [n] is where a pair falls in [0, 2^32)."""
+
+    sentences: PackedSentences
+    head: np.ndarray  # [n] int32
+    tail: np.ndarray  # [n] int32
+    place: np.ndarray  # [n] uint32
+    made_of: Provenance
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @cached_property
+    def pair(self) -> np.ndarray:
+        """The number of each row's entity pair, [n]."""
+        n_entities = int(max(self.head.max(), self.tail.max())) + 1 if len(self) else 1
+        return np.unique(self.head.astype(np.int64) * n_entities + self.tail, return_inverse=True)[1]
+
+    @cached_property
+    def digest(self) -> str:
+        """Sha256 of what would be trained on."""
+        digest = hashlib.sha256()
+        for name, array in self._arrays().items():
+            digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def split(self, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows of held-out entity pairs."""
+        out = self.place < held_out * 2**32
+        return np.flatnonzero(~out), np.flatnonzero(out)
+
+    @property
+    def n_links(self) -> int:
+        """Pairs of sentences that a pass over all rows shows."""
+        return int((np.bincount(self.pair) // 2).sum())
+
+    def limited(self, limit: int, *, seed: int) -> PairRows:
+        """The rows of whole entity pairs drawn at random: as many as give about `limit` pairs of sentences."""
+        n_links = np.bincount(self.pair) // 2
+        order = np.random.default_rng(seed).permutation(len(n_links))
+        order = order[n_links[order] > 0]
+        drawn = np.zeros(len(n_links), bool)
+        drawn[order[: np.searchsorted(np.cumsum(n_links[order]), limit) + 1]] = True
+        rows = np.flatnonzero(drawn[self.pair])
+        columns = {name: getattr(self, name)[rows] for name in ("head", "tail", "place")}
+        return replace(self, sentences=self.sentences.take(rows), **columns)
+
+    def save(self, path: Path) -> None:
+        """Write everything that `load` needs."""
+        write_arrays(path, self._arrays() | {"made_of": np.array(json.dumps(asdict(self.made_of)))})
+
+    @classmethod
+    def load(cls, path: Path) -> PairRows:
+        """What `save` wrote; a DataError where it is something else."""
+        arrays = read_arrays(path, remedy=AGAIN)
+        try:
+            made_of = decode_json(str(arrays["made_of"]), Provenance, place=str(path), remedy=AGAIN)
+            sentences = PackedSentences(*(arrays[name] for name in ("pieces", "lengths", "head_first", "vocabulary")))
+            rows = cls(sentences, arrays["head"], arrays["tail"], arrays["place"], made_of)
+        except KeyError as lacking:
+            raise DataError(f"{path}: holds no {lacking}, so it is no file of `erda corpus pairs`.") from None
+        pieces, lengths = sentences.pieces, sentences.lengths
+        n_rows = {len(one) for one in (lengths, sentences.head_first, rows.head, rows.tail, rows.place)}
+        fits = len(n_rows) == 1 and lengths.shape[1:] == (N_PARTS,) and lengths.sum(dtype=np.int64) == len(pieces)
+        if not fits or (len(pieces) and pieces.max() >= len(sentences.vocabulary)):
+            raise DataError(f"{path}: its parts do not fit together. {AGAIN}")
+        return rows
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        columns = {name: getattr(self.sentences, name) for name in ("pieces", "lengths", "head_first", "vocabulary")}
+        return columns | {"head": self.head, "tail": self.tail, "place": self.place}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSet:
-    """Sentences, and rows of them that go together: `first[i]` with `second[i]`, both with the same two entities.
+    """Rows that go together: `first[i]` with `second[i]`, both with the same two entities, all [n_pairs].
 
     `negative[i]` shares exactly one entity, in the same role, with `first[i]`; -1 where there is none.
-    `pair[row]` numbers the entity pair of a row. All but `examples` are integer arrays.
     """
 
-    examples: Sequence[Example]
-    first: np.ndarray  # [n_pairs]
-    second: np.ndarray  # [n_pairs]
-    negative: np.ndarray  # [n_pairs]
-    pair: np.ndarray  # [n_examples]
+    first: np.ndarray
+    second: np.ndarray
+    negative: np.ndarray
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def take(self, picked: np.ndarray) -> PairSet:
-        """Some of the pairs, in the order given; rows keep their numbers."""
-        return PairSet(self.examples, self.first[picked], self.second[picked], self.negative[picked], self.pair)
+    def take(self, picked: slice | np.ndarray) -> PairSet:
+        """Some of the pairs, in the order given."""
+        return PairSet(self.first[picked], self.second[picked], self.negative[picked])
 
-    def digest(self) -> str:
-        """A short digest of what would be trained on."""
-        digest = blake2b(digest_size=8)
-        for rows in (self.first, self.second, self.negative):
-            digest.update(np.ascontiguousarray(rows, np.int64).tobytes())
-        for example in self.examples:
-            digest.update(" ".join(example.tokens).encode("utf-8", "replace"))
-        return digest.hexdigest()
+
+def mine_pairs(rows: PairRows, among: np.ndarray, *, seed: int | Sequence[int], negatives: bool = True) -> PairSet:
+    """Pairs of the sentences `among`, in random order; a sentence is in one pair at most, so that none is shown twice.
+
+    The hard negative of a pair is a random row of the first one's head or tail, whichever is drawn.
+    """
+    rng = np.random.default_rng(seed)
+    mixed = rng.permutation(among)
+    order = mixed[np.argsort(rows.pair[mixed], kind="stable")]
+    pair = rows.pair[order]
+    starts = np.flatnonzero(np.diff(pair, prepend=-1))
+    counts = np.diff(starts, append=len(pair))
+    nth = np.arange(len(pair)) - np.repeat(starts, counts)
+    (links,) = np.nonzero((nth % 2 == 0) & (nth + 1 < np.repeat(counts, counts)))
+    links = rng.permutation(links)
+    first, second = order[links], order[links + 1]
+    if not negatives or not len(first):
+        return PairSet(first, second, np.full(len(first), NONE))
+    return PairSet(first, second, _negatives(rows, among, first, rng))
+
+
+def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each anchor a random row with the same head or the same tail, but not both; -1 where there is none."""
+    pair, own = rows.pair, rows.pair[anchors]
+    found = []
+    for entity in (rows.head, rows.tail):
+        order = among[np.lexsort((pair[among], entity[among]))]
+        group, own_start = np.searchsorted(entity[order], entity[anchors]), np.zeros(int(pair.max(initial=0)) + 1, int)
+        own_start[pair[order][::-1]] = np.arange(len(order))[::-1]
+        n_group, n_own = np.bincount(entity[among])[entity[anchors]], np.bincount(pair[among])[own]
+        at = group + rng.integers(np.maximum(n_group - n_own, 1))
+        at += np.where(at >= own_start[own], n_own, 0)  # past the anchor's own pair
+        found.append(np.where(n_group > n_own, order[np.minimum(at, len(order) - 1)], NONE))
+    first, other = np.where(rng.random(len(anchors)) < 0.5, found, found[::-1])
+    return np.where(first == NONE, other, first)
 
 
 def entity_code(entity: Entity) -> str:
@@ -80,58 +196,103 @@ def check_share(held_out: float) -> None:
         raise SettingsError(f"--held-out is {held_out}: expected 0 or more and less than 1.")
 
 
-def is_held_out(head: str, tail: str, share: float = HELD_OUT) -> bool:
-    """Whether the pair of two entity codes is kept out of training: a `share` of all pairs, always the same ones."""
-    digest = blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "little") < share * 2**32
+def check_limit(limit: int | None) -> None:
+    """Refuse a number of pairs that is none."""
+    if limit is not None and limit < 1:
+        raise SettingsError(f"--limit is {limit}: expected 1 or more.")
 
 
-def mine_pairs(examples: Sequence[Example], *, seed: int) -> PairSet:
-    """Pairs of sentences in memory, in random order; each sentence goes with the next of its entity pair.
+def pair_place(head: str, tail: str) -> int:
+    """Where the pair of two entity codes falls in [0, 2^32), always the same: a share of all is held out by it."""
+    return int.from_bytes(blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest(), "little")
 
-    The hard negative of a pair is a random row of the first one's head or tail, whichever is drawn first.
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_rows(
+    paths: Sequence[Path],
+    tokenizer: MarkedTokenizer,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    excluded: Excluded | None = None,
+    miner: RayJobs | None = None,
+) -> PairRows:
+    """The sentences of tagged JSONL files and of corpus folders, or those of one packed file, as word pieces.
+
+    `limit` bounds the positive pairs taken from each corpus folder; what `excluded` refuses stays out.
     """
-    rng = np.random.default_rng([seed, len(examples)])
-    heads, tails = (_numbered(entity_code(getattr(one, role)) for one in examples) for role in ("head", "tail"))
-    _, pair = np.unique(np.stack([heads, tails]), axis=1, return_inverse=True)
-    groups = _groups(pair, rng)
-    chains = [list(pairwise(rows))[:MAX_PER_PAIR] for rows in groups.values()]
-    together = np.array([link for chain in chains for link in chain], dtype=np.int64).reshape(-1, 2)
-    together = together[rng.permutation(len(together))]
-    by_head, by_tail = _groups(heads, rng), _groups(tails, rng)
-    negative = np.full(len(together), NONE, dtype=np.int64)
-    tail_first = rng.random(len(together)) < 0.5
-    for i, row in enumerate(together[:, 0]):
-        near = (by_head[heads[row]], by_tail[tails[row]])
-        for rows in near[::-1] if tail_first[i] else near:
-            others = [other for other in _some(rows, rng) if pair[other] != pair[row]]
-            if others:
-                negative[i] = others[0]
-                break
-    return PairSet(examples, together[:, 0], together[:, 1], negative, pair.ravel())
+    packed = [path for path in paths if path.suffix == PACKED]
+    if packed and len(paths) > 1:
+        raise DataError(f"{packed[0]}: a packed file is read alone; pack all sources together (`erda corpus pairs`).")
+    if packed and excluded is not None:
+        raise DataError(f"{packed[0]}: is packed already, so no sentence can be left out; pack its sources again.")
+    if packed:
+        return PairRows.load(packed[0])
+    sentences = chain.from_iterable(
+        _corpus_rows(path, seed=seed, limit=limit, miner=miner) if path.is_dir() else _tagged_rows(path)
+        for path in paths
+    )
+    packer, entities, left_out = Packer(tokenizer), _Entities(), Counter[str]()
+    while batch := list(islice(sentences, BATCH)):
+        if excluded is not None:
+            texts = [" ".join(example.tokens) for example in batch]
+            refused = excluded.refused({text: sentence_key(text) for text in texts})
+            left_out.update(refused[text] for text in texts if text in refused)
+            batch = [example for example, text in zip(batch, texts, strict=True) if text not in refused]
+        packer.add(batch)
+        entities.add(batch)
+    made_of = Provenance(
+        {path.name: _source_digest(path) for path in paths}, excluded.digest if excluded else "", dict(left_out)
+    )
+    return PairRows(packer.packed(), *entities.columns(), made_of)
 
 
-def read_tagged(paths: Sequence[Path]) -> list[Example]:
-    """Rows of tagged JSONL files, plain or gzip."""
+class _Entities:
+    """Numbers of entities, and places of pairs, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._places: dict[tuple[str, str], int] = {}
+        self._rows: list[tuple[int, int, int]] = []
+
+    def add(self, examples: Iterable[Example]) -> None:
+        """Number the entities of examples."""
+        numbers, places = self._numbers, self._places
+        for example in examples:
+            codes = (entity_code(example.head), entity_code(example.tail))
+            if codes not in places:
+                places[codes] = pair_place(*codes)
+            head, tail = (numbers.setdefault(code, len(numbers)) for code in codes)
+            self._rows.append((head, tail, places[codes]))
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Heads, tails and places of all rows."""
+        head, tail, place = np.array(self._rows, np.int64).reshape(-1, 3).T
+        return head.astype(np.int32), tail.astype(np.int32), place.astype(np.uint32)
+
+
+def _tagged_rows(path: Path) -> Iterator[Example]:
+    """Rows of a tagged JSONL file, plain or packed; all its faults at its end."""
     from tqdm import tqdm
 
-    examples = []
-    for path in paths:
-        faults = Faults(path)
-        for number, line in tqdm(read_lines(path, faults), desc=path.name, unit=" rows", disable=None):
-            try:
-                examples.append(_lean(example_from_json(decode_json(line, dict))))
-            except DataError as error:
-                faults.add(number, str(error))
-        faults.raise_if_any()
-    return examples
+    faults = Faults(path)
+    for number, line in tqdm(read_lines(path, faults), desc=path.name, unit=" rows", disable=None):
+        try:
+            yield example_from_line(line)
+        except DataError as error:
+            faults.add(number, str(error))
+    faults.raise_if_any()
 
 
-def read_corpus(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | None = None) -> list[Example]:
+def _corpus_rows(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | None) -> Iterator[Example]:
     """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
 
     `miner` draws them on a cluster: the same ones as `CorpusStore` with the same seed.
     """
+    from tqdm import tqdm
+
     from erda.corpus.store import CorpusStore
 
     store = CorpusStore.open(folder)
@@ -143,86 +304,20 @@ def read_corpus(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | 
         raise DataError(f"{folder}: no entity pair has two sentences, so there is nothing to train on.")
     negative = negatives(seed=seed, anchors=positive.first)
     rows = np.unique(np.concatenate([positive.first, positive.second, negative.second]))
-    found: list[Example] = []
-    for start in range(0, len(rows), 20_000):
-        found += [_lean(example) for example in store.rows(rows[start : start + 20_000])]
-    return found
+    with tqdm(total=len(rows), desc=folder.name, unit=" rows", disable=None) as bar:
+        for start in range(0, len(rows), BATCH):
+            found = store.rows(rows[start : start + BATCH])
+            bar.update(len(found))
+            yield from found
 
 
-def split_held_out(examples: Iterable[Example], share: float = HELD_OUT) -> tuple[list[Example], list[Example]]:
-    """Examples to train on, and those of held-out entity pairs."""
-    training: list[Example] = []
-    held_out: list[Example] = []
-    for example in examples:
-        out = is_held_out(entity_code(example.head), entity_code(example.tail), share)
-        (held_out if out else training).append(example)
-    return training, held_out
+def _source_digest(path: Path) -> str:
+    from erda.corpus.manifest import read_manifest
 
-
-def write_pairs(examples: Sequence[Example], path: Path, *, limit: int | None, seed: int = 0) -> tuple[int, int]:
-    """Write the sentences of about `limit` positive pairs as compact JSONL; gives the numbers of rows and of pairs.
-
-    Whole entity pairs are drawn at random. Rows hold tokens, spans and codes of the entities, and nothing else.
-    """
-    if limit is not None and limit < 1:
-        raise SettingsError(f"--limit is {limit}: expected 1 or more.")
-    groups: dict[tuple[str, str], list[Example]] = {}
-    for example in examples:
-        groups.setdefault((entity_code(example.head), entity_code(example.tail)), []).append(example)
-    whole = [key for key, rows in groups.items() if len(rows) > 1]
-    drawn: set[tuple[str, str]] = set()
-    n_rows = n_pairs = 0
-    for i in np.random.default_rng(seed).permutation(len(whole)):
-        if limit is not None and n_pairs >= limit:
-            break
-        drawn.add(whole[i])
-        size = min(len(groups[whole[i]]), MAX_PER_PAIR + 1)
-        n_rows, n_pairs = n_rows + size, n_pairs + size - 1
-    write_lines(
-        path,
-        (
-            json.dumps(_compact(example, key), ensure_ascii=False, separators=(",", ":"))
-            for key in whole  # in the order of the sources, where neighbours are alike: it packs smaller
-            if key in drawn
-            for example in groups[key][: MAX_PER_PAIR + 1]
-        ),
-    )
-    return n_rows, n_pairs
+    return read_manifest(path).digest if path.is_dir() else sha256_of(path)
 
 
 @lru_cache(maxsize=1 << 20)
 def _code(key: str) -> str:
     digest = blake2b(key.encode("utf-8", "replace"), digest_size=CODE_BYTES).digest()
     return sys.intern(CODE_MARK + b85encode(digest).decode("ascii"))
-
-
-def _lean(example: Example) -> Example:
-    """An example that shares its words with others, so that millions fit in memory; only what training needs."""
-    tokens = tuple(map(sys.intern, example.tokens))
-    head, tail = (Entity("", one.span, entity_code(one)) for one in (example.head, example.tail))
-    return Example(tokens, head, tail)
-
-
-def _compact(example: Example, codes: tuple[str, str]) -> dict[str, object]:
-    spans = [(one.span.start, one.span.end) for one in (example.head, example.tail)]
-    head, tail = ({"span": span, "id": code} for span, code in zip(spans, codes, strict=True))
-    return {"tokens": example.tokens, "head": head, "tail": tail}
-
-
-def _numbered(names: Iterable[str]) -> np.ndarray:
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
-
-
-def _groups(keys: np.ndarray, rng: np.random.Generator) -> dict[int, list[int]]:
-    """Rows by key, each group in random order."""
-    groups: dict[int, list[int]] = {}
-    for row in rng.permutation(len(keys)).tolist():
-        groups.setdefault(int(keys[row]), []).append(row)
-    return groups
-
-
-def _some(rows: list[int], rng: np.random.Generator, n: int = 8) -> Iterator[int]:
-    """A few rows of a group (which is in random order already), from a random place on."""
-    start = int(rng.integers(len(rows)))
-    return (rows[(start + step) % len(rows)] for step in range(min(n, len(rows))))

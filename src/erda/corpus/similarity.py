@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
+from erda.corpus.recipe import MAX_PIECES
 from erda.encoders.adapter import SETTINGS_FILE, SHIPPED, TrainedWeights, fingerprint_of
 from erda.encoders.devices import check_device
+from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model, origin
@@ -23,8 +26,8 @@ from erda.errors import ModelError, SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
 
-MAX_PIECES = 128
 CHUNK_SIZE = 16_384  # sentences whose word pieces are in memory at once
+BATCH_SIZES = {"cpu": 64, "cuda": 4096}  # of packed sentences
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -79,6 +82,33 @@ class SimilarityModel:
                     found = self.encoder.encode_pieces([pieces[row] for row in rows])
                     vectors[start + rows] = normalize(found, dim=-1).cpu().numpy()
                     bar.update(len(rows))
+        return vectors
+
+    @torch.no_grad()
+    def encode_packed(
+        self,
+        sentences: PackedSentences,
+        rows: np.ndarray,
+        *,
+        blank_names: bool = False,
+        progress: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Unit vectors of some rows of packed sentences, on the model's device: [n_rows, dim], in the order given."""
+        from tqdm import tqdm
+
+        device = self.encoder.device
+        batches = SentenceBatches(sentences, self.encoder.tokenizer, device)
+        vectors = torch.empty(len(rows), self.dim, dtype=dtype, device=device)
+        order = np.argsort(-sentences.lengths[rows].sum(1, dtype=np.int64), kind="stable")
+        size = BATCH_SIZES[device.type]
+        with tqdm(total=len(rows), unit=" sentences", disable=None if progress else True) as bar:
+            for start in range(0, len(rows), size):
+                some = order[start : start + size]
+                (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
+                found = normalize(self.encoder(*chunk)[place], dim=-1)
+                vectors[torch.from_numpy(some).to(device)] = found.to(dtype)
+                bar.update(len(some))
         return vectors
 
     def save(self, folder: Path | str) -> Path:

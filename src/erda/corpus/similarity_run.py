@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.pairs import HELD_OUT, NONE, PairSet, check_share, mine_pairs, read_corpus, read_tagged, split_held_out
+from erda.corpus.pairs import HELD_OUT, NONE, PairRows, PairSet, check_limit, check_share, mine_pairs, read_rows
 from erda.encoders.devices import check_device
+from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError
 from erda.files import data_folder, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
     from erda.corpus.ray_jobs import RayJobs
+    from erda.corpus.recipe import Machine, TrainingSettings
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.training import Machine, TrainingSettings
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
@@ -43,6 +44,14 @@ class SimilarityMeasures:
     agreement: float | None
     n_pairs: int
     n_validation: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Pairs of held-out entity pairs, and the rows that they are of."""
+
+    rows: PairRows
+    pairs: PairSet
 
 
 def auc(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -68,23 +77,23 @@ def neighbour_agreement(vectors: np.ndarray, relations: Sequence[str], *, block_
     return n_right / len(vectors)
 
 
-def pair_auc(model: SimilarityModel, pairs: PairSet, *, blank_names: bool = False) -> float:
+def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_names: bool = False) -> float:
     """AUC of S(first).S(second) against S(first).S(negative) over pairs that have a negative."""
-    rows, where = np.unique(np.stack([pairs.first, pairs.second, pairs.negative]), return_inverse=True)
-    vectors = model.encode([pairs.examples[row] for row in rows], blank_names=blank_names, progress=True)
+    used, where = np.unique(np.stack([pairs.first, pairs.second, pairs.negative]), return_inverse=True)
+    vectors = model.encode_packed(rows.sentences, used, blank_names=blank_names, progress=True).cpu().numpy()
     first, second, negative = vectors[where.reshape(3, -1)]
     return auc((first * second).sum(axis=1), (first * negative).sum(axis=1))
 
 
 def evaluate(
-    model: SimilarityModel, *, held_out: PairSet | None = None, validation: Sequence[Example] = ()
+    model: SimilarityModel, *, held_out: HeldOut | None = None, validation: Sequence[Example] = ()
 ) -> SimilarityMeasures:
-    """Both numbers; `held_out` pairs without a hard negative, and those past the first 3,000, are left out."""
-    kept = np.flatnonzero(held_out.negative != NONE)[:MAX_PAIRS] if held_out is not None else np.empty(0, int)
+    """Both numbers; held-out pairs without a hard negative, and those past the first 3,000, are left out."""
+    kept = np.flatnonzero(held_out.pairs.negative != NONE)[:MAX_PAIRS] if held_out is not None else np.empty(0, int)
     aucs: tuple[float | None, float | None] = (None, None)
     if held_out is not None and len(kept):
-        pairs = held_out.take(kept)
-        aucs = (pair_auc(model, pairs), pair_auc(model, pairs, blank_names=True))
+        pairs = held_out.pairs.take(kept)
+        aucs = (pair_auc(model, held_out.rows, pairs), pair_auc(model, held_out.rows, pairs, blank_names=True))
     agreement = None
     if validation:
         unlabelled = [example for example in validation if example.relation is None]
@@ -100,18 +109,17 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where pairs and validation data come from. `paths` are corpus folders and tagged JSONL files."""
+    """Where pairs and validation data come from. `paths`: corpus folders and tagged JSONL files, or one packed file."""
 
     paths: Sequence[Path]
-    limit: int | None = None  # pairs to train on
+    limit: int | None = None  # pairs of a pass
     held_out: float = HELD_OUT
     validation: Path | None = None
     miner: RayJobs | None = None  # draws the pairs of corpus folders; None: this process
 
     def __post_init__(self) -> None:
         check_share(self.held_out)
-        if self.limit is not None and self.limit < 1:
-            raise SettingsError(f"--limit is {self.limit}: expected 1 or more.")
+        check_limit(self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +153,6 @@ ABOUT = {
 }
 
 
-def read_examples(
-    paths: Sequence[Path], *, limit: int | None, seed: int, miner: RayJobs | None = None
-) -> list[Example]:
-    """Sentences of corpus folders and tagged files; `limit` bounds the positive pairs taken from each corpus folder."""
-    files = [path for path in paths if not path.is_dir()]
-    examples = read_tagged(files)
-    for path in paths:
-        if path.is_dir():
-            examples += read_corpus(path, seed=seed, limit=limit, miner=miner)
-    return examples
-
-
 def read_validation(path: Path | None) -> list[Example]:
     """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
     from erda.data.formats.jsonl import read_jsonl
@@ -168,17 +164,12 @@ def read_validation(path: Path | None) -> list[Example]:
     return list(read_jsonl(path).examples)
 
 
-def read_pairs(sources: Sources, *, seed: int) -> tuple[PairSet, PairSet]:
-    """Pairs to train on and pairs of held-out entity pairs, each mined among its own sentences only."""
-    spare = None if sources.limit is None else int(sources.limit / (1 - sources.held_out)) + 1
-    examples = read_examples(sources.paths, limit=spare, seed=seed, miner=sources.miner)
-    training, outside = split_held_out(examples, sources.held_out)
-    pairs = mine_pairs(training, seed=seed)
-    if not len(pairs):
-        raise DataError(f"{', '.join(map(str, sources.paths))}: no entity pair has two sentences to train on.")
-    if sources.limit is not None:
-        pairs = pairs.take(np.arange(min(sources.limit, len(pairs))))  # they are in random order already
-    return pairs, mine_pairs(outside, seed=seed)
+def read_sources(sources: Sources, tokenizer: MarkedTokenizer, *, seed: int) -> tuple[PairRows, np.ndarray, HeldOut]:
+    """All rows, those to train on, and pairs of the held-out entity pairs."""
+    spare = None if sources.limit is None else int(2 * sources.limit / (1 - sources.held_out)) + 1
+    rows = read_rows(sources.paths, tokenizer, limit=spare, seed=seed, miner=sources.miner)
+    training, outside = rows.split(sources.held_out)
+    return rows, training, HeldOut(rows, mine_pairs(rows, outside, seed=seed))
 
 
 def run_training(
@@ -194,8 +185,9 @@ def run_training(
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
 ) -> TrainingReport:
     """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report."""
+    from erda.corpus.checkpoints import REPORT_FILE, refuse_foreign
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.training import REPORT_FILE, is_main_process, refuse_foreign, train
+    from erda.corpus.training import is_main_process, train
 
     check_device(machine.device)
     main = is_main_process()
@@ -203,18 +195,21 @@ def run_training(
         refuse_foreign(out)
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
-    pairs, held_out = read_pairs(sources, seed=settings.seed)
+    tokenizer = MarkedTokenizer.load(folder, mode="markers")
+    rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
     if main:
-        say(f"{len(pairs):,} pairs to train on, {len(held_out):,} held out, {len(validation):,} validation sentences")
+        say(f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled")
 
     def model(weights: TrainedWeights | None) -> SimilarityModel:
         return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
 
     before = evaluate(model(None), held_out=held_out, validation=validation) if measure and main else None
     start = time.perf_counter()
-    trained = train(folder, pairs, settings, out=out, machine=machine, resume=resume)
+    trained = train(
+        folder, rows, settings, out=out, among=training, limit=sources.limit, machine=machine, resume=resume
+    )
     seconds = time.perf_counter() - start
-    report = TrainingReport(before, None, len(pairs), trained.n_steps, round(seconds, 1), trained.losses)
+    report = TrainingReport(before, None, trained.n_pairs, trained.n_steps, round(seconds, 1), trained.losses)
     if not main:
         return report
     if measure:
@@ -223,7 +218,7 @@ def run_training(
     row = {
         "command": command,
         "encoder": trained.weights.base.name,
-        "sources": [path.name for path in sources.paths],
+        "data": {"digest": rows.digest, "n_rows": len(rows), **asdict(rows.made_of)},
         "limit": sources.limit,
         "held_out": sources.held_out,
         "settings": settings.model_dump() | effective,
@@ -249,10 +244,14 @@ def measure_model(
     check_device(device)
     check_share(held_out)
     labelled = read_validation(validation)
-    outside = split_held_out(read_examples(paths, limit=None, seed=seed), held_out)[1] if paths else []
-    if not outside and not labelled:
+    if not paths and not labelled:
         raise DataError("nothing to measure on: give --pairs or --validation.")
-    return evaluate(load_similarity(name, device=device), held_out=mine_pairs(outside, seed=seed), validation=labelled)
+    model = load_similarity(name, device=device)
+    pairs = None
+    if paths:
+        rows = read_rows(paths, model.encoder.tokenizer, seed=seed)
+        pairs = HeldOut(rows, mine_pairs(rows, rows.split(held_out)[1], seed=seed))
+    return evaluate(model, held_out=pairs, validation=labelled)
 
 
 def machine_name(device: str) -> str:

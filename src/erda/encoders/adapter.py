@@ -70,19 +70,20 @@ class TrainedWeights:
             raise ModelError(f"trained weights of kind '{self.kind}': expected {' or '.join(KINDS)}.")
 
     @classmethod
-    def of(cls, model: LayeredModel, *, base: Origin, max_pieces: int) -> TrainedWeights:
-        """What was trained, taken from a model: its adapter in half precision, or all of its weights."""
-        changes = [(name, module) for name, module in model.named_modules() if isinstance(module, LowRank)]
-        if not changes:
-            whole = {name: value.detach().clone() for name, value in model.named_parameters()}
-            return cls("full", whole, base, max_pieces)
-        tensors: dict[str, Tensor] = {}
-        for name, change in changes:
-            linear = name.removesuffix(".parametrizations.weight.0")
-            tensors |= {f"{linear}.up": change.up.detach().half(), f"{linear}.down": change.down.detach().half()}
-        if model.marks is not None:
-            tensors[MARKS] = model.marks.detach().half()
-        return cls("adapter", tensors, base, max_pieces, changes[0][1].scale)
+    def fresh(
+        cls, model: LayeredModel, *, base: Origin, max_pieces: int, rank: int, scale: float = 1.0, seed: int = 0
+    ) -> TrainedWeights:
+        """What a training starts from, in float32: an adapter that changes nothing yet, or (rank 0) all weights."""
+        own = {name: value.detach().clone() for name, value in model.named_parameters()}
+        if not rank:
+            return cls("full", own, base, max_pieces)
+        tensors = {MARKS: own[MARKS]} if MARKS in own else {}
+        generator = torch.Generator().manual_seed(seed)
+        for name, linear in _linears(model):
+            down = torch.rand(rank, linear.in_features, generator=generator) * 2 - 1
+            tensors |= {f"{name}.up": torch.zeros(linear.out_features, rank)}
+            tensors |= {f"{name}.down": down * linear.in_features**-0.5}
+        return cls("adapter", tensors, base, max_pieces, scale)
 
     @property
     def digest(self) -> str:
@@ -107,26 +108,40 @@ class TrainedWeights:
                 f"not over '{found.name}' as it is here (weights {found.fingerprint[:12]})."
             )
 
+    def check_fit(self, model: LayeredModel) -> None:
+        """Raise a ModelError where the tensors are not those of such a model."""
+        expected = {name: tuple(value.shape) for name, value in model.named_parameters()}
+        if self.kind == "adapter":
+            expected = {MARKS: expected[MARKS]} if MARKS in expected else {}
+            for name, linear in _linears(model):
+                expected[f"{name}.up"] = (linear.out_features, self.rank)
+                expected[f"{name}.down"] = (self.rank, linear.in_features)
+        _must_fit(self.tensors, expected)
+
+    @property
+    def rank(self) -> int:
+        """Of the adapter; 0 where these are all weights."""
+        downs = (tensor.shape[0] for name, tensor in self.tensors.items() if name.endswith(".down"))
+        return next(downs, 0) if self.kind == "adapter" else 0
+
+    def merged(self, model: LayeredModel) -> dict[str, Tensor]:
+        """All parameters of a freshly loaded model with the change in them; gradients go to `tensors`."""
+        own: dict[str, Tensor] = dict(model.named_parameters())
+        if self.kind == "full":
+            return dict(self.tensors)
+        if MARKS in own:
+            own[MARKS] = self.tensors[MARKS]
+        for name, _ in _linears(model):
+            up, down = (self.tensors[f"{name}.{part}"].to(own[f"{name}.weight"]) for part in ("up", "down"))
+            own[f"{name}.weight"] = own[f"{name}.weight"] + self.scale * (up @ down)
+        return own
+
     @torch.no_grad()
     def apply(self, model: LayeredModel) -> None:
         """Merge into a freshly loaded model; a ModelError where the tensors are not those of such a model."""
-        own = dict(model.named_parameters())
-        if self.kind == "full":
-            _must_fit(self.tensors, {name: tuple(own[name].shape) for name in own})
-            for name, parameter in own.items():
-                parameter.copy_(self.tensors[name])
-            return
-        expected: dict[str, tuple[int, ...]] = {MARKS: tuple(own[MARKS].shape)} if MARKS in own else {}
-        linears = dict(_linears(model))
-        rank = next((tensor.shape[0] for name, tensor in self.tensors.items() if name.endswith(".down")), 0)
-        for name, linear in linears.items():
-            expected |= {f"{name}.up": (linear.out_features, rank), f"{name}.down": (rank, linear.in_features)}
-        _must_fit(self.tensors, expected)
-        if MARKS in own:
-            own[MARKS].copy_(self.tensors[MARKS])
-        for name, linear in linears.items():
-            up, down = self.tensors[f"{name}.up"].float(), self.tensors[f"{name}.down"].float()
-            linear.weight += (self.scale * (up @ down)).to(linear.weight.device)
+        self.check_fit(model)
+        for name, value in self.merged(model).items():
+            model.get_parameter(name).copy_(value)
 
     def save(self, folder: Path) -> None:
         """Write the tensors and the settings into a folder."""
@@ -174,37 +189,6 @@ def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:
     """What a vector index remembers of the model that made it; `digest` is that of trained weights, or `untrained`."""
     parts = [str(VERSION), base.fingerprint, digest, str(max_pieces)]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-
-class LowRank(nn.Module):
-    """`weight -> weight + scale * up @ down`; starts as no change, since `up` starts at zero."""
-
-    def __init__(self, weight: Tensor, *, rank: int, scale: float, generator: torch.Generator) -> None:
-        super().__init__()
-        n_out, n_in = weight.shape
-        bound = n_in**-0.5
-        start = torch.rand(rank, n_in, generator=generator) * (2 * bound) - bound
-        self.scale = scale
-        self.up = nn.Parameter(torch.zeros(n_out, rank))
-        self.down = nn.Parameter(start)
-
-    def forward(self, weight: Tensor) -> Tensor:
-        """The adapted weight, [out, in]; in float32 even where the rest is computed in half precision."""
-        with torch.autocast(weight.device.type, enabled=False):
-            return weight + self.scale * (self.up @ self.down)
-
-
-def add_adapter(model: LayeredModel, *, rank: int, scale: float = 1.0, seed: int = 0) -> None:
-    """Freeze a model and put a trainable low-rank change on every linear layer; the marks are trained too."""
-    from torch.nn.utils import parametrize
-
-    generator = torch.Generator().manual_seed(seed)
-    model.requires_grad_(False)
-    for _, linear in list(_linears(model)):
-        change = LowRank(linear.weight, rank=rank, scale=scale, generator=generator)
-        parametrize.register_parametrization(linear, "weight", change)
-    if model.marks is not None:
-        model.marks.requires_grad_(True)
 
 
 def _linears(model: LayeredModel) -> Iterator[tuple[str, nn.Linear]]:

@@ -92,17 +92,25 @@ class LayeredModel(nn.Module):
         """Layers `start` to `stop` over padded sentences: [n, length, hidden] -> the same shape."""
         if start >= stop:
             return states
-        length = states.shape[1]
-        keep = None if bool((lengths == length).all()) else _valid(lengths, length)[:, None, None, :]
-        if self.mpnet:
-            bias = self.model.encoder.compute_position_bias(states[:1])
-            mask = None if keep is None else _additive(keep, bias.dtype)
-            for layer in self.layers[start:stop]:
-                states = layer(states, mask, position_bias=bias)[0]
-        else:
-            for layer in self.layers[start:stop]:
-                states = layer(states, keep)
+        n, length, width = states.shape
+        mask = self._mask(states, lengths)
+        for layer in self.layers[start:stop]:
+            attention, *projections = self._attention(layer)
+            shape = (n, length, attention.num_attention_heads, attention.attention_head_size)
+            query, key, value = (projection(states).view(shape).transpose(1, 2) for projection in projections)
+            dropout = attention.dropout.p if attention.training else 0.0
+            mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+            states = self._above_attention(layer, mixed.transpose(1, 2).reshape(n, length, width), states)
         return states
+
+    def _mask(self, states: Tensor, lengths: Tensor) -> Tensor | None:
+        """What attention may see, [n, 1, 1, length] of truth values, or MPNet's bias with -inf where it may not."""
+        length = states.shape[1]
+        bias = self.model.encoder.compute_position_bias(states[:1]) if self.mpnet else None
+        if lengths.device.type == "cpu" and bool((lengths == length).all()):  # elsewhere, asking costs more
+            return bias
+        keep = _valid(lengths, length)[:, None, None, :]
+        return keep if bias is None else bias.masked_fill(~keep, -torch.inf)
 
     def run_packed(self, states: Tensor, blocks: Sequence[tuple[int, int]], start: int, stop: int) -> Tensor:
         """Layers `start` to `stop` over sentences laid end to end: [n_pieces, hidden] -> the same shape.
@@ -186,7 +194,8 @@ class LayeredModel(nn.Module):
             return rows
         marked = ids >= self.vocab_size
         rows = words(ids.masked_fill(marked, 0))
-        return torch.where(marked[..., None], self.marks[(ids - self.vocab_size).clamp(min=0)], rows)
+        which = ids[..., None] - self.vocab_size == torch.arange(len(self.marks), device=ids.device)
+        return torch.where(marked[..., None], which.to(rows.dtype) @ self.marks, rows)  # a product: fast backwards
 
 
 def _layer_list(model: Any) -> tuple[Any, ...]:
@@ -205,7 +214,3 @@ def states_at(states: Tensor, places: Tensor) -> Tensor:
 def _valid(lengths: Tensor, length: int) -> Tensor:
     """True where a piece is, False where padding is: [n, length]."""
     return torch.arange(length, device=lengths.device) < lengths[:, None]
-
-
-def _additive(keep: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill(~keep, torch.finfo(dtype).min)

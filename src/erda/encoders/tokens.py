@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -75,12 +75,12 @@ class MarkedTokenizer:
         lacking = [name for name, id in special.items() if id is None]
         if lacking:
             raise ModelError(f"the tokenizer has no {', no '.join(lacking)} piece; erda needs a BERT-like encoder.")
-        self._cls, self._sep, self._unk, self.pad_id = special.values()
-        self._mask = self._unk if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        self.cls_id, self.sep_id, self.unk_id, self.pad_id = special.values()
+        self.mask_id = self.unk_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
         words = self._read_words(["#", "@"])
-        hash_mark, at_mark = (words[mark] or [self._unk] for mark in "#@")
+        hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
-        self._marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
+        self.marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
 
     @classmethod
     def load(cls, folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> MarkedTokenizer:
@@ -117,6 +117,24 @@ class MarkedTokenizer:
             _keep(known, made, KEPT_SENTENCES)
         return [pieces for pieces in found if pieces is not None]
 
+    def pieces_of(self, word: str) -> list[int]:
+        """The word pieces of one word."""
+        return self._read_words([word])[word]
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The text of every piece, by its number."""
+        numbers = self._backend.get_vocab()
+        texts = [""] * (max(numbers.values()) + 1)
+        for text, number in numbers.items():
+            texts[number] = text
+        return texts
+
+    def numbers_of(self, vocabulary: Iterable[str]) -> np.ndarray:
+        """The numbers that pieces of another tokenizer have here, -1 for those that are unknown."""
+        numbers = self._backend.get_vocab()
+        return np.array([numbers.get(str(text), -1) for text in vocabulary], np.int32)
+
     def encode_texts(self, texts: Sequence[str]) -> list[Pieces]:
         """Word pieces of plain texts: [CLS] text [SEP], cut at the limit."""
         found = {text: self._texts.get(text) for text in texts}
@@ -125,7 +143,7 @@ class MarkedTokenizer:
         made = {}
         for text in new:
             ids = list(chain.from_iterable(words[word] for word in text.split()))
-            made[text] = _pieces([self._cls, *ids[: self.limit - 2], self._sep], 0, 0)
+            made[text] = _pieces([self.cls_id, *ids[: self.limit - 2], self.sep_id], 0, 0)
         _keep(self._texts, made, KEPT_SENTENCES)
         return [found[text] or made[text] for text in texts]
 
@@ -154,29 +172,37 @@ class MarkedTokenizer:
             known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))
         return known
 
-    def _mark(self, example: Example, known: dict[str, list[int]], blank: tuple[bool, bool] = (False, False)) -> Pieces:
+    def parts(self, examples: Sequence[Example]) -> list[list[list[int]]]:
+        """The word pieces of sentences in five parts: before, the entity that comes first, between, the other, after.
+
+        An entity without pieces is the unknown piece; nothing is cut.
+        """
+        known = self._read_words(chain.from_iterable(example.tokens for example in examples))
+        return [self._parts(example, known) for example in examples]
+
+    def _parts(self, example: Example, known: dict[str, list[int]]) -> list[list[int]]:
         words = [known[token] for token in example.tokens]
+        one, two = sorted((example.head.span, example.tail.span))
+        cuts = (0, one.start, one.end, two.start, two.end, len(words))
+        parts = [list(chain.from_iterable(words[start:end])) for start, end in pairwise(cuts)]
+        parts[1], parts[3] = parts[1] or [self.unk_id], parts[3] or [self.unk_id]
+        return parts
+
+    def _mark(self, example: Example, known: dict[str, list[int]], blank: tuple[bool, bool] = (False, False)) -> Pieces:
+        parts = self._parts(example, known)
         head_first = example.head.span < example.tail.span
-        spans = [example.head.span, example.tail.span]
-        marks = [self._marks[:2], self._marks[2:]]
+        marks = [self.marks[:2], self.marks[2:]]
         if not head_first:
-            spans, marks, blank = spans[::-1], marks[::-1], blank[::-1]
-        (one, two), (in_one, out_one), (in_two, out_two) = spans, *marks
-        parts = [
-            list(chain.from_iterable(words[start:end]))
-            for start, end in ((0, one.start), (one.start, one.end), (one.end, two.start), (two.start, two.end))
-        ]
-        parts.append(list(chain.from_iterable(words[two.end :])))
+            marks, blank = marks[::-1], blank[::-1]
+        (in_one, out_one), (in_two, out_two) = marks
         for place, hidden in zip((1, 3), blank, strict=True):
             if hidden:
-                parts[place] = [self._mask]
-            elif not parts[place]:
-                parts[place] = [self._unk]
+                parts[place] = [self.mask_id]
         room = self.limit - N_SPECIAL
         if sum(map(len, parts)) > room:
             parts = cut(parts, room)
         before, first, between, second, after = parts
-        ids = [self._cls, *before, in_one, *first, out_one, *between, in_two, *second, out_two, *after, self._sep]
+        ids = [self.cls_id, *before, in_one, *first, out_one, *between, in_two, *second, out_two, *after, self.sep_id]
         start_one = 1 + len(before)
         start_two = start_one + 2 + len(first) + len(between)
         return _pieces(ids, start_one, start_two) if head_first else _pieces(ids, start_two, start_one)

@@ -81,6 +81,11 @@ def example_from_json(row: Mapping[str, Any]) -> Example:
     return _example(decode(row, ExampleRow))
 
 
+def example_from_line(line: str) -> Example:
+    """The example in a line of JSON."""
+    return _example(decode_json(line, ExampleRow))
+
+
 def _example(row: ExampleRow, default_id: str = "") -> Example:
     if (row.tokens is None) == (row.text is None):
         both = "both are missing" if row.text is None else "not both"

@@ -1,0 +1,178 @@
+"""Marked sentences as word pieces laid end to end: a million fit into 50 MB, and batches are made where they lie.
+
+A GPU that trains never waits for text: the pieces are on it, and what a sentence is to look like (names hidden, words
+around the entities left out) is a few numbers a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from erda.encoders.tokens import N_SPECIAL, MarkedTokenizer, cut
+from erda.errors import ModelError
+from erda.types import Example
+
+N_PARTS = 5
+AS_IT_IS, MASKED, SOMETHING = 0, 1, 2  # how a name is shown
+SOMETHING_WORD = "something"
+WHOLE = 1 << 16  # pieces before and after the entities: all of them
+STEP = 8  # on a GPU, lengths are multiples of it, which its kernels like
+
+Chunk = tuple[Tensor, Tensor, Tensor]  # piece ids [n, length], lengths [n], places of the two start marks [n, 2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedSentences:
+    """Sentences in five parts: before, the entity that comes first, between, the other entity, after.
+
+    `pieces` are numbers in `vocabulary`, which is text, so another tokenizer of the same word pieces can read them.
+    """
+
+    pieces: np.ndarray  # [sum of lengths], uint16 where that is enough
+    lengths: np.ndarray  # [n_sentences, 5]
+    head_first: np.ndarray  # [n_sentences] bool
+    vocabulary: np.ndarray  # [n_pieces] text
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def take(self, rows: np.ndarray) -> PackedSentences:
+        """Some of the sentences, in the order given."""
+        totals = self.lengths.sum(1, dtype=np.int64)
+        ends = np.cumsum(totals[rows])
+        first = np.repeat((np.cumsum(totals) - totals)[rows] - (ends - totals[rows]), totals[rows])
+        return replace(
+            self,
+            pieces=self.pieces[first + np.arange(len(first))],
+            lengths=self.lengths[rows],
+            head_first=self.head_first[rows],
+        )
+
+
+class Packer:
+    """Makes `PackedSentences` of batches of examples."""
+
+    def __init__(self, tokenizer: MarkedTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = tokenizer.vocabulary
+        self._kind = np.min_scalar_type(len(self._vocabulary))
+        self._pieces = [np.empty(0, self._kind)]
+        self._lengths = [np.empty((0, N_PARTS), np.uint32)]
+        self._head_first = [np.empty(0, bool)]
+
+    def add(self, examples: Sequence[Example]) -> None:
+        """Pack sentences behind those that are there; what is too long for a model is cut when it is read."""
+        parts = self._tokenizer.parts(examples)
+        flat = list(chain.from_iterable(chain.from_iterable(parts)))
+        self._pieces.append(np.array(flat, self._kind))
+        self._lengths.append(np.array([[len(part) for part in five] for five in parts], np.uint32).reshape(-1, N_PARTS))
+        self._head_first.append(np.array([one.head.span < one.tail.span for one in examples], bool))
+
+    def packed(self) -> PackedSentences:
+        """All sentences that were added."""
+        pieces, lengths, head_first = map(np.concatenate, (self._pieces, self._lengths, self._head_first))
+        return PackedSentences(pieces, lengths, head_first, np.array(self._vocabulary))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """Rows of sentences, and how each is shown: all arrays [n] or [n, 2]."""
+
+    rows: np.ndarray
+    names: np.ndarray  # [n, 2] of head and tail: AS_IT_IS, MASKED or SOMETHING
+    around: np.ndarray  # [n, 2] pieces kept before the first entity and after the second
+
+    @classmethod
+    def whole(cls, rows: np.ndarray, *, blank_names: bool = False) -> Shown:
+        """Whole sentences, their names as they are or masked."""
+        shape = (len(rows), 2)
+        return cls(rows, np.full(shape, MASKED if blank_names else AS_IT_IS), np.full(shape, WHOLE))
+
+
+class SentenceBatches:
+    """Packed sentences on a device, as a model with its own tokenizer reads them."""
+
+    def __init__(self, sentences: PackedSentences, tokenizer: MarkedTokenizer, device: torch.device | str) -> None:
+        self.device = torch.device(device)
+        self._tokenizer = tokenizer
+        self._lengths = sentences.lengths.astype(np.int64)
+        totals = self._lengths.sum(1)
+        self._starts = np.cumsum(totals) - totals
+        self._head_first = sentences.head_first
+        pieces = tokenizer.numbers_of(sentences.vocabulary)[sentences.pieces]
+        if len(pieces) and pieces.min() < 0:
+            lacking = sentences.vocabulary[sentences.pieces[pieces.argmin()]]
+            raise ModelError(f"the sentences were packed as other word pieces: {str(lacking)!r} is not the model's.")
+        self._cut(pieces, np.flatnonzero(totals > tokenizer.limit - N_SPECIAL))
+        self._pieces = torch.from_numpy(pieces).to(self.device)
+        something = tokenizer.pieces_of(SOMETHING_WORD)
+        self._shown_as = np.array([-1, tokenizer.mask_id, something[0] if something else tokenizer.unk_id])
+
+    def chunks(self, shown: Shown, n_chunks: int) -> tuple[list[Chunk], Tensor]:
+        """Sentences in chunks of like length, and the place of each sentence of `shown` in them all, [n]."""
+        table, lengths = self._table(shown)
+        order = np.argsort(lengths, kind="stable")
+        tensor = torch.from_numpy(table[order])
+        place = torch.from_numpy(np.argsort(order, kind="stable"))
+        if self.device.type == "cuda":  # from such memory it is copied while the GPU works
+            tensor, place = (one.pin_memory().to(self.device, non_blocking=True) for one in (tensor, place))
+        sizes = [len(part) for part in np.array_split(order, min(n_chunks, len(order)))]
+        longest = lengths[order][np.cumsum(sizes) - 1].tolist()
+        parts = tensor.split(sizes)
+        return [self._chunk(part, length) for part, length in zip(parts, longest, strict=True)], place
+
+    def _chunk(self, table: Tensor, length: int) -> Chunk:
+        if self.device.type == "cuda":
+            length = min(-(-length // STEP) * STEP, self._tokenizer.limit)
+        begins, fixed, offsets, places = table.split([12, 12, 12, 2], dim=1)
+        at = torch.arange(length, device=self.device)
+        segment = (at >= begins[:, 1:, None]).sum(1)  # 0 to 10, and 11 where the sentence has ended: [n, length]
+        ids, offset = fixed.gather(1, segment), offsets.gather(1, segment)
+        text = self._pieces[(offset + at).clamp(0, len(self._pieces) - 1)]
+        return torch.where(ids < 0, text, ids), begins[:, 11], places
+
+    def _table(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
+        """A row of numbers for each sentence, and lengths.
+
+        [CLS] before [ one ] between [ two ] after [SEP] are eleven segments: where they begin and the sentence ends
+        (12); the piece that each is, -1 for text, and the padding (12); where its text lies, less where it begins
+        (12); where the marks of head and tail are (2).
+        """
+        tokenizer, n = self._tokenizer, len(shown.rows)
+        lengths, head_first = self._lengths[shown.rows].copy(), self._head_first[shown.rows]
+        starts = self._starts[shown.rows, None] + np.cumsum(lengths, 1) - lengths
+        names = self._shown_as[np.where(head_first[:, None], shown.names, shown.names[:, ::-1])]
+        kept = np.minimum(lengths[:, [0, 4]], shown.around)
+        starts[:, 0] += lengths[:, 0] - kept[:, 0]
+        lengths[:, [0, 4]] = kept
+        lengths[:, [1, 3]] = np.where(names < 0, lengths[:, [1, 3]], 1)
+        sizes = np.ones((n, 11), np.int64)
+        sizes[:, 1::2] = lengths
+        begins = np.zeros((n, 12), np.int64)
+        np.cumsum(sizes, axis=1, out=begins[:, 1:])
+        head_marks, tail_marks = np.array(tokenizer.marks).reshape(2, 2)
+        fixed = np.full((n, 12), -1)
+        fixed[:, 0], fixed[:, 10], fixed[:, 11] = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+        fixed[:, [2, 4]] = np.where(head_first[:, None], head_marks, tail_marks)
+        fixed[:, [6, 8]] = np.where(head_first[:, None], tail_marks, head_marks)
+        fixed[:, [3, 7]] = names
+        offsets = np.zeros((n, 12), np.int64)
+        offsets[:, 1:10:2] = starts - begins[:, 1:10:2]
+        places = np.where(head_first[:, None], begins[:, [2, 6]], begins[:, [6, 2]])
+        return np.concatenate([begins, fixed, offsets, places], axis=1), begins[:, 11]
+
+    def _cut(self, pieces: np.ndarray, rows: np.ndarray) -> None:
+        """Shorten sentences to what the model can read, where they lie."""
+        for row in rows.tolist():
+            start, ends = self._starts[row], np.cumsum(self._lengths[row])
+            parts = [part.tolist() for part in np.split(pieces[start : start + ends[-1]], ends[:-1])]
+            parts = cut(parts, self._tokenizer.limit - N_SPECIAL)
+            flat = list(chain.from_iterable(parts))
+            pieces[start : start + len(flat)] = flat
+            self._lengths[row] = [len(part) for part in parts]

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import LETTERS, SENTENCES, WORDS, build_model, sentence
+
+from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Packer, SentenceBatches, Shown
+from erda.encoders.tokens import MarkedTokenizer
+from erda.errors import ModelError
+from erda.types import Entity, Example, Span
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory):
+    kinds = ("bert", "mpnet")
+    folders = {kind: build_model(tmp_path_factory.mktemp(kind), kind, n_layers=1) for kind in kinds}
+    return {
+        (kind, limit): MarkedTokenizer.load(folder, mode="markers", max_pieces=limit)
+        for kind, folder in folders.items()
+        for limit in (0, 12)
+    }
+
+
+def packed(tokenizer, examples):
+    packer = Packer(tokenizer)
+    packer.add(examples[:2])
+    packer.add(examples[2:])
+    return packer.packed()
+
+
+def assembled(batches, shown, n_chunks=2):
+    """Piece ids without padding and places of the marks, in the order of `shown`."""
+    chunks, place = batches.chunks(shown, n_chunks)
+    found = [
+        (ids[: int(n)].tolist(), tuple(where.tolist()))
+        for chunk in chunks
+        for ids, n, where in zip(*chunk, strict=True)
+    ]
+    return [found[i] for i in place.tolist()]
+
+
+@st.composite
+def marked(draw) -> Example:
+    words = st.sampled_from([*WORDS, "unheard", LETTERS[:5], "\u200b"])
+    tokens = tuple(draw(st.lists(words, min_size=2, max_size=30)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(tokens)), min_size=4, max_size=4)))
+    one, two = Span(cuts[0], max(cuts[1], cuts[0] + 1)), Span(cuts[2], max(cuts[3], cuts[2] + 1))
+    if one.end > len(tokens) or two.end > len(tokens) or one.end > two.start:
+        one, two = Span(0, 1), Span(1, 2)
+    head, tail = (one, two) if draw(st.booleans()) else (two, one)
+    return Example(tokens, Entity("h", head), Entity("t", tail))
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+@settings(max_examples=50, deadline=None)
+@given(examples=st.lists(marked(), min_size=1, max_size=6), data=st.data())
+def test_a_batch_is_what_the_tokenizer_makes_of_the_sentences(tokenizers, kind, examples, data):
+    tokenizer = tokenizers[kind, 0]
+    flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=len(examples), max_size=len(examples))
+    blanked = data.draw(flags)
+    batches = SentenceBatches(packed(tokenizers["bert", 0], examples), tokenizer, "cpu")
+    rows = np.arange(len(examples))
+    shown = Shown(rows, np.where(blanked, MASKED, AS_IT_IS), np.full((len(rows), 2), WHOLE))
+    expected = tokenizer.encode(examples, blanked=blanked)
+    if max(map(len, expected)) < tokenizer.limit:  # what is cut is cut before names are hidden
+        assert assembled(batches, shown) == [(one.ids.tolist(), (one.head, one.tail)) for one in expected]
+
+
+def test_long_sentences_are_cut_around_their_entities(tokenizers):
+    tokenizer = tokenizers["bert", 12]
+    batches = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu")
+    found = assembled(batches, Shown.whole(np.arange(len(SENTENCES))))
+    assert found == [(one.ids.tolist(), (one.head, one.tail)) for one in tokenizer.encode(SENTENCES)]
+    assert max(len(ids) for ids, _ in found) == 12
+
+
+def test_a_cropped_sentence_keeps_what_is_between(tokenizers):
+    tokenizer = tokenizers["bert", 0]
+    long = sentence("the queen of france was born in berlin , a city in germany .", (3, 4), (7, 8))
+    batches = SentenceBatches(packed(tokenizer, [SENTENCES[0], long]), tokenizer, "cpu")
+    shown = Shown(np.array([1, 1]), np.array([[MASKED, MASKED], [SOMETHING, SOMETHING]]), np.array([[0, 0], [2, 1]]))
+    (masked, _), (worded, places) = assembled(batches, shown, 1)
+    texts = dict(enumerate([*tokenizer.vocabulary, "[E1]", "[/E1]", "[E2]", "[/E2]"]))
+    something = texts[tokenizer.pieces_of("something")[0]]
+    between = ["was", "born", "in"]
+    assert [texts[i] for i in masked] == [
+        "[CLS]", "[E1]", "[MASK]", "[/E1]", *between, "[E2]", "[MASK]", "[/E2]", "[SEP]"
+    ]  # fmt: skip
+    assert [texts[i] for i in worded] == [
+        "[CLS]", "queen", "of", "[E1]", something, "[/E1]", *between, "[E2]", something, "[/E2]", ",", "[SEP]"
+    ]  # fmt: skip
+    assert places == (3, 9)
+
+
+def test_some_rows_are_the_same_rows(tokenizers):
+    tokenizer = tokenizers["bert", 0]
+    whole = packed(tokenizer, SENTENCES)
+    rows = np.array([4, 0, 0, 3])
+    some = SentenceBatches(whole.take(rows), tokenizer, "cpu")
+    expected = assembled(SentenceBatches(whole, tokenizer, "cpu"), Shown.whole(rows))
+    assert assembled(some, Shown.whole(np.arange(4))) == expected
+    assert len(whole.take(rows[:0])) == 0
+
+
+def test_other_word_pieces_are_refused(tokenizers):
+    tokenizer = tokenizers["bert", 0]
+    found = packed(tokenizer, SENTENCES)
+    found.vocabulary[found.pieces[3]] = "else"
+    with pytest.raises(ModelError, match="packed as other word pieces: 'else' is not the model's"):
+        SentenceBatches(found, tokenizer, "cpu")
+
+
+def test_padding_is_padding(tokenizers):
+    tokenizer = tokenizers["mpnet", 0]
+    (chunk,), _ = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu").chunks(
+        Shown.whole(np.arange(len(SENTENCES))), 1
+    )
+    ids, lengths, _ = chunk
+    beyond = torch.arange(ids.shape[1]) >= lengths[:, None]
+    assert bool((ids[beyond] == tokenizer.pad_id).all())
+    assert ids.shape[1] == int(lengths.max())
