@@ -54,7 +54,7 @@ def test_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    for command in ("demo", "list", "run", "paper", "search", "report", "data", "corpus"):
+    for command in ("demo", "teach", "predict", "undo", "run", "paper", "search", "report", "data", "corpus"):
         assert f"\n  {command} " in shown
     assert "experiments:\n" in shown
 

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from erda import __version__
-from erda.cli import corpus, data, demo, list, paper, report, run, search
+from erda.cli import corpus, data, demo, list, paper, predict, report, run, search, teach
 from erda.cli.printing import PrintableOutput
 from erda.errors import EXTRAS, ErdaError, not_installed, printable
 
 GROUPS = {
     "first steps": (demo, list),
+    "an extractor of your own": (teach, predict),
     "experiments": (run, paper, search, report),
     "data and unlabelled text": (data, corpus),
 }
@@ -27,6 +28,7 @@ EXAMPLES = """\
 
 examples:
   erda demo
+  erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}."
   erda run --dataset fewrel --shots 5 --method erda,seqrun --out runs/x
   erda report runs/x
 """
@@ -51,9 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
     for title, commands in GROUPS.items():
         lines.append(f"{title}:")
         for command in commands:
+            n_before = len(subparsers._choices_actions)
             command.add_parser(subparsers)
-            added = subparsers._choices_actions[-1]
-            lines.append(f"  {added.dest:<8} {added.help}")
+            lines += [f"  {added.dest:<9} {added.help}" for added in subparsers._choices_actions[n_before:]]
         lines.append("")
     parser.epilog = "\n".join([*lines, EXAMPLES])
     return parser

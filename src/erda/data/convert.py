@@ -34,13 +34,23 @@ def convert(
 
     The ending of `out` says how: `.jsonl` or `.csv`, packed with `.gz` after it. `tick` hears of each row that is read.
     """
+    _writer(out)
+    if out.exists() and path.exists() and out.samefile(path):
+        raise SettingsError(f"--out {out}: is the file that is read; name another.")
+    reading = read_examples(path, format, no_relation, tick=tick)
+    write_examples(out, (*reading.examples, *reading.unrelated))
+    return reading
+
+
+def write_examples(out: Path, examples: Iterable[Example]) -> None:
+    """Write examples as JSONL or CSV, by the ending of the name."""
+    write_lines(out, _writer(out)(examples))
+
+
+def _writer(out: Path) -> Callable[[Iterable[Example]], Iterator[str]]:
     ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
     if ending not in WRITERS:
         raise SettingsError(
             f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, perhaps with .gz after it."
         )
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingsError(f"--out {out}: is the file that is read; name another.")
-    reading = read_examples(path, format, no_relation, tick=tick)
-    write_lines(out, WRITERS[ending]((*reading.examples, *reading.unrelated)))
-    return reading
+    return WRITERS[ending]

@@ -49,7 +49,7 @@ _TACRED = re.compile(r'(?<!\\)"(?:token|subj_start)"\s*:')
 _PRODIGY = re.compile(r'(?<!\\)"(?:_input_hash|_task_hash|spans|relations)"\s*:|"tokens"\s*:\s*\[\s*\{')
 _OUR_ENTITY = re.compile(r'(?<!\\)"(?:head|tail)"\s*:\s*\{')
 _JSON = re.compile(r'\{\s*"|\[\s*\{')
-_MARKED = re.compile(r"(?=.*\[\[.*\]\])(?=.*\{\{.*\}\})")
+_MARKED = re.compile(r".*(?:\[\[|\{\{)")
 _START = 1 << 16
 _TACRED_PREFIXES = {"per": "person", "org": "organization"}
 
@@ -96,7 +96,10 @@ def detect_format(path: Path) -> str:
         return "csv"
     if "\t" in first:
         return "cfrl"
-    raise DataError(f"{path}: looks like no known format ({', '.join(FORMATS)}); name it with --format.")
+    raise DataError(
+        f"{path}: looks like no known format ({', '.join(FORMATS)}); name it with --format. "
+        "In plain sentences mark the entities: [[Tesla]] was founded by {{Martin Eberhard}}."
+    )
 
 
 def _json_format(start: str, first: str) -> str:

@@ -1,0 +1,66 @@
+"""Rows of answers as files: JSONL with everything, CSV and Parquet with a column each; whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from erda.data.formats.table import csv_line
+from erda.errors import SettingsError
+from erda.files import whole_file, write_lines
+
+COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
+_GROUP = 1 << 16  # rows of a Parquet file that are written at once
+PlainRow = dict[str, Any]
+Writer = Callable[[Path, Iterable[PlainRow]], None]
+
+
+def writer_for(out: Path) -> Writer:
+    """What writes a file, by the ending of its name."""
+    for ending, writer in WRITERS.items():
+        if out.name.endswith(ending):
+            return writer
+    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
+
+
+def json_line(row: PlainRow) -> str:
+    """A row as a line of JSON that any terminal and any file can take."""
+    return json.dumps(row)
+
+
+def _write_jsonl(out: Path, rows: Iterable[PlainRow]) -> None:
+    write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows))
+
+
+def _write_csv(out: Path, rows: Iterable[PlainRow]) -> None:
+    write_lines(out, map(csv_line, _cells(rows)))
+
+
+def _cells(rows: Iterable[PlainRow]) -> Iterator[tuple[object, ...]]:
+    yield COLUMNS
+    for row in rows:
+        yield tuple("" if row.get(name) is None else row[name] for name in COLUMNS)
+
+
+def _write_parquet(out: Path, rows: Iterable[PlainRow]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"line": pa.int64(), "confidence": pa.float64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    rest = iter(rows)
+    with whole_file(out) as temporary, pq.ParquetWriter(temporary, schema) as file:
+        while group := list(islice(rest, _GROUP)):
+            file.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+WRITERS: dict[str, Writer] = {
+    ".jsonl": _write_jsonl,
+    ".jsonl.gz": _write_jsonl,
+    ".csv": _write_csv,
+    ".csv.gz": _write_csv,
+    ".parquet": _write_parquet,
+}

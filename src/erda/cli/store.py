@@ -1,0 +1,83 @@
+"""What the commands of an extractor share: where it is kept, what is read, how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from erda.app.extractor import Extractor
+
+STORE = "my-extractor"
+STANDARD_INPUT = Path("-")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which extractor is meant."""
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIR",
+        default=Path(os.environ.get("ERDA_STORE") or STORE),
+        help=f"where the extractor is kept (default: $ERDA_STORE, else {STORE})",
+    )
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a format."""
+    names = "brat, csv, jsonl, labelstudio, marked or prodigy"
+    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
+
+
+def open_store(options: argparse.Namespace, *, create: bool = False, **asked: Any) -> Extractor:
+    """The extractor that is meant; only teaching begins a new one."""
+    from erda.app.extractor import Extractor
+    from erda.app.store import Store
+    from erda.errors import DataError
+    from erda.files import user_path
+
+    extractor = Extractor.open(options.store, **asked)
+    if not create and not Store(user_path(options.store)).exists():
+        raise DataError(f"There is no extractor in {options.store} yet. Begin one: erda teach RELATION SENTENCE ...")
+    return extractor
+
+
+@contextmanager
+def input_file(path: Path) -> Iterator[Path]:
+    """A file to read; `-` is what comes in, put into a file until it is read."""
+    from erda.errors import ErdaError
+
+    if path != STANDARD_INPUT:
+        yield path
+        return
+    if sys.stdin.isatty():
+        print("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "stdin"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield copy
+        except ErdaError as fault:
+            raise type(fault)(str(fault).replace(str(copy), "standard input")) from None
+
+
+@contextmanager
+def progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal that is told how much is done of how much."""
+    from tqdm import tqdm
+
+    with tqdm(desc=about, disable=None) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield progress

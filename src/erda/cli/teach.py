@@ -1,0 +1,222 @@
+"""`erda teach | relations | forget | undo | history | suggest`: what an extractor knows."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import counted
+from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar
+
+if TYPE_CHECKING:
+    from erda.app.extractor import Extractor
+    from erda.types import Example
+
+TEACH = """\
+The first entity of the relation stands in [[ ]], the second in {{ }}. A relation that is known learns more; what
+is taught later wins. Every teaching is a version: `erda history` lists them, `erda undo` goes back.
+
+examples:
+  erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
+  erda teach --file my-examples.csv
+"""
+RELATIONS = """examples:
+  erda relations
+  erda relations "founded by"
+"""
+FORGET = """examples:
+  erda forget "founded by" --example 1
+  erda forget "founded by"
+"""
+UNDO = """examples:
+  erda undo
+  erda undo --to 1
+"""
+HISTORY = """examples:
+  erda history
+  erda history --store my-extractor
+"""
+SUGGEST = """examples:
+  erda suggest "founded by" --corpus my-corpus
+  erda suggest "founded by" --corpus my-corpus --n 5 --out suggested.csv
+"""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    about = "Teach an extractor a relation by a few sentences, or many relations by a file; nothing learned is lost."
+    teach = add_command(commands, "teach", about, TEACH, brief="teach an extractor relations by a few sentences")
+    teach.add_argument("relation", metavar="RELATION", nargs="?", help="its name, as in 'founded by'")
+    teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
+    teach.add_argument(
+        "--file", type=Path, metavar="FILE", help="examples in any format of docs/data.md; -: read stdin"
+    )
+    add_format(teach)
+    teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
+    teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else frozen)")
+    teach.add_argument("--encoder", metavar="NAME", help="text to vectors (default: the store's, else minilm)")
+    again = "teach all that is known to another --method or --encoder"
+    teach.add_argument("--relearn", action="store_true", help=again)
+    add_store(teach)
+    teach.set_defaults(handler=run_teach)
+
+    about = "List the relations that an extractor knows, or the examples of one with their numbers."
+    relations = add_command(commands, "relations", about, RELATIONS, brief="list what an extractor knows")
+    relations.add_argument("relation", metavar="RELATION", nargs="?", help="list its examples")
+    add_store(relations)
+    relations.set_defaults(handler=run_relations)
+
+    about = "Drop a relation, or take back one example of it, as if it had never been taught."
+    forget = add_command(commands, "forget", about, FORGET, brief="drop a relation or an example")
+    forget.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
+    number = "take back this example alone, by its number in `erda relations RELATION`"
+    forget.add_argument("--example", type=int, metavar="N", help=number)
+    add_store(forget)
+    forget.set_defaults(handler=run_forget)
+
+    about = "Go back to what an extractor knew before its current version, or at any version."
+    undo = add_command(commands, "undo", about, UNDO, brief="go back to an earlier version")
+    undo.add_argument("--to", type=int, metavar="VERSION", help="a version of `erda history`, also a later one")
+    add_store(undo)
+    undo.set_defaults(handler=run_undo)
+
+    about = "List every version of an extractor."
+    history = add_command(commands, "history", about, HISTORY, brief="list the versions of an extractor")
+    add_store(history)
+    history.set_defaults(handler=run_history)
+
+    about = "Find sentences of a corpus that may hold a relation, the most useful to be told about first."
+    suggest = add_command(commands, "suggest", about, SUGGEST, brief="find sentences to teach in unlabelled text")
+    suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
+    suggest.add_argument(
+        "--corpus", type=Path, required=True, metavar="DIR", help="a corpus with an index (erda corpus)"
+    )
+    suggest.add_argument("--n", type=int, default=10, metavar="N", help="how many (default: 10)")
+    out = "write them as .jsonl or .csv; delete the wrong ones, then: erda teach --file FILE"
+    suggest.add_argument("--out", type=Path, metavar="FILE", help=out)
+    add_store(suggest)
+    suggest.set_defaults(handler=run_suggest)
+
+
+def run_teach(options: argparse.Namespace) -> int:
+    """Teach, and say what became of it."""
+    from erda.errors import SettingsError
+
+    if options.relation is None and options.file is None:
+        raise SettingsError("Teach what? Give a RELATION with sentences, or --file FILE.")
+    if options.file and options.sentences:
+        raise SettingsError("Give sentences or --file, not both.")
+    if options.description and options.relation is None:
+        raise SettingsError("--description: describes one relation; name it.")
+    options.kept = f"{options.store} knows what it knew before; the same command begins again."
+    found = _read(options) if options.file else options.sentences
+    asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
+    extractor = open_store(options, create=True, **asked)
+    with progress_bar("teaching") as progress:
+        if options.relation is None:
+            taught = extractor.teach(found, progress=progress)
+        else:
+            taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
+    print(taught)
+    _say_what_is_known(extractor)
+    return 0
+
+
+def _read(options: argparse.Namespace) -> list[Example]:
+    """The examples of a file; with a relation named, those of it and those that name none."""
+    from erda.data.own import read_examples, set_apart
+    from erda.errors import DataError
+
+    with input_file(options.file) as path:
+        reading = read_examples(path, options.format)
+    if options.relation is None:
+        if not reading.examples:
+            raise DataError(
+                f"{options.file}: no row names a relation; name one: erda teach RELATION --file {options.file}"
+            )
+        for line in set_apart(reading):
+            print(line)
+        return list(reading.examples)
+    others = [name for name in reading.counts if name != options.relation]
+    if others:
+        raise DataError(f"{options.file}: has rows of other relations ({', '.join(others[:5])}); leave RELATION out.")
+    return [*reading.examples, *reading.unrelated]
+
+
+def run_relations(options: argparse.Namespace) -> int:
+    """Print what is known."""
+    from erda.text.marks import example_to_marks
+
+    extractor = open_store(options)
+    if options.relation is not None:
+        for lesson in extractor.examples(options.relation):
+            print(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
+        return 0
+    width = max((len(one.name) for one in extractor.relations), default=0)
+    for one in extractor.relations:
+        print(f"{len(extractor.examples(one.id)):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
+    _say_what_is_known(extractor)
+    return 0
+
+
+def run_forget(options: argparse.Namespace) -> int:
+    """Forget a relation or an example."""
+    from erda.errors import DataError
+
+    extractor = open_store(options)
+    if options.example is None:
+        extractor.forget(options.relation)
+    else:
+        if options.example not in [lesson.number for lesson in extractor.examples(options.relation)]:
+            raise DataError(
+                f"'{options.relation}' has no example {options.example}; list them: erda relations '{options.relation}'"
+            )
+        extractor.take_back(options.example)
+    _say_what_is_known(extractor)
+    return 0
+
+
+def run_undo(options: argparse.Namespace) -> int:
+    """Go back."""
+    extractor = open_store(options)
+    if options.to is None:
+        extractor.undo()
+    else:
+        extractor.rollback(options.to)
+    _say_what_is_known(extractor)
+    return 0
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Print a line for each version, the current one with a star."""
+    for one in open_store(options).history():
+        star = "*" if one.is_current else " "
+        counts = f"{one.n_relations:4d} relations  {one.n_examples:5d} examples"
+        print(f"{star}{one.number:4d}  {one.time[:16].replace('T', ' ')}  {counts}  {one.what}")
+    return 0
+
+
+def run_suggest(options: argparse.Namespace) -> int:
+    """Print suggestions, and write them as examples."""
+    from dataclasses import replace
+
+    from erda.data.convert import write_examples
+    from erda.text.marks import example_to_marks
+
+    extractor = open_store(options)
+    found = extractor.suggest(options.relation, options.corpus, n=options.n)
+    for one in found:
+        print(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
+    if options.out:
+        relation = extractor.version.known(options.relation).id
+        write_examples(options.out, [replace(one.example, relation=relation) for one in found])
+        print(f"\nDelete the wrong ones in {options.out}, then: erda teach --file {options.out}")
+    return 0
+
+
+def _say_what_is_known(extractor: Extractor) -> None:
+    n_examples = sum(len(extractor.examples(one.id)) for one in extractor.relations)
+    known = f"{counted(len(extractor.relations), 'relation')} by {counted(n_examples, 'example')}"
+    print(f"{extractor.folder} knows {known} (version {extractor.version.number}).")

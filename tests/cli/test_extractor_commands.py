@@ -1,0 +1,229 @@
+"""The commands of an extractor, run as their help says, and what they say to bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "app"))
+from toy_extractor import BORN, FOUNDED, QUESTIONS, Words
+
+from erda.app import predicting
+from erda.app.answers import Suggestion
+from erda.app.extractor import Extractor
+from erda.app.version import Version
+from erda.cli import predict, teach
+from erda.cli.main import main
+from erda.text.marks import example_from_marks
+
+Erda = Callable[..., SimpleNamespace]
+TESTS = ("[[SpaceX]] was founded by {{Elon}} .", "founded by"), ("[[Ada]] was born in {{London}} .", "born in")
+
+
+@pytest.fixture
+def erda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Erda:
+    """Runs a command in an empty folder, over an encoder that needs no weights."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ERDA_STORE", raising=False)
+    opened = Extractor.open
+    monkeypatch.setattr(Extractor, "open", lambda folder, **asked: opened(folder, **{**asked, "encoder": Words()}))
+
+    def run(*words: str, stdin: str = "") -> SimpleNamespace:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = main(words)
+        said = capsys.readouterr()
+        return SimpleNamespace(status=status, out=said.out, err=said.err, lines=said.out.splitlines())
+
+    return run
+
+
+def commands_of(help_text: str) -> list[str]:
+    """The examples at the end of a help."""
+    return [line.strip() for line in help_text.strip().rpartition("examples:\n")[2].splitlines()]
+
+
+def run_example(erda: Erda, line: str) -> SimpleNamespace:
+    """Run a line of the shell: `erda ...`, or `echo ... | erda ...`."""
+    before, _, command = line.rpartition(" | ")
+    _, *words = shlex.split(command)
+    stdin = shlex.split(before)[1] + "\n" if before else ""
+    done = erda(*words, stdin=stdin)
+    assert done.status == 0, (line, done.err)
+    return done
+
+
+def write_rows(name: str, rows: tuple[tuple[str, str], ...]) -> None:
+    Path(name).write_text("".join(json.dumps({"text": text, "relation": name}) + "\n" for text, name in rows))
+
+
+def test_teaching_does_what_its_help_says(erda: Erda) -> None:
+    Path("my-examples.csv").write_text("text,relation\n" + "".join(f'"{text}",born in\n' for text in BORN))
+    sentences, file = commands_of(teach.TEACH)
+    assert run_example(erda, sentences).lines == [
+        "Version 1: 2 new examples; new: founded by.",
+        "my-extractor knows 1 relation by 2 examples (version 1).",
+    ]
+    assert run_example(erda, file).lines[-1] == "my-extractor knows 2 relations by 4 examples (version 2)."
+    listed, examples = (run_example(erda, line) for line in commands_of(teach.RELATIONS))
+    assert listed.lines[:2] == ["    2  founded by", "    2  born in"]
+    assert examples.lines[1] == "    1  {{Jobs}} founded [[Apple]] in a garage ."
+    taken, gone = (run_example(erda, line) for line in commands_of(teach.FORGET))
+    assert taken.lines == ["my-extractor knows 2 relations by 3 examples (version 3)."]
+    assert gone.lines == ["my-extractor knows 1 relation by 2 examples (version 4)."]
+    for line in commands_of(teach.HISTORY):
+        shown = run_example(erda, line).lines
+        assert [one[:5] for one in shown] == ["    0", "    1", "    2", "    3", "*   4"]
+        assert shown[4].endswith("  forgot founded by")
+    undone, first = (run_example(erda, line) for line in commands_of(teach.UNDO))
+    assert undone.lines == ["my-extractor knows 2 relations by 3 examples (version 3)."]
+    assert first.lines == ["my-extractor knows 1 relation by 2 examples (version 1)."]
+
+
+def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    found = [Suggestion(example_from_marks("[[Ford]] was begun by {{Henry}}"), 0.51, 0.9)]
+    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n: found[:n])
+    plain, written = (run_example(erda, line) for line in commands_of(teach.SUGGEST))
+    assert plain.lines == [" 0.51  [[Ford]] was begun by {{Henry}}"]
+    assert written.lines[-1] == "Delete the wrong ones in suggested.csv, then: erda teach --file suggested.csv"
+    assert "1 new example" in erda("teach", "--file", "suggested.csv").out
+
+
+def test_asking_does_what_its_help_says(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    Path("my-questions.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in QUESTIONS))
+    piped, filed = (run_example(erda, line) for line in commands_of(predict.PREDICT))
+    row = json.loads(piped.out)
+    assert (row["id"], row["line"], row["head"], len(row["ranked"])) == ("stdin:1", 1, "SpaceX", 2)
+    assert filed.lines == ["answers.csv: 3 rows"]
+    answers = Path("answers.csv").read_text().splitlines()
+    assert answers[0] == "id,line,text,head,tail,relation,confidence,error"
+    assert answers[1].startswith("my-questions:1,1,[[SpaceX]] was founded by {{Elon}} .,SpaceX,Elon,")
+    Path("news.txt").write_text("SpaceX was founded by Elon Musk .\n\nIt rained.\n")
+    Path("my-names.txt").write_text("SpaceX\tQ193701\nElon Musk\n")
+    shown, written = (run_example(erda, line) for line in commands_of(predict.EXTRACT))
+    pairs = {(row["head"], row["tail"]) for row in map(json.loads, shown.lines)}
+    assert pairs <= {("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")}
+    assert written.lines == ["found.csv is written."]
+    write_rows("my-tests.jsonl", TESTS)
+    measured, changed = (run_example(erda, line) for line in commands_of(predict.EVALUATE))
+    assert "of 2 questions answered rightly" in measured.out
+    assert "relation    questions  recall  precision" in measured.lines
+    assert changed.lines[-1].endswith("of versions 1 and 2 differ.")
+
+
+def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERDA_STORE", "another")
+    assert "another knows 1 relation" in erda("teach", "founded by", *FOUNDED).out
+    assert Path("another/extractor.json").is_file()
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv.gz", ".parquet"])
+def test_a_stopped_prediction_goes_on_to_the_same_result(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(predicting, "PIECE", 4)
+    erda("teach", "founded by", *FOUNDED)
+    lines = [f"[[X{i}]] was founded by {{{{Y{i}}}}}" if i != 5 else "[[broken" for i in range(11)]
+    Path("q.txt").write_text("\n".join(lines))
+    whole, stopped = f"whole{ending}", f"stopped{ending}"
+    done = erda("predict", "q.txt", "--out", whole)
+    assert (done.status, done.lines) == (2, [f"{whole}: 11 rows"])
+    assert done.err == "erda: q.txt:6: '[[' is never closed; write ']]' where the head ends.\n"
+    answer, asked = Version.predict, []
+
+    def stop(self: Version, given: list, **options: object) -> list:
+        asked.append(len(given))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return answer(self, given, **options)
+
+    monkeypatch.setattr(Version, "predict", stop)
+    done = erda("predict", "q.txt", "--out", stopped)
+    assert done.status == 130
+    assert f"{stopped}.partial; the same command goes on from there" in done.err
+    assert not Path(stopped).exists()
+    with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
+        file.write(b'{"id": "cut sh')
+    done = erda("predict", "q.txt", "--out", stopped)
+    assert done.lines == [f"{stopped}: 11 rows (4 of them by an earlier run)"]
+    assert asked == [4, 3, 3, 3], "the first piece is not asked again"
+    assert not Path(f"{stopped}.partial").exists()
+    if ending == ".parquet":
+        assert pq.read_table(stopped).equals(pq.read_table(whole))
+        assert pq.read_table(stopped).column("error").to_pylist()[5].startswith("'[[' is never closed")
+    else:
+        assert Path(stopped).read_bytes() == Path(whole).read_bytes()
+
+
+def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "PIECE", 1)
+    erda("teach", "founded by", *FOUNDED)
+    Path("q.txt").write_text("\n".join(QUESTIONS))
+    with monkeypatch.context() as patched:
+        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        erda("predict", "q.txt", "--out", "a.jsonl")
+    erda("teach", "born in", *BORN)
+    assert erda("predict", "q.txt", "--out", "a.jsonl").lines == ["a.jsonl: 3 rows"]
+    assert all(len(json.loads(line)["ranked"]) == 2 for line in Path("a.jsonl").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
+        ('teach "born in" "[[Ada]] was {{born"', "'{{' is never closed"),
+        ('teach "born in" "[[Ada {{L}}]]"', "stands inside the head"),
+        ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
+        ('teach "born in" ""', "example 1: "),
+        ('teach "" "[[A]] in {{B}}"', "needs an id and a name"),
+        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' by case alone"),
+        ('teach "born in"', "'born in' has no example"),
+        ("teach", "Teach what? Give a RELATION with sentences, or --file FILE."),
+        ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
+        ("teach --file q.txt", "no row names a relation"),
+        ("teach --file nothing.csv", "nothing.csv: no such file."),
+        ("teach --file q.txt --description x", "--description: describes one relation; name it."),
+        ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
+        ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
+        ("predict plain.txt", "In plain sentences mark the entities"),
+        ("predict nothing.txt", "nothing.txt: no such file."),
+        ("predict", "standard input: the file is empty."),
+        ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
+        ("forget nothing", "Unknown relation 'nothing'."),
+        ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
+        ("undo --to 7", "7"),
+        ("relations foundedby", "Did you mean 'founded by'?"),
+        ("evaluate nothing.jsonl", "nothing.jsonl: no such file."),
+        ("relations --store nowhere", "There is no extractor in nowhere yet. Begin one: erda teach RELATION"),
+        ("relations --store other", "other holds something else than an extractor"),
+    ],
+)
+def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message: str) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    Path("q.txt").write_text("\n".join(QUESTIONS))
+    Path("plain.txt").write_text("Nobody marked anything here.")
+    Path("other").mkdir()
+    Path("other/thesis.tex").touch()
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    done = erda(*(word.encode().decode("unicode_escape") for word in shlex.split(command)))
+    assert done.status == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    said = erda("teach", "led by", FOUNDED[0], FOUNDED[0]).out
+    assert "moved from founded by to led by" in said
+    assert "known already" in erda("teach", "led by", FOUNDED[0]).out
