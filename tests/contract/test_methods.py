@@ -340,6 +340,18 @@ def test_an_encoder_without_trained_parameters_is_fine(name: str, tmp_path: Path
     np.testing.assert_array_equal(scores(back), scores(method))
 
 
+def test_the_encoder_can_be_left_as_it_is(name: str) -> None:
+    if "train_encoder" not in method_settings(METHODS[name]).model_fields:
+        pytest.skip(f"{name} trains nothing")
+    encoder = toy_encoder(3)
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    method = METHODS[name](encoder, seed=3, train_encoder=False)
+    for index in range(2):
+        method.learn(toy_task(index))
+    assert np.isfinite(scores(method)).all()
+    assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
+
+
 def test_what_is_no_number_stops_learning_and_nothing_is_lost(name: str) -> None:
     if not METHODS[name].trains:
         pytest.skip(f"{name} has no loss")

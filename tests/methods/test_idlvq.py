@@ -137,6 +137,16 @@ def test_scores_are_negative_scaled_distances() -> None:
     np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
 
 
+def test_unit_vectors_make_distances_the_same_over_every_encoder() -> None:
+    method = IdlvqC(toy_encoder(), unit_vectors=True)
+    method.learn(toy_task(0))
+    questions, _ = toy_questions(2)
+    vectors = torch.nn.functional.normalize(embed(method.encoder, questions), dim=-1)
+    expected = -squared_distance(vectors, method.references) / method.shared["scale"].square()
+    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-4)
+    assert method.references.norm(dim=1).max() < 1.5
+
+
 def test_centred_references_of_the_first_task_are_means_after_it() -> None:
     method, other = (IdlvqC(toy_encoder(), centred=centred) for centred in (True, False))
     method.learn(toy_task(0))

@@ -27,11 +27,17 @@ def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
     assert list(method.predict(stream.test(0).examples).relations) == known
 
 
-def test_for_a_method_that_trains_nothing_nothing_of_a_transformer_is_trained() -> None:
-    for given, trained in (({}, False), ({"encoder.trained_layers": 1}, True)):
-        settings = run_settings(methods="frozen", encoder="minilm", seeds=100, settings=given)
-        (run,) = settings.runs()
-        assert run.settings["encoder"] == {name.partition(".")[2]: value for name, value in given.items()}
+def test_for_a_method_that_leaves_the_encoder_as_it_is_nothing_of_a_transformer_is_trained() -> None:
+    layer = {"encoder.trained_layers": 1}
+    for method, given, trained in (
+        ("frozen", {}, False),
+        ("frozen", layer, False),
+        ("joint", layer, True),
+        ("joint", {**layer, "train_encoder": False}, False),
+    ):
+        (run,) = run_settings(methods=method, encoder="minilm", seeds=100, settings=given).runs()
+        asked = {name.partition(".")[2]: value for name, value in given.items() if "." in name}
+        assert run.settings["encoder"] == asked, "the record tells what was asked for, so that methods share a table"
         encoder = build_run_encoder(run)
         assert isinstance(encoder, TransformerEncoder)
         assert any(weights.requires_grad for weights in encoder.layers.parameters()) is trained

@@ -240,6 +240,12 @@ class Trained(Method):
     batch_size: Count = 5
     learning_rate: LearningRate = 0.0  # 0: the encoder's own
     max_gradient_norm: NotTiny = 1.0
+    train_encoder: bool = True  # off: the encoder stays as it is, and only what the method adds to it learns
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.train_encoder:
+            self.encoder.requires_grad_(False)
 
     def _descend(
         self,
@@ -256,7 +262,7 @@ class Trained(Method):
         `own_rate` is the learning rate of the latter; 0: the same as the encoder's.
         """
         rate, encoders = self.learning_rate or self.encoder.learning_rate, self.encoder.trained_parameters()
-        self.encoder.train()
+        self.encoder.train(bool(encoders))
         try:
             descend(
                 items,

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from erda.encoders.base import embed
 from erda.fields import Number, Weight
@@ -31,6 +32,7 @@ class IdlvqC(Trained):
     margin: Weight = 1.0  # between squared distances
     own_rate: LearningRate = 0.0  # learning rate of references and scale; 0: as for the encoder
     memory_size: Number = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
+    unit_vectors: bool = False  # of length 1, so that margin and weights mean the same over every encoder
     centred: bool = False  # references of the first task become means again after it; not in the publication
 
     name: ClassVar[str] = "idlvq-c"
@@ -42,11 +44,11 @@ class IdlvqC(Trained):
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         new, old, is_first = list(task.examples), list(self.kept), not self.rows.get("reference")
-        means, taught = self._means(new, embed(self.encoder, new))
+        means, taught = self._means(new, self._vectors(new))
         references = self._stack("reference", means[len(means) - self._n_without("reference") :])
         fresh = nn.Parameter(references[taught])  # m_i of the task's relations; new ones start as means
         scale = nn.Parameter(self.shared["scale"].clone())
-        before = dict(zip(map(id, old), embed(self.encoder, old), strict=True))
+        before = dict(zip(map(id, old), self._vectors(old), strict=True))
 
         def loss(batch: Sequence[Example]) -> Tensor:
             if is_first:
@@ -56,13 +58,20 @@ class IdlvqC(Trained):
         epochs = self.base_epochs if is_first else self.new_epochs
         self._descend(new + old, loss, generator, epochs=epochs, parameters=[fresh, scale], own_rate=self.own_rate)
         if old:  # calibration: a reference follows the drift of its exemplars
-            drift, rows = self._means(old, embed(self.encoder, old) - torch.stack(list(before.values())))
+            drift, rows = self._means(old, self._vectors(old) - torch.stack(list(before.values())))
             references = references.index_add(0, rows, drift)
-        vectors = embed(self.encoder, new)
+        vectors = self._vectors(new)
         learned = self._means(new, vectors)[0] if self.centred and is_first else fresh.detach()
         self._keep("reference", references.index_copy(0, taught, learned))
         self.shared["scale"] = scale.detach()
         self._remember(new, self.memory_size, vectors)
+
+    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+        """Without gradient: [n, dim]."""
+        return self._scaled(embed(self.encoder, examples))
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        return F.normalize(vectors, dim=-1) if self.unit_vectors else vectors
 
     def _means(self, examples: Sequence[Example], vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Mean vector of each relation among `examples`, in the order of learning: [n, dim], and its row: [n]."""
@@ -73,14 +82,14 @@ class IdlvqC(Trained):
     def _base_loss(self, batch: Sequence[Example], references: Tensor, scale: Tensor) -> Tensor:
         """Softmax over scaled distances, and compactness."""
         rows = self._targets(batch)
-        distances = squared_distance(self.encoder.encode(batch), references)
+        distances = squared_distance(self._scaled(self.encoder.encode(batch)), references)
         loss = cross_entropy(-distances / scale.square(), rows)
         return loss + self.intra_weight * distances.gather(1, rows[:, None]).mean()
 
     def _new_loss(self, batch: Sequence[Example], references: Tensor, before: Mapping[int, Tensor]) -> Tensor:
         """Margin and compactness of new examples; exemplars stay where they were `before`."""
         is_new = torch.tensor([id(example) not in before for example in batch], device=references.device)
-        rows, vectors = self._targets(batch), self.encoder.encode(batch)
+        rows, vectors = self._targets(batch), self._scaled(self.encoder.encode(batch))
         loss = vectors.sum() * 0
         if is_new.any():
             rows = rows[is_new]
@@ -97,4 +106,4 @@ class IdlvqC(Trained):
         self.references = self._stack("reference")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
-        return -squared_distance(embed(self.encoder, examples), self.references) / self.shared["scale"].square()
+        return -squared_distance(self._vectors(examples), self.references) / self.shared["scale"].square()

@@ -40,13 +40,14 @@ def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
 
 
 def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
-    """The encoder of a run before the first task; no layer of it is trained for a method that trains nothing."""
+    """The encoder of a run before the first task; no layer of it is trained for a method that leaves it as it is."""
     from erda.encoders import build_encoder, encoder_settings
     from erda.methods import find_method
 
     settings: dict[str, Any] = dict(run.settings.get("encoder", {}))
-    if not find_method(run.method).trains and "trained_layers" in encoder_settings(run.encoder).model_fields:
-        settings.setdefault("trained_layers", 0)
+    trains = find_method(run.method).trains and run.settings.get("method", {}).get("train_encoder", True)
+    if not trains and "trained_layers" in encoder_settings(run.encoder).model_fields:
+        settings["trained_layers"] = 0
     return build_encoder(run.encoder, seed=run.seed, device=run.device, cache=cache, **settings)
 
 

@@ -1,0 +1,169 @@
+"""Settings of every method over one encoder, chosen on validation data: the grids of all methods in one pool.
+
+python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
+
+What `erda search` does for one method, for all at once and without Optuna. Every choice is run on the first order;
+those of a method that are at its median or above go on to the next. The best is printed as lines for a preset. What is
+finished is read, so a search that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from erda.benchmark.experiments import PERCENT
+from erda.benchmark.metrics import ALL_SEEN
+from erda.benchmark.records import Record, read_record
+from erda.benchmark.run.many import CacheSettings, PlannedRun, RunOutcome, run_many
+from erda.benchmark.search.space import as_text
+from erda.cli.settings import add_settings, read_given
+from erda.errors import ErdaError
+from erda.settings.load import Assignment, assignments, layers_of, settings_from
+
+PRESET = "fewrel-5-shot-adapter"
+SEEDS = "100,130"  # the orders that are looked at
+
+Layers = Sequence[Sequence[Assignment]]
+
+# method -> grids, each a choice of values for some settings; the rest is the preset's
+Grid = Mapping[str, tuple[Any, ...]]
+CLASSIFIER: tuple[Grid, ...] = (
+    {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "epochs": (5, 20)},
+    {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (3, 10)},
+)
+GRIDS: dict[str, tuple[Grid, ...]] = {
+    "joint": (CLASSIFIER[0], {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (3, 6)}),
+    "seqrun": CLASSIFIER,
+    "emr": CLASSIFIER,
+    "emar": (
+        {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1), "new_epochs": (1, 5)},
+        {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
+    ),
+    "idlvq-c": (
+        {"train_encoder": (False,), "unit_vectors": (True,), "own_rate": (1e-5, 1e-4), "margin": (0.1, 0.5)},
+        {
+            "unit_vectors": (True,),
+            "learning_rate": (5e-5, 2e-4),
+            "own_rate": (1e-4, 1e-2),
+            "base_epochs": (3,),
+            "margin": (0.1, 0.5),
+        },
+    ),
+    "sckd": (
+        {"train_encoder": (False,), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (10,)},
+        {
+            "learning_rate": (5e-5, 2e-4),
+            "own_rate": (3e-4, 1e-3),
+            "new_epochs": (3, 10),
+            "memory_epochs": (5, 15),
+        },
+    ),
+    "cpl": (
+        {
+            "learning_rate": (2e-5, 1e-4, 3e-4),
+            "temperature": (0.05, 0.1),
+            "shot_means": (False, True),
+            "memory_epochs": (2, 5),
+        },
+    ),
+    "erda": ({"learning_rate": (2e-5, 1e-4, 3e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5)},),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """One choice of values for a method, where its records go, and what it reached, order by order."""
+
+    method: str
+    values: Mapping[str, Any]
+    folder: Path
+    reached: list[float]
+
+    def planned(self, seed: int, layers: Layers) -> PlannedRun:
+        """Its run on one order."""
+        own = {f"{self.method}.{name}": value for name, value in self.values.items()}
+        fixed = {"methods": self.method, "seeds": seed, "evaluate_on": "validation"}
+        (run,) = settings_from([*layers, assignments({**fixed, **own})]).runs()
+        return PlannedRun(run, self.folder)
+
+    def line(self) -> str:
+        """For the terminal."""
+        values = " ".join(f"{name}={as_text(value)}" for name, value in self.values.items())
+        return f"{PERCENT * mean(self.reached):6.2f}  {len(self.reached)}  {self.method:8} {values}"
+
+
+def choices(methods: Sequence[str], out: Path) -> list[Choice]:
+    """Every choice of the grids."""
+    found = []
+    for method in methods:
+        every = [dict(zip(grid, values, strict=True)) for grid in GRIDS[method] for values in product(*grid.values())]
+        found += [Choice(method, values, out / f"{method}-{number}", []) for number, values in enumerate(every)]
+    return found
+
+
+def search(asked: Sequence[Choice], layers: Layers, n_processes: int) -> list[str]:
+    """Run the choices order by order, from the second on only those that are good so far; returns what failed."""
+    settings = settings_from(layers)
+    going, faults = list(asked), list[str]()
+    for seed in settings.seeds:
+        planned = {one: one.planned(seed, layers) for one in going}
+        runs, cache = list(planned.values()), CacheSettings.of(settings)
+        faults += run_many(runs, cache=cache, n_processes=n_processes, show_bars=False, on_outcome=_tell).faults
+        for one, run in planned.items():
+            if run.is_finished:
+                one.reached.append(_last(read_record(run.folder)))
+        going = [one for one in going if one.reached]
+        middle = {name: median([mean(one.reached) for one in going if one.method == name] or [0]) for name in GRIDS}
+        going = [one for one in going if mean(one.reached) >= middle[one.method]]
+    return faults
+
+
+def _last(record: Record) -> float:
+    return (record.accuracy[ALL_SEEN] or [0.0])[-1]
+
+
+def _tell(outcome: RunOutcome) -> None:
+    record = outcome.result
+    said = f"{outcome.fault}"
+    if record is not None:
+        seconds = {name: round(sum(each), 1) for name, each in record.seconds.items()}
+        said = f"{PERCENT * _last(record):.2f}, seconds {seconds}"
+    print(f"{outcome.work.out.name} {outcome.work.asked.seed}: {said}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search, print every choice and, as lines of a preset, the best of each method."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_settings(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
+    parser.set_defaults(preset=PRESET, seeds=SEEDS)
+    options = parser.parse_args(arguments)
+    try:
+        layers = [*layers_of(options.preset, options.config), read_given(options)]
+        asked = choices([name for name in GRIDS if name in settings_from(layers).methods], options.out)
+        faults = search(asked, layers, options.jobs)
+    except ErdaError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    best = {}
+    for one in sorted((one for one in asked if one.reached), key=lambda one: (len(one.reached), mean(one.reached))):
+        print(one.line())
+        best[one.method] = one
+    for one in best.values():
+        print(f"# {one.line()}")
+        print(*(f"{one.method}.{name} = {json.dumps(value)}" for name, value in one.values.items()), sep="\n")
+    print(*faults, sep="\n", file=sys.stderr)
+    return 2 if faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
