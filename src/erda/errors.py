@@ -18,6 +18,7 @@ _COLOUR = r"\x1b\[[0-9;]*m"
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "optuna": "search",
     "ray": "ray",
     "spacy": "spacy",

@@ -53,5 +53,12 @@ def build_encoder(
     from erda.encoders.weights import find_model
 
     assert isinstance(checked, TransformerSettings)
+    folder = find_model(name)
     weights = TrainedWeights.load(checked.adapter) if checked.adapter else None
-    return TransformerEncoder(find_model(name), checked, weights=weights, seed=seed, cache=cache).to(device)
+    if checked.engine != "torch":
+        from erda.encoders.onnx_encoder import open_onnx
+
+        found = open_onnx(folder, checked, weights=weights, device=device, cache=cache)
+        if found is not None:
+            return found
+    return TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)

@@ -16,14 +16,18 @@ import os
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from erda.errors import SettingsError
+
+if TYPE_CHECKING:
+    from erda.encoders.tokens import Pieces
 
 GIBIBYTE = 1 << 30
 HEADER = struct.Struct("<16sQI")  # key, number of bytes of the states, their crc32
@@ -79,6 +83,21 @@ class FrozenStates:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def of(
+        self, batch: Sequence[Pieces], make: Callable[[list[Pieces]], list[Tensor]], *, passing: bool = False
+    ) -> list[Tensor]:
+        """The states of each sentence, on the CPU: those that are kept; `make` gives the rest, which is then kept."""
+        keys = [pieces.key for pieces in batch]
+        kept = self.find(keys)
+        missing = [i for i, states in enumerate(kept) if states is None]
+        if missing:
+            made = make([batch[i] for i in missing])
+            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # from a GPU in one go
+            self.add([keys[i] for i in missing], made, passing=passing)
+            for i, states in zip(missing, made, strict=True):
+                kept[i] = states.to(self.cache.dtype)
+        return [states for states in kept if states is not None]
 
     def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
         """The states of those sentences that are kept."""

@@ -95,7 +95,7 @@ class LayeredModel(nn.Module):
         n, length, width = states.shape
         mask = self._mask(states, lengths)
         for layer in self.layers[start:stop]:
-            attention, *projections = self._attention(layer)
+            attention, *projections = self.attention(layer)
             shape = (n, length, attention.num_attention_heads, attention.attention_head_size)
             query, key, value = (projection(states).view(shape).transpose(1, 2) for projection in projections)
             dropout = attention.dropout.p if attention.training else 0.0
@@ -119,9 +119,9 @@ class LayeredModel(nn.Module):
         states do not depend on what else is in the batch.
         """
         longest = max(length for _, length in blocks)
-        bias = self.model.encoder.compute_position_bias(states.new_empty(1, longest, 1)) if self.mpnet else None
+        bias = self.position_bias(longest)
         for layer in self.layers[start:stop]:
-            attention, *projections = self._attention(layer)
+            attention, *projections = self.attention(layer)
             shape = (attention.num_attention_heads, attention.attention_head_size)
             projected = [projection(states) for projection in projections]  # queries, keys, values
             context = torch.empty_like(projected[0])
@@ -145,7 +145,7 @@ class LayeredModel(nn.Module):
         layer = self.layers[-1]
         here = states_at(states, places)
         n, p, width = here.shape
-        attention, query, key, value = self._attention(layer)
+        attention, query, key, value = self.attention(layer)
         heads, size = attention.num_attention_heads, attention.attention_head_size
         queries = query(here).view(n * p, heads, size).transpose(0, 1) * size**-0.5
         moved = torch.bmm(queries, key.weight.view(heads, size, width))  # [heads, n p, hidden]
@@ -162,13 +162,33 @@ class LayeredModel(nn.Module):
         context = context + value.bias.view(heads, 1, 1, size) * weights.sum(-1).transpose(0, 1)[..., None]
         return self._above_attention(layer, context.permute(1, 2, 0, 3).reshape(n, p, width), here)
 
-    def _attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
+    def attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
         """A layer's attention and its query, key and value projections."""
         if self.mpnet:
             attention = layer.attention.attn
             return attention, attention.q, attention.k, attention.v
         attention = layer.attention.self
         return attention, attention.query, attention.key, attention.value
+
+    def attention_output(self, layer: Any) -> tuple[Any, Any]:
+        """The projection after a layer's attention, and the normalisation that closes the residual connection."""
+        block = layer.attention
+        return (block.attn.o, block.LayerNorm) if self.mpnet else (block.output.dense, block.output.LayerNorm)
+
+    def position_rows(self, n: int) -> Tensor:
+        """What the places of a sentence's first `n` pieces (and BERT's segment) add to their rows: [n, hidden]."""
+        embeddings = self.model.embeddings
+        first = 0 if self.model.config.model_type == "bert" else embeddings.padding_idx + 1
+        rows: Tensor = embeddings.position_embeddings.weight[first : first + n]
+        return rows if self.mpnet else rows + embeddings.token_type_embeddings.weight[0]
+
+    def position_bias(self, n: int) -> Tensor | None:
+        """What MPNet adds to the scores of attention by distance: [1, heads, n, n]."""
+        if not self.mpnet:
+            return None
+        encoder = self.model.encoder
+        bias: Tensor = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, n, 1))
+        return bias
 
     def _above_attention(self, layer: Any, context: Tensor, states: Tensor) -> Tensor:
         """The rest of a layer: output projection, both residual connections, the feed-forward part."""

@@ -32,6 +32,8 @@ class TransformerSettings(Settings):
     marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
     `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
     `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
+    `engine` runs a model of which no layer is trained, in mode `markers` on a CPU: `torch`, `onnx` (ONNX Runtime, the
+    extra `onnx`), `onnx-int8` (its linear layers in whole numbers) or `auto` (docs/encoders.md: the fastest that fits).
     `adapter` names trained weights to start from: `shipped` (over `minilm`), or a folder of `erda corpus train`. They
     were trained in mode `markers` and bring it along, with a limit of pieces of their own.
     """
@@ -44,6 +46,7 @@ class TransformerSettings(Settings):
     max_pieces: Number = 0
     learning_rate: Weight = 0.0
     adapter: str = ""
+    engine: Literal["torch", "onnx", "onnx-int8", "auto"] = "torch"
 
     @model_validator(mode="before")
     @classmethod

@@ -7,10 +7,11 @@ they can be trained without touching a word that sentences use. `Pieces.head` an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -77,6 +78,7 @@ class MarkedTokenizer:
             raise ModelError(f"the tokenizer has no {', no '.join(lacking)} piece; erda needs a BERT-like encoder.")
         self.cls_id, self.sep_id, self.unk_id, self.pad_id = special.values()
         self.mask_id = self.unk_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        self.special = {**special, "mask": self.mask_id}
         words = self._read_words(["#", "@"])
         hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
@@ -99,6 +101,22 @@ class MarkedTokenizer:
                 f"{folder.path}: the tokenizer has {len(tokenizer)} pieces, the model {config.vocab_size}."
             )
         return cls(tokenizer, mode=mode, vocab_size=config.vocab_size, limit=min(limit, max_pieces or limit))
+
+    @classmethod
+    def from_json(
+        cls, content: str, *, special: Mapping[str, int], mode: Mode, vocab_size: int, limit: int
+    ) -> MarkedTokenizer:
+        """What `to_json`, `special`, `vocab_size` and `limit` were, without a model folder."""
+        from tokenizers import Tokenizer
+
+        ids = {f"{name}_token_id": number for name, number in special.items()}
+        tokenizer = SimpleNamespace(is_fast=True, backend_tokenizer=Tokenizer.from_str(content), **ids)
+        return cls(tokenizer, mode=mode, vocab_size=vocab_size, limit=limit)
+
+    def to_json(self) -> str:
+        """The rules for words, as the tokenizers library writes them; marks and limit are not among them."""
+        content: str = self._backend.to_str()
+        return content
 
     def encode(
         self, examples: Sequence[Example], *, blanked: Sequence[tuple[bool, bool]] | None = None

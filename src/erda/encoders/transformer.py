@@ -130,7 +130,7 @@ class TransformerEncoder(Encoder):
         order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
         with tqdm(total=len(pieces), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
             for group in _groups(order, [len(item) for item in pieces], GPU_PIECES):
-                self._kept_states([pieces[i] for i in group], store, passing=False)
+                store.of([pieces[i] for i in group], self._frozen_states)
                 bar.update(len(group))
 
     # -- from word pieces to the states that are pooled ----------------------------------------------------------------
@@ -138,26 +138,14 @@ class TransformerEncoder(Encoder):
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
         """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
         layers, store = self.layers, self._store()
-        parts = self._frozen_states(batch) if store is None else self._kept_states(batch, store, passing=self.training)
+        make = self._frozen_states
+        parts = make(batch) if store is None else store.of(batch, make, passing=self.training)
         states = pad_sequence(parts, batch_first=True).to(self.device).float()
         if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
         states = layers.run(states, lengths, self._n_frozen, layers.n_layers - 1)
         return layers.last_at(states, lengths, self._places(batch))
-
-    def _kept_states(self, batch: Sequence[Pieces], store: FrozenStates, *, passing: bool) -> list[Tensor]:
-        """What `_frozen_states` gives, from the cache as far as it has them, on the CPU; the rest is put into it."""
-        keys = [item.key for item in batch]
-        kept = store.find(keys)
-        missing = [i for i, states in enumerate(kept) if states is None]
-        if missing:
-            made = self._frozen_states([batch[i] for i in missing])
-            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # from a GPU in one go
-            store.add([keys[i] for i in missing], made, passing=passing)
-            for i, states in zip(missing, made, strict=True):
-                kept[i] = states.to(store.cache.dtype)
-        return [states for states in kept if states is not None]
 
     @torch.no_grad()
     def _frozen_states(self, batch: Sequence[Pieces]) -> list[Tensor]:

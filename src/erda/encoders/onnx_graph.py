@@ -1,0 +1,138 @@
+"""A frozen transformer as an ONNX graph: the piece ids of one sentence in, the states at its two start marks out.
+
+The graph is written operator by operator from the weights, with those of ONNX Runtime's own that its CPU kernels are
+made for. One sentence is one run: there is no padding and no mask, and what else is asked at the same time cannot
+change a vector, not even in int8, where the scale of a matrix product's input comes from all of its rows.
+
+In int8 the weights of linear layers are rounded to whole numbers, one scale an output, once; their inputs when they
+are run, one scale a sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from erda.encoders.layers import LayeredModel
+
+OPSET, IR_VERSION = 20, 9  # of 2023: any ONNX Runtime from 1.18 on reads them
+RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
+LARGEST = 127  # of a weight in int8
+
+
+def build_graph(layers: LayeredModel, *, max_pieces: int, int8: bool = False) -> bytes:
+    """The graph of a model that can be taken apart: `ids` [length] and `marks` [2] -> `vector` [2 x hidden]."""
+    return _Graph(int8).build(layers, max_pieces)
+
+
+class _Graph:
+    """Nodes and constants; each method adds some and gives the name of what they compute."""
+
+    def __init__(self, int8: bool) -> None:
+        self.int8 = int8
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def build(self, layers: LayeredModel, max_pieces: int) -> bytes:
+        embeddings, width = layers.model.embeddings, layers.hidden_size
+        words = _array(embeddings.word_embeddings.weight)
+        if layers.marks is not None:
+            words = np.concatenate([words, _array(layers.marks)])
+        length = self._add("Shape", "ids")
+        rows = self._add("Gather", self._constant(words), "ids")
+        places = self._constant(_array(layers.position_rows(max_pieces)))
+        rows = self._add("Add", rows, self._add("Slice", places, self._ints(0), length))
+        norm = embeddings.LayerNorm
+        states = self._add("LayerNormalization", rows, *self._scale(norm), epsilon=norm.eps)
+        bias = self._position_bias(layers, max_pieces, length)
+        for number, layer in enumerate(layers.layers):
+            states = self._layer(layers, layer, states, bias, last=number == layers.n_layers - 1)
+        self._add("Reshape", states, self._ints(-1))
+        self.nodes[-1].output[0] = "vector"
+        graph = helper.make_graph(
+            self.nodes,
+            "encoder",
+            [_value("ids", TensorProto.INT32, "length"), _value("marks", TensorProto.INT64, 2)],
+            [_value("vector", TensorProto.FLOAT, 2 * width)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)]
+        content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
+        return content
+
+    def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
+        """A layer, [length, hidden] -> the same; the last one only at the two marks, [2, hidden]."""
+        attention, query, key, value = layers.attention(layer)
+        if last:
+            here = self._add("Gather", states, "marks")
+            bias = bias and self._add("Gather", bias, "marks", axis=2)
+            parts = [self._linear(here, query), *self._split(self._linear(states, key, value), 2)]
+        else:
+            here, parts = states, self._split(self._linear(states, query, key, value), 3)
+        batch = self._ints(0)  # the operator wants a batch: of one sentence
+        parts = [self._add("Unsqueeze", part, batch) for part in parts]
+        heads = attention.num_attention_heads
+        mixed = self._add("MultiHeadAttention", *parts, "", "", bias, domain=RUNTIME, num_heads=heads)
+        output, norm = layers.attention_output(layer)
+        attended = self._skip(norm, self._linear(self._add("Squeeze", mixed, batch), output), here)
+        inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
+        return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
+
+    def _linear(self, states: str, *linears: nn.Linear) -> str:
+        """Linear layers side by side: [n, in] -> [n, sum of out]."""
+        weight = np.concatenate([_array(linear.weight) for linear in linears])
+        bias = self._constant(np.concatenate([_array(linear.bias) for linear in linears]))
+        if not self.int8:
+            return self._add("Gemm", states, self._constant(weight), bias, transB=1)
+        scale = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
+        whole = np.rint(weight / scale[:, None]).astype(np.int8)
+        constants = (self._constant(whole.T), self._constant(scale))
+        return self._add("DynamicQuantizeMatMul", states, *constants, "", bias, domain=RUNTIME)
+
+    def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
+        """A residual connection and the normalisation after it."""
+        scale = self._scale(norm)
+        return self._add("SkipLayerNormalization", states, skipped, *scale, domain=RUNTIME, epsilon=norm.eps)
+
+    def _scale(self, norm: nn.LayerNorm) -> tuple[str, str]:
+        return self._constant(_array(norm.weight)), self._constant(_array(norm.bias))
+
+    def _position_bias(self, layers: LayeredModel, max_pieces: int, length: str) -> str:
+        """What MPNet adds to attention by distance, [1, heads, length, length]; nothing for BERT's kin."""
+        bias = layers.position_bias(max_pieces)
+        if bias is None:
+            return ""
+        both = self._add("Concat", length, length, axis=0)
+        return self._add("Slice", self._constant(_array(bias)), self._ints(0, 0), both, self._ints(2, 3))
+
+    def _split(self, states: str, n: int) -> list[str]:
+        self.nodes.append(helper.make_node("Split", [states], names := self._names(n), axis=1, num_outputs=n))
+        return names
+
+    def _ints(self, *numbers: int) -> str:
+        return self._constant(np.array(numbers, dtype=np.int64))
+
+    def _constant(self, value: np.ndarray) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def _names(self, n: int) -> list[str]:
+        return [f"{len(self.nodes)}.{part}" for part in range(n)]
+
+    def _add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        (name,) = self._names(1)
+        self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
+        return name
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()
+
+
+def _value(name: str, kind: int, size: int | str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, [size])
