@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
+from erda.app.inputs import check_text
 from erda.errors import DataError
 from erda.text.marks import Mark
 from erda.text.names import NameTagger
@@ -32,6 +33,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: Mapping[st
     """The sentences of a text with the given entities; without any, with those that are found."""
     if not isinstance(text, str) or not text.strip():
         raise DataError("the text is empty.")
+    check_text(text, most=None)
     if isinstance(entities, str):
         raise DataError("entities: expected a list of names or marks, got a single text; put it in a list.")
     if entities is None:

@@ -23,7 +23,7 @@ from erda.app.answers import (
 )
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
-from erda.app.inputs import Given, known_relation
+from erda.app.inputs import Given, known_relation, refuse_lookalikes
 from erda.app.lessons import Known, Lesson, Teachable, added, taken_back, wanted
 from erda.app.setup import NOTHING, Asked, Builder, Setup
 from erda.app.store import Stamp, State, Store
@@ -50,6 +50,7 @@ class Extractor:
         self._store, self._builder = Store(folder), Builder(asked)
         self._lock = RLock()
         self._at_hand: dict[int, Version] = {}
+        self._id = ""  # of the store that they belong to
         self._current = Version(State(Stamp(0, None, _now(), "begun", NOTHING)), self._build)
 
     @classmethod
@@ -151,9 +152,12 @@ class Extractor:
         A known relation learns more. An example that is known already is left out; one that was taught as another
         relation moves to this one: the later word counts. A `Task` is taught as it stands.
         """
+        if self._store.exists():
+            self.refresh()
+        new = wanted(what, examples, description, self.relations)
         with self._writing() as before:
+            refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
-            new = wanted(what, examples, description, self.relations)
             addition = added(
                 before.known,
                 new,
@@ -225,12 +229,14 @@ class Extractor:
         """Look whether another process taught something, and take it over; the number of the current version."""
         with self._lock:
             for attempt in range(3):
-                number = self._store.head().current
+                head = self._store.head()
+                if head.id != self._id:
+                    self._id, self._at_hand = head.id, {}
                 try:
-                    self._current = self._at(number)
+                    self._current = self._at(head.current)
                     break
                 except ErdaError:  # pruned while it was read, unless it is still the current one
-                    if attempt == 2 or self._store.head().current == number:
+                    if attempt == 2 or self._store.head() == head:
                         raise
             return self._current.number
 

@@ -37,8 +37,8 @@ def example_of(given: Given) -> Example:
 
 def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
     """Examples of one relation, or questions; each fault with the place of the example, counted from 1."""
-    if isinstance(given, str | Example | Mapping):
-        raise DataError("expected a list of examples, got a single one; put it in a list.")
+    if isinstance(given, str | Example | Mapping) or not isinstance(given, Iterable):
+        raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
     examples, faults = list[Example](), list[str]()
     for place, one in enumerate(given, 1):
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from erda.app.answers import Moved
-from erda.app.inputs import Given, example_of, examples_of, find_relation, refuse_lookalikes, relation_of
+from erda.app.inputs import Given, example_of, examples_of, find_relation, relation_of
 from erda.data.dataset import pair_in_sentence
 from erda.data.own import readable_name
 from erda.errors import DataError, join_faults
@@ -76,7 +76,7 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
         except DataError as fault:
             faults.append(str(fault))
 
-    if isinstance(what, str | Relation):
+    if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
         add(what, examples, description)
     elif isinstance(what, Mapping):
         for name, some in what.items():
@@ -99,7 +99,6 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
                 faults.append(f"example {place}: {fault}")
     if faults:
         raise DataError(join_faults(faults))
-    refuse_lookalikes(relations.values(), known)
     if not relations:
         raise DataError("nothing to teach: no relation was given.")
     return Wanted(tuple(relations.values()), tuple(found))

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -108,8 +110,9 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Head(Marker):
-    """`extractor.json`."""
+    """`extractor.json`. `id` tells a store from another that was put in its place."""
 
+    id: str
     current: int
     last: int
 
@@ -173,6 +176,8 @@ class Store:
         ours = {".lock", VERSIONS, OBJECTS}  # a kill before the first version was whole
         if other := [name for name in found if name not in ours and not is_unfinished(name)]:
             raise DataError(f"{self.folder} holds something else than an extractor ({other[0]}); name another folder.")
+        if found and self._numbers() not in ([], [0]):
+            raise ModelError(f"{self.folder / HEAD} is missing. {DAMAGED}")
         return False
 
     def head(self) -> Head:
@@ -266,7 +271,7 @@ class Store:
             raise ModelError(f"{place}: is not what was written. {DAMAGED}")
         return content, place
 
-    def _numbers(self, last: int) -> list[int]:
+    def _numbers(self, last: float = math.inf) -> list[int]:
         stems = [path.stem for path in (self.folder / VERSIONS).glob("*.json") if path.stem.isdecimal()]
         return sorted(number for number in map(int, stems) if number <= last)
 
@@ -297,7 +302,8 @@ class Store:
         )
         number = state.stamp.number
         write_json(self._version_path(number), sealed(version))
-        write_json(self.folder / HEAD, sealed(Head(FORMAT, number, number)))
+        own_id = self.head().id if (self.folder / HEAD).is_file() else uuid4().hex
+        write_json(self.folder / HEAD, sealed(Head(FORMAT, own_id, number, number)))
         return replace(state, files=files)
 
     def _write_relation(self, part: Part) -> RelationFiles:
@@ -311,7 +317,7 @@ class Store:
     def _write_object(self, content: bytes, ending: str) -> str:
         digest = hashlib.sha256(content).hexdigest()
         place = self.folder / OBJECTS / f"{digest}.{ending}"
-        if not place.is_file() or place.stat().st_size != len(content):
+        if not place.is_file() or place.read_bytes() != content:
             write_bytes(place, content)
         return digest
 

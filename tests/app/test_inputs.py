@@ -1,0 +1,182 @@
+"""What goes wrong with what people hand in: a clear answer, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_extractor import BORN, FOUNDED, QUESTIONS, open_toy, taught
+
+from erda.app.extractor import Extractor
+from erda.app.inputs import example_of
+from erda.errors import DataError, ErdaError
+from erda.text.marks import example_from_marks
+from erda.types import Entity, Example, Relation, Span
+
+BAD_SENTENCES = {
+    "": "no head is marked",
+    "   ": "no head is marked",
+    "Tesla was founded by Martin.": "no head is marked; put the first entity in",
+    "[[Tesla]] was founded by Martin.": "no tail is marked",
+    "[[Tesla was founded by {{Martin}}": "stands inside the head",
+    "[[Tesla]] was founded by {{Martin": "'{{' is never closed",
+    "[[The {{Tesla}} works]] were founded": "stands inside the head; close the head first",
+    "[[Tesla {{Mar]]tin}}": "stands inside the head",
+    "Tesla]] was founded by {{Martin}}": "closes no head: nothing is open",
+    "[[Tesla]] [[Ford]] {{Martin}}": "marks a second head",
+    "[[ ]] was founded by {{Martin}}": "the head marks no word",
+    "[[Te\x00sla]] was founded by {{Martin}}": r"holds a control character \(\\x00 at character 4\)",
+    "[[Tesla]] \x1b[31m founded {{Martin}}": "holds a control character",
+    "[[Tesla]] \ud800 {{Martin}}": r"holds a control character \(\\ud800",
+    "[[a]] " + "b " * 20_000 + "{{c}}": "the text has 40,011 characters, at most 20,000 are read",
+}
+BAD_ROWS = [
+    ({"tokens": ["a", "b"], "head": {"span": [0, 1]}}, "tail: is missing"),
+    (
+        {"tokens": ["a", "b"], "head": {"span": [0, 1]}, "tail": {"span": [1, 3]}},
+        "tail span .1, 3. ends after the last",
+    ),
+    ({"tokens": ["a", "b"], "head": {"span": [0, 2]}, "tail": {"span": [1, 2]}}, "overlaps tail span"),
+    ({"tokens": ["a", "b\x07"], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "control character"),
+    ({"tokens": [], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "tokens: expected at least 1"),
+    ({"text": "", "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "the text is empty"),
+    ({"text": "ab", "head": {"span": [0, 1]}, "tail": {"span": [1, 9]}}, "ends after the last character"),
+    ({}, "is missing"),
+    (7, "expected a text with marks, an Example or a row"),
+    (None, "expected a text with marks"),
+]
+
+
+@pytest.fixture
+def extractor(tmp_path: Path) -> Extractor:
+    return taught(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_SENTENCES.items(), ids=range(len(BAD_SENTENCES)))
+def test_a_sentence_that_is_no_example(extractor: Extractor, text: str, said: str) -> None:
+    said = said.replace("{{", r"\{\{")
+    for act in (extractor.predict, extractor.explain, lambda one: extractor.teach("born in", [one])):
+        with pytest.raises(DataError, match=said):
+            act(text)
+    assert extractor.version.number == 2
+
+
+@pytest.mark.parametrize(("row", "said"), BAD_ROWS, ids=range(len(BAD_ROWS)))
+def test_a_row_that_is_no_example(extractor: Extractor, row: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        extractor.teach("born in", [row])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=rf"example 2: .*{said}"):
+        extractor.predict([QUESTIONS[0], row])  # type: ignore[list-item]
+
+
+def test_all_faults_are_said_at_once_and_nothing_is_taught(extractor: Extractor) -> None:
+    with pytest.raises(DataError) as caught:
+        extractor.teach({"a": [*FOUNDED, "no marks", "[[half"], "b": ["{{c}}"], "c": BORN})
+    assert [line.split(" ")[:3] for line in str(caught.value).splitlines()] == [
+        ["a:", "example", "4:"],
+        ["a:", "example", "5:"],
+        ["b:", "example", "1:"],
+    ]
+    assert len(extractor.relations) == 3
+
+
+def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path / "new")
+    with pytest.raises(DataError, match="no head is marked"):
+        extractor.teach("a", ["no marks"])
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "needs an id and a name"),
+        ("  \t", "needs an id and a name"),
+        ("a\x00b", "its id holds a control character"),
+        ("x" * 201, "a name has at most 200 characters"),
+        ("no_relation", "'no_relation' says that none holds"),
+        ("Founded By", "'Founded By' differs from relation 'founded by' by case alone"),
+        ("FOUNDED  by ", "differs from relation 'founded by' by case alone. Write 'founded by'"),
+        (7, "expected the name of a relation, got 7"),
+    ],
+)
+def test_a_name_that_no_relation_can_have(extractor: Extractor, name: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        extractor.teach(name, ["[[a]] b {{c}}"])
+    with pytest.raises(DataError, match=said):
+        extractor.teach({name: ["[[a]] b {{c}}"]})
+    assert extractor.version.number == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/", "C:\\x", ".", "a/b", "con", "*", "née à", "关系", "🚀", "'; --"]
+)
+def test_any_other_name_is_a_name(extractor: Extractor, name: str) -> None:
+    before = {path.parent for path in extractor.folder.rglob("*")}
+    extractor.teach(name, ["[[a]] b {{c}}"])
+    assert {path.parent for path in extractor.folder.rglob("*")} == before, "no name is a path"
+    assert open_toy(extractor.folder).relations[-1].id == name
+    assert name in [one.relation for one in extractor.predict("[[a]] b {{c}}").ranked]
+    extractor.forget(name)
+
+
+def test_spaces_of_a_name_do_not_count(extractor: Extractor) -> None:
+    extractor.teach("  founded   by\n", ["[[a]] b {{c}}"])
+    assert len(extractor.examples("founded by")) == 4
+
+
+def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
+    with pytest.raises(DataError, match="'mother' differs from relation 'Mother' by case alone"):
+        extractor.teach({"Mother": ["[[a]] b {{c}}"], "mother": ["[[d]] e {{f}}"]})
+
+
+@pytest.mark.parametrize(
+    ("what", "examples", "said"),
+    [
+        ("a", [], "relation 'a' has no example; this method learns by examples alone"),
+        ("a", "[[a]] b {{c}}", "expected a list of examples, got a single str"),
+        ({}, (), "nothing to teach"),
+        ({"a": 7}, (), "expected a list of examples, got a single int"),
+        ([], (), "nothing to teach"),
+        (["[[a]] b {{c}}"], (), "example 1: it carries no relation; name one"),
+    ],
+)
+def test_a_teaching_that_is_none(extractor: Extractor, what: object, examples: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        extractor.teach(what, examples)  # type: ignore[arg-type]
+
+
+def test_examples_that_carry_their_relations(extractor: Extractor) -> None:
+    row = {"tokens": ["a", "b"], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}, "relation": "per:city_of_birth"}
+    said = extractor.teach([example_from_marks("[[a]] b {{c}}", relation="born in"), row])
+    assert said.new == ("per:city_of_birth",)
+    assert extractor.relations[-1] == Relation("per:city_of_birth", "person city of birth")
+    assert len(extractor.examples("born in")) == 3
+
+
+@pytest.mark.parametrize("act", ["predict", "explain", "extract"])
+def test_nothing_was_taught_yet(act: str, tmp_path: Path) -> None:
+    given = ("Ada left Rome.", ["Ada", "Rome"]) if act == "extract" else ("[[a]] b {{c}}",)
+    with pytest.raises(DataError, match=r"Nothing was taught yet: begin with teach\(relation, examples\)"):
+        getattr(open_toy(tmp_path), act)(*given)
+    assert open_toy(tmp_path).predict([]) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60) | st.text(alphabet="[]{} ab\n\x00", max_size=30))
+def test_any_text_is_an_example_or_a_fault(text: str) -> None:
+    try:
+        example = example_of(text)
+    except ErdaError:
+        return
+    assert example.head.span.end <= len(example.tokens)
+    assert "\x00" not in "".join(example.tokens)
+
+
+def test_long_tokens_and_odd_entities(extractor: Extractor) -> None:
+    long = Example(("a" * 5000, "b"), Entity("a", Span(0, 1)), Entity("b", Span(1, 2)))
+    assert extractor.predict(long).ranked
+    assert extractor.predict("[[a]]{{b}}").ranked
+    assert extractor.predict("[[日本]]の首都は{{東京}}").ranked

@@ -1,0 +1,168 @@
+"""Extracting from a text, explaining an answer, answers beside the truth, suggestions out of a corpus."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
+
+from erda.app.entities import tagged_sentences
+from erda.app.extractor import Extractor
+from erda.data.formats import example_to_json
+from erda.errors import DataError
+from erda.text.marks import Mark
+
+TEXT = "SpaceX was founded by Elon Musk in Texas. Later Elon Musk left. Rome is the capital of Italy."
+
+
+@pytest.fixture
+def extractor(tmp_path: Path) -> Extractor:
+    return taught(tmp_path / "mine")
+
+
+def test_every_ordered_pair_of_a_sentence_is_asked(extractor: Extractor) -> None:
+    found = extractor.extract(TEXT, ["SpaceX", "Elon Musk", "Texas", "Rome", "Italy"])
+    pairs = [(answer.example.head.name, answer.example.tail.name) for answer in found.answers]
+    assert len(pairs) == len(set(pairs)) == 3 * 2 + 2
+    assert ("Rome", "Italy") in pairs
+    assert ("Rome", "Texas") not in pairs, "they share no sentence"
+    assert (found.tagger, found.n_entities, found.n_left_out) == ("names", 6, 0)
+    assert {answer.best for answer in found.found} <= {"founded by", "born in", "capital of"}
+
+
+def test_entities_by_their_characters(extractor: Extractor) -> None:
+    marks = [Mark(0, 6), Mark(22, 31), Mark(64, 68), Mark(86, 91, "the Republic", "Q38")]
+    found = extractor.extract(TEXT, marks)
+    assert found.tagger == "given"
+    assert [(one.example.head.name, one.example.tail.name) for one in found.answers] == [
+        ("SpaceX", "Elon Musk"),
+        ("Elon Musk", "SpaceX"),
+        ("Rome", "the Republic"),
+        ("the Republic", "Rome"),
+    ]
+    assert found.answers[2].example.tail.id == "Q38"
+    inside = tagged_sentences("Dr. A. Bc. Def met Ghi.", [Mark(0, 14)], taught={}).sentences
+    assert [sentence.entities[0].name for sentence in inside] == ["Dr. A. Bc. Def"]
+    with pytest.raises(DataError, match=r"entity \(90, 900\) covers no word of the text"):
+        extractor.extract(TEXT, [Mark(90, 900)])
+
+
+def test_without_entities_the_taught_names_are_found(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
+    found = extractor.extract("Was Microsoft founded by Steve in Ulm?")
+    assert found.tagger == "taught"
+    assert {answer.example.head.name for answer in found.answers} == {"Microsoft", "Steve", "Ulm"}
+    with pytest.raises(DataError, match=r"give entities=\[names\], or install spaCy with a pipeline"):
+        tagged_sentences("some text", None, taught={})
+
+
+def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """spaCy itself is not installed for tests: a stand-in with its names."""
+
+    class Document:
+        text = "Ada met Bob."
+        ents = (
+            SimpleNamespace(start_char=0, end_char=3, text="Ada", label_="PERSON"),
+            SimpleNamespace(start_char=8, end_char=11, text="Bob", label_="PERSON"),
+        )
+
+        def has_annotation(self, name: str) -> bool:
+            return False
+
+    module = ModuleType("spacy")
+    module.util = SimpleNamespace(get_installed_pipelines=lambda: ["xx_other", "en_core_web_sm"])  # type: ignore[attr-defined]
+    module.load = lambda name: lambda text: Document()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spacy", module)
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
+    found = extractor.extract("Ada met Bob.")
+    assert found.tagger == "spacy:en_core_web_sm"
+    assert len(found.answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "entities", "said"),
+    [
+        ("", ["a"], "the text is empty"),
+        (" \n", None, "the text is empty"),
+        ("a b", "a", "expected a list of names or marks"),
+        ("a b", ["a", Mark(0, 1)], "give names or marks, not both"),
+        ("a b", [7], "expected names, or marks"),
+        ("a b", ["..", " "], "the name ' ' has no word"),
+        ("a\x00b c", ["c"], "control character"),
+    ],
+)
+def test_a_text_that_nothing_can_be_found_in(extractor: Extractor, text: str, entities: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        extractor.extract(text, entities)  # type: ignore[arg-type]
+
+
+def test_a_text_without_pairs_and_a_huge_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert extractor.extract("Nobody is here.", ["Ada"]).answers == ()
+    monkeypatch.setattr("erda.app.version.MOST_PAIRS", 50)
+    found = extractor.extract("Ada met Bob. " * 5000, ["Ada", "Bob"])
+    assert len(found.answers) == 50
+    assert found.n_left_out == 9950
+
+
+def test_an_explanation_names_the_examples_and_the_words_that_count(extractor: Extractor) -> None:
+    explained = extractor.explain(QUESTIONS[2])
+    assert explained.answer == extractor.predict(QUESTIONS[2])
+    assert [one.similarity for one in explained.nearest] == sorted(
+        (n.similarity for n in explained.nearest), reverse=True
+    )
+    assert explained.nearest[0].example.relation == "capital of"
+    tokens = explained.answer.example.tokens
+    assert sorted(one.place for one in explained.words) == [1, 2, 3, 4, 6], "not the entities"
+    assert all(tokens[one.place] == one.word for one in explained.words)
+    changes = [abs(one.change) for one in explained.words]
+    assert changes == sorted(changes, reverse=True)
+    again = extractor.predict("[[Rome]] is the of {{Italy}} .", top=3)
+    (word,) = [one for one in explained.words if one.word == "capital"]
+    after = next(one for one in again.ranked if one.relation == explained.answer.ranked[0].relation)
+    assert word.change == pytest.approx(after.confidence - explained.answer.confidence)
+    assert word.best == again.best
+
+
+def test_answers_beside_the_truth(extractor: Extractor, tmp_path: Path) -> None:
+    rows = [example_to_json(answer.example) for answer in extractor.predict([*FOUNDED, *BORN, *CAPITAL, *QUESTIONS])]
+    truth = ["founded by"] * 3 + ["born in"] * 2 + ["capital of"] * 2 + ["founded by", None, "never taught"]
+    file = tmp_path / "questions.jsonl"
+    lines = [
+        json.dumps({**row, "relation": relation, "id": str(i)})
+        for i, (row, relation) in enumerate(zip(rows, truth, strict=True))
+    ]
+    file.write_text("\n".join(lines))
+    found = extractor.evaluate(file)
+    answers = [answer.best for answer in extractor.predict(rows)]
+    expected = [one if one != "never taught" else None for one in truth]
+    assert found.n == 10
+    assert found.accuracy == np.mean([one == right for one, right in zip(answers, expected, strict=True)])
+    assert found.accuracy_of_known == 1.0
+    assert found.untaught == ("never taught",)
+    assert sum(found.confusion.values()) == 10
+    assert found.confusion["capital of", "capital of"] == 2
+    score = found.relations["founded by"]
+    assert (score.n, score.n_right, score.recall) == (4, 4, 1.0)
+    assert score.precision == 4 / score.n_answered
+    with pytest.raises(DataError, match="no questions"):
+        extractor.evaluate([])
+    with pytest.raises(DataError, match=r"nothing\.jsonl"):
+        extractor.evaluate(tmp_path / "nothing.jsonl")
+
+
+def test_a_relation_that_nobody_asked_for_has_no_scores(extractor: Extractor) -> None:
+    found = extractor.evaluate([extractor.examples("born in")[0].example])
+    assert found.relations["capital of"].recall is None
+    assert found.relations["capital of"].precision in (None, 0.0)
+
+
+def test_answers_as_json(extractor: Extractor) -> None:
+    line = json.loads(json.dumps(extractor.predict(QUESTIONS[0]).to_json()))
+    assert line["head"] == "SpaceX"
+    assert line["text"] == QUESTIONS[0]
+    assert line["ranked"][0]["relation"] == "founded by"

@@ -1,0 +1,313 @@
+"""The store: versions whole or not there, whatever happens to the process, the disk or the folder."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, taught
+
+from erda.app.extractor import Extractor
+from erda.app.store import Store
+from erda.errors import DataError, ErdaError, ModelError, WriteError
+from erda.files import is_unfinished
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def some_relation(number: int) -> dict[str, list[str]]:
+    return {f"relation {number}": [f"[[a{number}]] is {{{{b{number}}}}}", f"{{{{c}}}} has the [[d{number}]]"]}
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def test_history_says_what_was_done(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    extractor.take_back(FOUNDED[0])
+    extractor.undo()
+    extractor.forget("born in")
+    lines = [(one.number, one.parent, one.what, one.n_relations, one.n_examples) for one in extractor.history()]
+    assert lines == [
+        (0, None, "begun", 0, 0),
+        (1, 0, "taught founded by", 1, 3),
+        (2, 1, "taught born in, capital of", 3, 7),
+        (3, 2, "took back an example of founded by", 3, 6),
+        (4, 2, "forgot born in", 2, 5),
+    ]
+    assert [one.number for one in extractor.history() if one.is_current] == [4]
+    assert {(one.method, one.encoder) for one in extractor.history()} == {("frozen", "words")}
+
+
+def test_undo_goes_back_step_by_step_and_no_further(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    assert extractor.undo() == 1
+    assert [one.id for one in extractor.relations] == ["founded by"]
+    assert extractor.undo() == 0
+    with pytest.raises(DataError, match="nothing to undo"):
+        extractor.undo()
+    assert open_toy(tmp_path).relations == ()
+    extractor.rollback(2)
+    np.testing.assert_array_equal(scores(extractor), scores(taught(tmp_path / "other")))
+    with pytest.raises(DataError, match="has no version 9; there are: 0, 1, 2"):
+        extractor.rollback(9)
+    with pytest.raises(DataError, match="nothing to undo"):
+        open_toy(tmp_path / "new").undo()
+
+
+def test_what_two_versions_share_is_written_once(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    before = files(tmp_path)
+    extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
+    new = files(tmp_path) - before
+    assert len(new) == 3, "the version, the examples and the rows of one relation"
+    extractor.undo()
+    extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
+    assert {Path(name).parts[0] for name in files(tmp_path) - before - new} == {"versions"}
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    taught(tmp_path)
+    assert {Path(name).suffix for name in files(tmp_path)} == {".json", ".safetensors"}
+
+
+def test_pruning_keeps_the_current_version_and_the_last_ones(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    for number in range(4):
+        extractor.teach(some_relation(number))
+    extractor.rollback(2)
+    expected, before = scores(extractor), len(files(tmp_path))
+    assert extractor.prune(keep=2) == 4
+    assert [one.number for one in extractor.history()] == [2, 5, 6]
+    assert len(files(tmp_path)) < before
+    np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
+    with pytest.raises(DataError, match="has no version 1; there are: 2, 5, 6"):
+        extractor.undo()
+    extractor.rollback(6)
+    assert len(open_toy(tmp_path).relations) == 7
+    assert extractor.teach(some_relation(9)).version == 7, "a number is never used twice"
+    extractor.prune(keep=0)
+    assert [one.number for one in extractor.history()] == [7]
+    with pytest.raises(DataError, match="keep: must be at least 0"):
+        extractor.prune(keep=-1)
+
+
+def test_versions_are_compared_on_questions(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach({"founded by": FOUNDED, "born in": BORN})
+    extractor.teach("capital of", CAPITAL)
+    questions = [one.example for one in extractor.predict([*QUESTIONS, *CAPITAL])]
+    changes = extractor.compare(1, 2, questions)
+    assert {change.after for change in changes} == {"capital of"}
+    assert {change.example for change in changes} >= {questions[3]}
+    assert extractor.compare(2, 2, questions) == []
+
+
+# -- two at once -------------------------------------------------------------------------------------------------------
+
+
+def test_one_process_teaches_and_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erda.app.store.WAIT", 0.05)
+    first, second = taught(tmp_path), open_toy(tmp_path)
+    with Store(tmp_path).writing():
+        for change in (first.undo, lambda: second.teach(some_relation(1)), second.prune):
+            with pytest.raises(DataError, match="another process is teaching this extractor; try again"):
+                change()
+        assert len(second.predict(QUESTIONS)) == 3, "reading needs no lock"
+        assert len(open_toy(tmp_path).relations) == 3
+    second.teach(some_relation(1))
+    assert len(first.relations) == 3
+    assert first.refresh() == 3
+    assert len(first.relations) == 4
+    first.teach(some_relation(2))
+    second.teach(some_relation(3))
+    assert [one.id for one in second.relations][3:] == ["relation 1", "relation 2", "relation 3"], "nothing is lost"
+
+
+def test_two_begin_the_same_store(tmp_path: Path) -> None:
+    first, second = open_toy(tmp_path / "x"), open_toy(tmp_path / "x")
+    first.teach(some_relation(1))
+    second.teach(some_relation(2))
+    assert [one.id for one in open_toy(tmp_path / "x").relations] == ["relation 1", "relation 2"]
+
+
+def test_names_that_differ_by_case_between_two_processes(tmp_path: Path) -> None:
+    first, second = taught(tmp_path), open_toy(tmp_path)
+    first.teach("Moved To", ["[[a]] b {{c}}"])
+    with pytest.raises(DataError, match="'moved to' differs from relation 'Moved To' by case alone"):
+        second.teach("moved to", ["[[a]] b {{c}}"])
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_damaged_file_is_one_line_and_other_versions_still_open(tmp_path: Path) -> None:
+    taught(tmp_path / "whole")
+    for name in sorted(files(tmp_path / "whole")):
+        if name == "versions/0.json":
+            continue
+        for number, content in enumerate((b"", b"{}", b"\xff\xfe", None)):
+            here = tmp_path / f"{number}"
+            shutil.copytree(tmp_path / "whole", here)
+            if content is None:
+                (here / name).unlink()
+            else:
+                (here / name).write_bytes(content)
+            if name == "versions/1.json":
+                assert len(open_toy(here).relations) == 3, "it is not needed"
+            else:
+                with pytest.raises(ErdaError) as caught:
+                    open_toy(here)
+                assert len(str(caught.value).splitlines()) == 1
+                assert str(here) in str(caught.value)
+            shutil.rmtree(here)
+
+
+def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
+    taught(tmp_path)
+    head = tmp_path / "extractor.json"
+    head.write_text(head.read_text().replace('"current": 2', '"current": 1'))
+    with pytest.raises(ModelError, match=r"extractor\.json: was changed or damaged since it was written"):
+        open_toy(tmp_path)
+
+
+def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    head = tmp_path / "extractor.json"
+    head.write_text(json.dumps({**json.loads(head.read_text()), "format": 2, "shape": "other"}))
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    for change in (lambda: open_toy(tmp_path), extractor.undo, lambda: extractor.teach(some_relation(1))):
+        with pytest.raises(ModelError, match=r"format 2, this version of erda reads up to 1.* pip install -U erda"):
+            change()
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"holds something else than an extractor \(notes.txt\)"):
+        open_toy(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match="Not a directory"):
+        open_toy(tmp_path / "file")
+    with pytest.raises(DataError, match="No folder can be called"):
+        open_toy("a\0b")  # type: ignore[arg-type]
+
+
+def test_a_store_that_is_deleted_still_answers_and_can_be_saved(tmp_path: Path) -> None:
+    extractor = taught(tmp_path / "mine")
+    expected = scores(extractor)
+    shutil.rmtree(tmp_path / "mine")
+    np.testing.assert_array_equal(scores(extractor), expected)
+    for change in (extractor.undo, lambda: extractor.teach(some_relation(1)), extractor.prune):
+        with pytest.raises(ModelError, match=r"is gone: the store was deleted or moved.*save\(folder\)"):
+            change()
+    assert not (tmp_path / "mine").exists()
+    extractor.save(tmp_path / "saved")
+    again = open_toy(tmp_path / "saved")
+    np.testing.assert_array_equal(scores(again), expected)
+    again.teach(some_relation(1))
+    with pytest.raises(DataError, match="holds an extractor already"):
+        extractor.save(tmp_path / "saved")
+    taught(tmp_path / "mine").forget("born in")
+    assert extractor.refresh() == 3, "another store in its place is another store"
+    assert len(extractor.relations) == 2
+
+
+def test_a_full_disk_at_any_moment_leaves_the_last_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extractor = taught(tmp_path)
+    expected = scores(extractor)
+    real, calls = os.fsync, [0]
+    for moment in range(5):
+
+        def full(descriptor: int, last: int = moment) -> None:
+            calls[0] += 1
+            if calls[0] > last:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(descriptor)
+
+        calls[0] = 0
+        with monkeypatch.context() as patch:
+            patch.setattr("erda.files.os.fsync", full)
+            if moment == 4:  # examples, rows, version and head are written
+                extractor.teach(some_relation(moment))
+                break
+            with pytest.raises(WriteError, match=r"the disk is full\. What was there before is intact"):
+                extractor.teach(some_relation(moment))
+        np.testing.assert_array_equal(scores(extractor), expected)
+        np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
+        assert not any(is_unfinished(Path(name).name) for name in files(tmp_path))
+    assert len(open_toy(tmp_path).relations) == 4
+
+
+def teach_until_killed(folder: Path, pipe: int) -> None:
+    extractor = open_toy(folder)
+    for number in range(len(extractor.relations), 10_000):
+        said = extractor.teach(some_relation(number))
+        if number % 7 == 3:
+            extractor.undo()
+            extractor.rollback(said.version)
+        if number % 11 == 5:
+            extractor.prune(keep=3)
+        os.write(pipe, f"{number}\n".encode())
+
+
+def kill_while_teaching(folder: Path, seconds: float) -> int:
+    """A process that teaches and is killed; how many relations it said were taught."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            teach_until_killed(folder, writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        lines = said.read().split()
+    return int(lines[-1]) + 1 if lines else 0
+
+
+def check_kills(folder: Path, n: int) -> None:
+    rng = random.Random(n)
+    least = 0
+    for _ in range(n):
+        least = max(least, kill_while_teaching(folder, rng.uniform(0, 0.15)))
+        if not (folder / "extractor.json").exists():
+            assert least == 0
+            continue
+        extractor: Extractor = open_toy(folder)
+        known = len(extractor.relations)
+        assert known >= least - 1, "what was said to be taught is there (but for one that is just being undone)"
+        least = min(least, known)
+        if known:
+            assert [one.id for one in extractor.relations] == [f"relation {number}" for number in range(known)]
+            assert np.isfinite(scores(extractor)).all()
+        for one in extractor.history():
+            assert len(extractor._at(one.number).relations) == one.n_relations
+    extractor = open_toy(folder)
+    extractor.teach("one more", ["[[a]] b {{c}}"])
+    extractor.prune(keep=0)
+    (only,) = extractor.history()
+    assert len(files(folder)) == 2 + 2 * only.n_relations, "nothing that no version needs is left"
+    assert least > n / 4, "it was killed while it taught, not before"
+
+
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    check_kills(tmp_path / "x", 20)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
+    check_kills(tmp_path / "x", 200)
