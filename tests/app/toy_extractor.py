@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ QUESTIONS = [
 ]
 
 
+def some_relation(number: int) -> dict[str, list[str]]:
+    return {f"relation {number}": [f"[[a{number}]] is {{{{b{number}}}}}", f"{{{{c}}}} has the [[d{number}]]"]}
+
+
 def open_toy(folder: Path, **asked: Any) -> Extractor:
     return Extractor.open(folder, **{"encoder": Words(), "method": "frozen", **asked})
 
@@ -65,3 +70,17 @@ def taught(folder: Path, **asked: Any) -> Extractor:
 def scores(extractor: Extractor) -> np.ndarray:
     answers = extractor.predict(QUESTIONS, top=100)
     return np.array([[one.score for one in sorted(answer.ranked, key=lambda one: one.relation)] for answer in answers])
+
+
+def teach_until_killed(folder: Path, said: Connection) -> None:
+    """Teach one relation after another, and say how many are known; go back and prune now and then."""
+    extractor = open_toy(folder)
+    said.send(len(extractor.relations))
+    for number in range(len(extractor.relations), 10_000):
+        taught = extractor.teach(some_relation(number))
+        if number % 7 == 3:
+            extractor.undo()
+            extractor.rollback(taught.version)
+        if number % 11 == 5:
+            extractor.prune(keep=3)
+        said.send(number + 1)
