@@ -43,7 +43,7 @@ BAD_ROWS = [
     ({"tokens": [], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "tokens: expected at least 1"),
     ({"text": "", "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "the text is empty"),
     ({"text": "ab", "head": {"span": [0, 1]}, "tail": {"span": [1, 9]}}, "ends after the last character"),
-    ({}, "is missing"),
+    ({}, "missing"),
     (7, "expected a text with marks, an Example or a row"),
     (None, "expected a text with marks"),
 ]
