@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset
+demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an extractor that is taught
 	$(BIN)/erda demo
 
 test: $(STAMP)  ## set up, then every test that this machine can run

@@ -170,6 +170,7 @@ def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert all(
         extra["augmentation"]["rule"] in ("entity-match", "neighbour") for one in found for extra in one["extras"]
     )
+    assert "the first four relations: 8 of 8 before, 8 of 8 after; the fifth: 2 of 2." in printed
 
 
 def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:
