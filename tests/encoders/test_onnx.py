@@ -11,6 +11,8 @@ import pytest
 import torch
 from tiny_models import SENTENCES, build_model, sentence
 
+from erda.app.extractor import Extractor
+from erda.corpus.similarity import SimilarityModel
 from erda.encoders import build_encoder, onnx_encoder
 from erda.encoders.base import Encoder, embed
 from erda.encoders.frozen import FrozenCache
@@ -181,3 +183,21 @@ def test_a_method_over_it_is_saved_and_loaded(bert: ModelFolder, tmp_path: Path)
     again = Method.load(tmp_path / "saved")
     assert isinstance(again.encoder, OnnxEncoder)
     assert (again.predict(SENTENCES).scores == method.predict(SENTENCES).scores).all()
+
+
+def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
+    expected, found = SimilarityModel(bert), SimilarityModel(bert, dtype="int8")
+    assert isinstance(found.encoder, OnnxEncoder)
+    assert found.fingerprint == expected.fingerprint
+    cosines = (found.encode(SENTENCES) * expected.encode(SENTENCES)).sum(axis=1)
+    assert (cosines > 0.95).all()
+    assert (cosines < 0.99999).all()
+
+
+def test_an_extractor_uses_it(tmp_path: Path) -> None:
+    extractor = Extractor.open(tmp_path / "store")
+    extractor.teach(
+        {"capital of": ["[[Paris]] is the capital of {{France}} ."], "born in": ["[[Ann]] , born in {{Rome}} ."]}
+    )
+    assert isinstance(extractor.version.method.encoder, OnnxEncoder)
+    assert extractor.predict("[[Berlin]] is the capital of {{Germany}} .").best == "capital of"

@@ -79,7 +79,7 @@ class Builder:
             known = encoder_settings(name).model_fields
             settings = {"adapter": ADAPTED[name]} if name in ADAPTED else {}
             if not kind.trains and "trained_layers" in known:
-                settings["trained_layers"] = 0
+                settings |= {"trained_layers": 0, "engine": "auto"}
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:

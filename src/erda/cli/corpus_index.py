@@ -56,7 +56,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     add = parser.add_argument
     add("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
     add("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
-    add("--dtype", default="float32", help="float32, or bfloat16 on a GPU (default: float32)")
+    add("--dtype", default="float32", help="float32, bfloat16 on a GPU, int8 on a CPU (default: float32)")
     add("--jobs", metavar="N", type=int, help="processes of this machine that embed (default: 1)")
     add("--rebuild", action="store_true", help="throw away the vectors and the index of before")
     add_engine_arguments(parser, "embed")

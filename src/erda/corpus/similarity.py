@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 from erda.corpus.recipe import MAX_PIECES
 from erda.encoders.adapter import SETTINGS_FILE, SHIPPED, TrainedWeights, fingerprint_of
 from erda.encoders.devices import check_device
+from erda.encoders.onnx_encoder import OnnxEncoder, open_onnx
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
@@ -28,7 +29,7 @@ from erda.types import Example
 
 CHUNK_SIZE = 16_384  # sentences whose word pieces are in memory at once
 BATCH_SIZES = {"cpu": 64, "cuda": 4096}  # of packed sentences
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
 class SimilarityModel:
@@ -51,10 +52,14 @@ class SimilarityModel:
         base = origin(folder)
         self.base = base.name
         self.weights = weights
-        self.encoder = TransformerEncoder(
-            folder, TransformerSettings(mode="markers", max_pieces=0 if weights else max_pieces), weights=weights
-        )
-        self.encoder.requires_grad_(False).to(device=device, dtype=DTYPES[dtype])
+        self.encoder: TransformerEncoder | OnnxEncoder
+        settings = TransformerSettings(mode="markers", max_pieces=0 if weights else max_pieces)
+        if dtype == "int8":
+            frozen = settings.model_copy(update={"trained_layers": 0, "engine": "onnx-int8"})
+            self.encoder = open_onnx(folder, frozen, weights=weights, device=device)
+        else:
+            self.encoder = TransformerEncoder(folder, settings, weights=weights)
+            self.encoder.requires_grad_(False).to(device=device, dtype=DTYPES[dtype])
         self.dim = self.encoder.dim
         self.fingerprint = weights.fingerprint if weights else fingerprint_of(base, "untrained", max_pieces)
 
@@ -124,7 +129,8 @@ def load_similarity(
 ) -> SimilarityModel:
     """The similarity model that comes with the package, one saved in a folder, or a plain encoder (untrained) by name.
 
-    `dtype` is what vectors are computed in, `float32` or `bfloat16`; they are float32 in any case.
+    `dtype` is what vectors are computed in: `float32`, `bfloat16` (on a GPU) or `int8` (on a CPU, by ONNX Runtime).
+    They are float32 in any case.
     """
     name = SHIPPED if name_or_dir is None else name_or_dir
     if name != SHIPPED and not (user_path(name) / SETTINGS_FILE).is_file():

@@ -56,9 +56,8 @@ def build_encoder(
     folder = find_model(name)
     weights = TrainedWeights.load(checked.adapter) if checked.adapter else None
     if checked.engine != "torch":
-        from erda.encoders.onnx_encoder import open_onnx
+        from erda.encoders.onnx_encoder import open_onnx, unfit
 
-        found = open_onnx(folder, checked, weights=weights, device=device, cache=cache)
-        if found is not None:
-            return found
+        if checked.engine != "auto" or not unfit(folder, checked, device):
+            return open_onnx(folder, checked, weights=weights, device=device, cache=cache)
     return TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)

@@ -151,11 +151,9 @@ def open_onnx(
     weights: TrainedWeights | None,
     device: str,
     cache: FrozenCache | None = None,
-) -> OnnxEncoder | None:
-    """The encoder that `settings.engine` asks for; None where it is `auto` and ONNX Runtime does not fit."""
-    reason = _unfit(folder, settings, device)
-    if reason and settings.engine == "auto":
-        return None
+) -> OnnxEncoder:
+    """The encoder that `settings.engine` asks for, or why ONNX Runtime cannot run it."""
+    reason = unfit(folder, settings, device)
     if reason:
         raise SettingsError(f"engine '{settings.engine}': {reason}")
     packed = pack_encoder(folder, settings, weights=weights)
@@ -186,7 +184,7 @@ def pack_encoder(
     return found or _make(folder, settings, weights, engine)
 
 
-def _unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
+def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
     """Why ONNX Runtime cannot run an encoder; nothing where it can."""
     missing = [module for module in MODULES if find_spec(module) is None]
     shape = read_json(folder.path / "config.json", _Shape, error=ModelError)
