@@ -16,6 +16,7 @@ from erda.encoders.base import Encoder, embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
+from erda.learning.objective import Objective
 from erda.methods import base, erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
@@ -319,13 +320,13 @@ FUTURE = tuple(toy_relation(number) for number in range(6))
 
 def test_future_names_stand_in_the_losses_until_they_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     columns: list[int] = []
-    plain = erda.cross_entropy
+    plain = Objective.__call__
 
-    def counting(similarities: torch.Tensor, targets: torch.Tensor, **settings: Any) -> torch.Tensor:
-        columns.append(similarities.shape[1])
-        return plain(similarities, targets, **settings)
+    def counting(self: Objective, vectors: torch.Tensor, prototypes: torch.Tensor, *rest: Any) -> torch.Tensor:
+        columns.append(len(prototypes))
+        return plain(self, vectors, prototypes, *rest)
 
-    monkeypatch.setattr(erda, "cross_entropy", counting)
+    monkeypatch.setattr(Objective, "__call__", counting)
     for future_relations, expected in ((False, [{2}, {4}, {6}]), (True, [{6}, {6}, {6}])):
         method = Erda(toy_encoder(), future=FUTURE, future_relations=future_relations)
         for index in range(3):

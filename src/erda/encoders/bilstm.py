@@ -41,11 +41,11 @@ class BiLstmEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
-        self.batch_size = 1024
+        self.batch_size = 512  # whose gates stay in the cache
         self.n_threads = 1  # the kernel has two of its own; more of PyTorch's would only get in their way
         self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
         self._compiled = find_spec("numba") is not None
-        self._known_ids: dict[tuple[str, ...], list[int]] = {}
+        self._known_ids: dict[tuple[str, ...], np.ndarray] = {}
         generator = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(hidden_size)
         with torch.no_grad():
@@ -75,41 +75,31 @@ class BiLstmEncoder(Encoder):
         """Vectors of sentences: [n_examples, dim]."""
         return self._run([self._ids(_within_reach(example)) for example in examples])
 
-    def _ids(self, tokens: tuple[str, ...]) -> list[int]:
+    def _ids(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Word ids of a sentence, looked up once: tests are asked after every task, memories read in every epoch."""
         found = self._known_ids.get(tokens)
         if found is None:
             if len(self._known_ids) >= KEPT_SENTENCES:
                 self._known_ids.clear()
-            found = self._known_ids[tokens] = self.words.ids(tokens)
+            found = self._known_ids[tokens] = np.array(self.words.ids(tokens))
         return found
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of relation names or descriptions: [n_texts, dim]."""
-        return self._run([self.words.ids(text.split()) or [0] for text in texts])
+        return self._run([np.array(self.words.ids(text.split()) or [0]) for text in texts])
 
-    def _run(self, sentences: list[list[int]]) -> Tensor:
+    def _run(self, sentences: list[np.ndarray]) -> Tensor:
         if self._compiled and self.vectors.device.type == "cpu":
-            states = self._run_compiled(sentences)
+            from erda.encoders.lstm_kernel import PackedSentences, last_states
+
+            weights = [weight for direction in self.lstm.all_weights for weight in direction]
+            states = last_states(self.vectors, PackedSentences.of(sentences), weights)
         else:
-            packed = pack_sequence(
-                [self.vectors[torch.tensor(ids, device=self.vectors.device)] for ids in sentences], enforce_sorted=False
-            )
+            packed = pack_sequence([self.vectors[torch.from_numpy(ids)] for ids in sentences], enforce_sorted=False)
             _, (last, _) = self.lstm(packed)
             states = torch.cat([last[0], last[1]], dim=1)
         dropped: Tensor = self.dropout(states)
         return dropped
-
-    def _run_compiled(self, sentences: list[list[int]]) -> Tensor:
-        from erda.encoders.lstm_kernel import PackedSentences, last_states
-
-        lengths = [len(ids) for ids in sentences]
-        used, rows = np.unique(np.concatenate([np.asarray(ids) for ids in sentences]), return_inverse=True)
-        ends = np.cumsum(lengths)
-        local = [rows[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
-        return last_states(
-            self.vectors[torch.from_numpy(used)], PackedSentences.of(local), list(self.lstm.parameters())
-        )
 
 
 def _within_reach(example: Example) -> tuple[str, ...]:

@@ -1,19 +1,20 @@
 """A bidirectional LSTM for the CPU that returns last states only, forward and backward compiled with Numba.
 
 PyTorch's CPU LSTM spends most of a step of five sentences in overhead and in a slow `tanh`. This one fuses the gates,
-runs each direction in its own thread, projects each distinct word once, and skips padding: sentences are sorted by
-length, so that those still running at a step are the first rows. The arithmetic is that of `torch.nn.LSTM`
-(gates i, f, g, o); tests hold the two against each other.
+runs each direction in its own thread, and skips padding: sentences are sorted by length, so that those still running
+at a step are the first rows. Large matrix products are PyTorch's; where no gradient is kept, one of them serves a step
+of all sentences, and each distinct word is projected once. The arithmetic is that of `torch.nn.LSTM` (gates i, f, g,
+o); tests hold the two against each other.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 Array = np.ndarray
+T = TypeVar("T")
 _f4 = np.float32
 _LOW, _HIGH = _f4(-7.9), _f4(7.9)
 # tanh(x) = x p(x^2) / q(x^2) on [-7.9, 7.9], the usual minimax fit; error below 3e-7 in single precision
@@ -30,7 +32,6 @@ _P0, _P1, _P2, _P3 = map(
 _P4, _P5, _P6 = map(_f4, (1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03))
 _Q0, _Q1, _Q2, _Q3 = map(_f4, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03))
 _HALF, _ONE = _f4(0.5), _f4(1.0)
-_BLOCK = 64  # sentences that are predicted together
 
 # sums are left in the order written, which keeps multiply and add fused; division needs no check for zero
 _jit = numba.njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_model="numpy", nogil=True, cache=True)
@@ -95,77 +96,44 @@ def _transposed(matrix: Array) -> Array:
 
 
 @_jit
-def _project(vectors: Array, w_in: Array, bias: Array) -> Array:
-    """The part of the gates' inputs that a word decides: [n_words, width] -> [n_words, 4 * size]."""
-    out = np.empty((vectors.shape[0], w_in.shape[0]), dtype=np.float32)
-    for b in range(out.shape[0]):
-        out[b] = bias
-    _add_product(vectors, _transposed(w_in), out, out.shape[0])
-    return out
+def _step(gates: Array, projected: Array, words: Array, cell: Array, hidden: Array) -> None:
+    """One token of the first `len(words)` sentences, where nothing is kept for a gradient.
 
-
-@_jit
-def _last_state(
-    vectors: Array, rows: Array, active: Array, w_in: Array, w_rec: Array, bias: Array, hidden: Array
-) -> None:
-    """Last hidden states without keeping anything for a gradient; `hidden` is zero on entry: [n_sentences, size].
-
-    A block of sentences goes through all its steps before the next one begins, so that its gates stay in the cache:
-    that halves the time.
+    `gates` [n, 4 * size] holds the states' part of the gates, `projected` [n_words, 4 * size] that of each word.
     """
-    projected, recurrent = _project(vectors, w_in, bias), _transposed(w_rec)
-    n_steps, n_sentences = rows.shape
-    size = hidden.shape[1]
-    cell = np.empty((_BLOCK, size), dtype=np.float32)
-    gates = np.empty((_BLOCK, 4 * size), dtype=np.float32)
-    for start in range(0, n_sentences, _BLOCK):
-        own = hidden[start : start + _BLOCK]
-        cell[:] = _f4(0.0)
-        for t in range(n_steps):
-            n = min(active[t] - start, _BLOCK)
-            if n <= 0:
-                break
-            for b in range(n):
-                gates[b] = projected[rows[t, start + b]]
-            _add_product(own, recurrent, gates, n)
-            for b in range(n):
-                z, c, h = gates[b], cell[b], own[b]
-                for j in range(size):
-                    i = _HALF * _tanh(_HALF * z[j]) + _HALF
-                    f = _HALF * _tanh(_HALF * z[size + j]) + _HALF
-                    g = _tanh(z[2 * size + j])
-                    o = _HALF * _tanh(_HALF * z[3 * size + j]) + _HALF
-                    c[j] = f * c[j] + i * g
-                    h[j] = o * _tanh(c[j])
+    size = cell.shape[1]
+    for b in range(len(words)):
+        z, p, c, h = gates[b], projected[words[b]], cell[b], hidden[b]
+        for j in range(size):
+            i = _HALF * _tanh(_HALF * (z[j] + p[j])) + _HALF
+            f = _HALF * _tanh(_HALF * (z[size + j] + p[size + j])) + _HALF
+            g = _tanh(z[2 * size + j] + p[2 * size + j])
+            o = _HALF * _tanh(_HALF * (z[3 * size + j] + p[3 * size + j])) + _HALF
+            c[j] = f * c[j] + i * g
+            h[j] = o * _tanh(c[j])
 
 
 @_jit
-def _forward(
-    vectors: Array,
-    rows: Array,
-    active: Array,
-    w_in: Array,
-    w_rec: Array,
-    bias: Array,
-    gates: Array,
-    cells: Array,
-    hiddens: Array,
-) -> None:
+def _forward(gates: Array, active: Array, w_rec: Array, hiddens: Array, cells: Array, last: Array) -> None:
     """One direction, kept for the gradient.
 
-    gates: [n_steps, n_sentences, 4 * size], activated; cells, hiddens: [n_steps + 1, n_sentences, size], zero on entry.
-    A sentence that has ended carries its last state on to the final step.
+    gates: [n_tokens, 4 * size], on entry the words' part, on return activated; hiddens, cells: [n_tokens, size], the
+    states before each token, zero on entry; last: [n_sentences, size], the states after the last one.
     """
-    projected, recurrent = _project(vectors, w_in, bias), _transposed(w_rec)
-    n_steps, n_sentences = rows.shape
-    size = hiddens.shape[2]
+    recurrent = _transposed(w_rec)
+    size = last.shape[1]
+    end_cell = np.empty(size, dtype=np.float32)
+    start, n_steps = 0, len(active)
     for t in range(n_steps):
         n = active[t]
+        following = start + n
+        n_following = active[t + 1] if t + 1 < n_steps else 0
+        if t:
+            _add_product(hiddens[start:following], recurrent, gates[start:following], n)
         for b in range(n):
-            gates[t, b] = projected[rows[t, b]]
-        _add_product(hiddens[t], recurrent, gates[t], n)
-        for b in range(n):
-            z, c0, c1, h = gates[t, b], cells[t, b], cells[t + 1, b], hiddens[t + 1, b]
+            z, c0, c1, h = gates[start + b], cells[start + b], end_cell, last[b]
+            if b < n_following:
+                c1, h = cells[following + b], hiddens[following + b]
             for j in range(size):
                 i = _HALF * _tanh(_HALF * z[j]) + _HALF
                 f = _HALF * _tanh(_HALF * z[size + j]) + _HALF
@@ -175,47 +143,30 @@ def _forward(
                 z[size + j] = f
                 z[2 * size + j] = g
                 z[3 * size + j] = o
-                c1[j] = f * c0[j] + i * g
-                h[j] = o * _tanh(c1[j])
-        for b in range(n, n_sentences):
-            hiddens[t + 1, b] = hiddens[t, b]
+                c = f * c0[j] + i * g
+                c1[j] = c
+                h[j] = o * _tanh(c)
+        start = following
 
 
 @_jit
-def _backward(
-    d_last: Array,
-    vectors: Array,
-    rows: Array,
-    active: Array,
-    w_rec: Array,
-    gates: Array,
-    cells: Array,
-    hiddens: Array,
-    d_weights: Array,
-) -> None:
-    """Gradient of one direction's weights from that of its last states.
-
-    `d_weights` (zero on entry) is [width + size + 1, 4 * size]: input weights, recurrent weights and bias, transposed.
-    """
-    n_steps, n_sentences = rows.shape
-    width, size = vectors.shape[1], d_last.shape[1]
-    d_hidden = np.zeros((n_sentences, size), dtype=np.float32)
-    d_cell = np.zeros((n_sentences, size), dtype=np.float32)
-    n_tokens = active.sum()
-    d_gates = np.empty((n_tokens, 4 * size), dtype=np.float32)
-    inputs = np.empty((width + size + 1, n_tokens), dtype=np.float32)  # what the weights were multiplied with
-    running, place = 0, 0
-    for t in range(n_steps - 1, -1, -1):
+def _backward(d_last: Array, gates: Array, active: Array, w_rec: Array, cells: Array, d_gates: Array) -> None:
+    """Gradient of one direction's gates before their activation, [n_tokens, 4 * size], from that of its last states."""
+    d_hidden = np.empty_like(d_last)
+    d_cell = np.zeros_like(d_last)
+    size = d_last.shape[1]
+    start, running = len(gates), 0
+    for t in range(len(active) - 1, -1, -1):
         n = active[t]
+        start -= n
         for b in range(running, n):  # sentences whose last token this is
             d_hidden[b] = d_last[b]
         running = n
         for b in range(n):
-            z, dz, c0, c1 = gates[t, b], d_gates[place + b], cells[t, b], cells[t + 1, b]
-            dh, dc = d_hidden[b], d_cell[b]
+            z, dz, c0, dh, dc = gates[start + b], d_gates[start + b], cells[start + b], d_hidden[b], d_cell[b]
             for j in range(size):
                 i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
-                tc = _tanh(c1[j])
+                tc = _tanh(f * c0[j] + i * g)
                 dcell = dc[j] + dh[j] * o * (_ONE - tc * tc)
                 dz[j] = dcell * g * i * (_ONE - i)
                 dz[size + j] = dcell * c0[j] * f * (_ONE - f)
@@ -223,41 +174,33 @@ def _backward(
                 dz[3 * size + j] = dh[j] * tc * o * (_ONE - o)
                 dc[j] = dcell * f
                 dh[j] = _f4(0.0)
-            word, before = vectors[rows[t, b]], hiddens[t, b]
-            for j in range(width):
-                inputs[j, place + b] = word[j]
-            for j in range(size):
-                inputs[width + j, place + b] = before[j]
-            inputs[width + size, place + b] = _ONE
-        _add_product(d_gates[place : place + n], w_rec, d_hidden, n)
-        place += n
-    _add_product(inputs, d_gates, d_weights, inputs.shape[0])
+        if t:
+            _add_product(d_gates[start : start + n], w_rec, d_hidden, n)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedSentences:
-    """Sentences as rows of word ids, longest first, one layout a direction."""
+    """Sentences of word ids, step by step: the first tokens of all, then the second ones, longest sentence first."""
 
-    rows: tuple[np.ndarray, np.ndarray]  # forward and reversed word ids, [n_steps, n_sentences] each
-    active: np.ndarray  # sentences still running at each step, [n_steps]
+    words: np.ndarray  # the ids of all tokens as they came, [n_tokens]
+    places: tuple[np.ndarray, np.ndarray]  # where in `words` each token stands, read forwards and read backwards
+    active: np.ndarray  # sentences that have a token at each step, [n_steps]
     order: np.ndarray  # order[i]: where sentence i of the caller stands
 
     @classmethod
-    def of(cls, sentences: list[list[int]]) -> PackedSentences:
+    def of(cls, sentences: Sequence[np.ndarray]) -> PackedSentences:
         """Lay out sentences of word ids (none of them empty)."""
         lengths = np.array([len(sentence) for sentence in sentences])
         by_length = np.argsort(-lengths, kind="stable")
-        n_steps = int(lengths.max())
-        ahead = np.zeros((len(sentences), n_steps), dtype=np.int64)
-        back = np.zeros_like(ahead)
-        for place, i in enumerate(by_length):
-            sentence = sentences[i]
-            ahead[place, : len(sentence)] = sentence
-            back[place, : len(sentence)] = sentence[::-1]
-        active = (lengths[:, None] > np.arange(n_steps)).sum(axis=0)
         order = np.empty_like(by_length)
         order[by_length] = np.arange(len(sentences))
-        return cls((np.ascontiguousarray(ahead.T), np.ascontiguousarray(back.T)), active, order)
+        ends = np.cumsum(lengths)[by_length]
+        lengths = lengths[by_length]
+        active = np.searchsorted(-lengths, -np.arange(lengths[0]))
+        step = np.repeat(np.arange(len(active)), active)
+        sentence = np.arange(len(step)) - (np.cumsum(active) - active)[step]
+        places = (ends - lengths)[sentence] + step, (ends - 1)[sentence] - step
+        return cls(np.concatenate(sentences), places, active, order)
 
 
 @cache
@@ -268,14 +211,13 @@ def _second_thread() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_second_thread.cache_clear)  # a forked process has only the thread that forked it
 
 
-def _both(function: Any, ahead: tuple[Any, ...], back: tuple[Any, ...]) -> None:
-    """Run one direction here and the other in a second thread (the kernels hold no lock)."""
-    waiting = _second_thread().submit(function, *back)
-    function(*ahead)
-    waiting.result()
+def _both(function: Callable[[int], T]) -> tuple[T, T]:
+    """`function` of direction 0 here, and of direction 1 in a second thread (what takes long in it holds no lock)."""
+    waiting = _second_thread().submit(function, 1)
+    return function(0), waiting.result()
 
 
-def last_states(vectors: Tensor, batch: PackedSentences, weights: list[Tensor]) -> Tensor:
+def last_states(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tensor]) -> Tensor:
     """Last states of both directions side by side, in the caller's order: [n_sentences, 2 * size].
 
     `vectors` [n_words, width] are word vectors (no gradient), `weights` the eight tensors of a one-layer bidirectional
@@ -284,17 +226,30 @@ def last_states(vectors: Tensor, batch: PackedSentences, weights: list[Tensor]) 
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         states: Tensor = _LastStates.apply(vectors, batch, *weights)
         return states
-    size = weights[1].shape[1]
-    hidden = [np.zeros((len(batch.order), size), dtype=np.float32) for _ in range(2)]
-    calls = [(*_inputs(vectors, batch, weights, d), hidden[d]) for d in range(2)]
-    _both(_last_state, calls[0], calls[1])
-    return torch.from_numpy(np.concatenate(hidden, axis=1)[batch.order])
+    used, rows = np.unique(batch.words, return_inverse=True)
+    vectors = vectors[torch.from_numpy(used)]
+
+    def direction(d: int) -> Tensor:
+        w_in, w_rec, bias = _weights(weights, d)
+        words = rows[batch.places[d]]
+        projected = torch.addmm(bias, vectors, w_in.t()).numpy()
+        hidden, cell = torch.zeros(2, len(batch.order), w_rec.shape[1])
+        gates = torch.zeros(len(hidden), len(w_rec))
+        start = 0
+        for n in batch.active.tolist():
+            if start:
+                torch.mm(hidden[:n], w_rec.t(), out=gates[:n])
+            _step(gates.numpy(), projected, words[start : start + n], cell.numpy(), hidden.numpy())
+            start += n
+        return hidden
+
+    return torch.cat(_both(direction), dim=1)[torch.from_numpy(batch.order)]
 
 
-def _inputs(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tensor], d: int) -> tuple[np.ndarray, ...]:
-    """What both kernels read in direction `d`: vectors, rows, active, w_in, w_rec, bias."""
-    w_in, w_rec, b_in, b_rec = (weight.detach().numpy() for weight in weights[4 * d : 4 * d + 4])
-    return vectors.numpy(), batch.rows[d], batch.active, w_in, w_rec, b_in + b_rec
+def _weights(weights: Sequence[Tensor], d: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights of direction `d`: w_in [4 * size, width], w_rec [4 * size, size] and bias [4 * size]."""
+    w_in, w_rec, b_in, b_rec = (weight.detach() for weight in weights[4 * d : 4 * d + 4])
+    return w_in, w_rec, b_in + b_rec
 
 
 class _LastStates(torch.autograd.Function):
@@ -302,31 +257,28 @@ class _LastStates(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, batch: PackedSentences, *weights: Tensor) -> Tensor:
-        size = weights[1].shape[1]
-        n_steps, n_sentences = batch.rows[0].shape
-        calls = []
-        for d in range(2):
-            gates = np.empty((n_steps, n_sentences, 4 * size), dtype=np.float32)
-            cells = np.zeros((n_steps + 1, n_sentences, size), dtype=np.float32)
-            calls.append((*_inputs(vectors, batch, weights, d), gates, cells, np.zeros_like(cells)))
-        _both(_forward, calls[0], calls[1])
-        ctx.calls, ctx.order = calls, batch.order
-        return torch.from_numpy(np.concatenate([call[-1][-1] for call in calls], axis=1)[batch.order])
+        def direction(d: int) -> tuple[Tensor, ...]:
+            w_in, w_rec, bias = _weights(weights, d)
+            words = vectors[torch.from_numpy(batch.words[batch.places[d]])]
+            gates = torch.addmm(bias, words, w_in.t())
+            hiddens, cells = torch.zeros(2, len(words), w_rec.shape[1])
+            last = torch.empty(len(batch.order), w_rec.shape[1])
+            _forward(*(one.numpy() for one in (gates, active, w_rec, hiddens, cells, last)))
+            return words, gates, w_rec, hiddens, cells, last
+
+        active = torch.from_numpy(batch.active)
+        ctx.kept, ctx.active, ctx.order = _both(direction), active, torch.from_numpy(batch.order)
+        return torch.cat([kept[-1] for kept in ctx.kept], dim=1)[ctx.order]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        d_states = np.empty(tuple(grads[0].shape), dtype=np.float32)
-        d_states[ctx.order] = grads[0].numpy()
-        size = d_states.shape[1] // 2
-        calls = []
-        for d, (vectors, rows, active, w_in, w_rec, _, gates, cells, hiddens) in enumerate(ctx.calls):
-            d_last = np.ascontiguousarray(d_states[:, d * size : (d + 1) * size])
-            d_weights = np.zeros((w_in.shape[1] + size + 1, 4 * size), dtype=np.float32)
-            calls.append((d_last, vectors, rows, active, w_rec, gates, cells, hiddens, d_weights))
-        _both(_backward, calls[0], calls[1])
-        result: list[Tensor | None] = [None, None]
-        for call in calls:
-            found = torch.from_numpy(call[-1])
-            width = found.shape[0] - size - 1
-            result += [found[:width].t(), found[width:-1].t(), found[-1], found[-1].clone()]
-        return tuple(result)
+        def direction(d: int) -> tuple[Tensor, ...]:
+            words, gates, w_rec, hiddens, cells, last = ctx.kept[d]
+            d_last, d_gates = torch.empty_like(last), torch.empty_like(gates)
+            d_last[ctx.order] = grads[0].chunk(2, dim=1)[d]
+            _backward(*(one.numpy() for one in (d_last, gates, ctx.active, w_rec, cells, d_gates)))
+            d_bias = d_gates.sum(dim=0)
+            return d_gates.t() @ words, d_gates.t() @ hiddens, d_bias, d_bias.clone()
+
+        ahead, back = _both(direction)
+        return None, None, *ahead, *back

@@ -45,7 +45,7 @@ def descend(
             if value.requires_grad:
                 optimizer.zero_grad()
                 value.backward()
-                nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
+                _clip(parameters, max_gradient_norm)
                 optimizer.step()
             n_batches += 1
             number = value.item()
@@ -56,6 +56,16 @@ def descend(
     if not all(parameter.isfinite().all() for parameter in parameters):
         raise _broken_down(f"weights are no numbers after {epochs} epochs", learning_rate)
     return mean
+
+
+def _clip(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """`nn.utils.clip_grad_norm_`, which takes three times as long and multiplies by one where nothing is to be cut."""
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    if not gradients:
+        return
+    norm = torch.stack(torch._foreach_norm(gradients)).norm().item()
+    if not norm <= most:
+        torch._foreach_mul_(gradients, most / (norm + 1e-6))
 
 
 def _broken_down(what: str, learning_rate: float | Sequence[float]) -> StreamError:

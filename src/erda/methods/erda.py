@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -15,8 +15,9 @@ from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSetti
 from erda.encoders.base import embed
 from erda.errors import StreamError
 from erda.fields import Number, Weight, changed_settings
-from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
+from erda.learning.losses import cosine_similarity
 from erda.learning.negatives import hard_negatives
+from erda.learning.objective import Objective
 from erda.learning.prototypes import relation_embeddings
 from erda.methods.base import NotTiny, Trained
 from erda.text.keys import sentence_key
@@ -108,6 +109,10 @@ class Erda(Trained):
             keys[relation.id] = torch.from_numpy(np.array([*shown][-MOST_KEYS:], np.uint64).view(np.int64))
         return [one for one in task.examples if len(keys[one.relation or ""]) < self.augment_below]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._objective = Objective(**{one.name: getattr(self, one.name) for one in fields(Objective)})
+
     def _train(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
         self._descend(items, lambda batch: self._loss(batch, generator), generator, epochs=epochs)
 
@@ -122,23 +127,7 @@ class Erda(Trained):
                     exemplars.append(row)
                     negatives += swapped
         vectors = self.encoder.encode([*examples, *negatives])
-        similarities = cosine_similarity(vectors, self.prototypes)
-        targets = self._targets(examples)
-        known = similarities[: len(examples)]
-        loss = self.cross_entropy_weight * cross_entropy(known, targets, temperature=self.temperature)
-        if self.multi_margin_weight:
-            loss = loss + self.multi_margin_weight * multi_margin(
-                known, targets, margin=self.multi_margin, average=self.average_multi_margin
-            )
-        if self.pairwise_margin_weight:
-            loss = loss + self.pairwise_margin_weight * pairwise_margin(known, targets, margin=self.pairwise_margin)
-        if exemplars:
-            columns = targets[exemplars]
-            true = known[exemplars, columns]
-            false = similarities[len(examples) :].view(len(exemplars), -1, similarities.shape[1])
-            false = false.gather(2, columns[:, None, None].expand(-1, false.shape[1], 1)).squeeze(2)
-            loss = loss + self.contrastive_weight * contrastive(true, false, margin=self.contrastive_margin)
-        return loss
+        return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
 
     def _relation_embeddings(self) -> Tensor:
         """r_i of every known relation under the current encoder, without gradients; then those of the future."""
