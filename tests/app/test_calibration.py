@@ -30,7 +30,9 @@ SCORES = arrays.arrays(
 @given(SCORES)
 def test_confidences_are_probabilities_in_the_order_of_the_scores(scores: np.ndarray) -> None:
     found = CALIBRATIONS["log-likelihood"].confidences(scores)
-    assert np.isfinite(found).all() and (found >= 0).all() and (found.sum(axis=1) <= 1 + 1e-9).all()
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert (found.sum(axis=1) <= 1 + 1e-9).all()
     best = scores.argmax(axis=1)
     assert (found[np.arange(len(found)), best] == found.max(axis=1)).all()
 
@@ -80,7 +82,9 @@ def test_risk_falls_where_confidence_tells_right_from_wrong() -> None:
 def test_measure_counts_an_answer_to_an_unknown_relation_as_wrong() -> None:
     confidences = np.array([[0.8, 0.1], [0.1, 0.2]])
     found = measure(confidences, np.array([0, -1]))
-    assert found.auroc == 1 and found.error == pytest.approx(1 - 0.8 / 0.9)
+    assert found.auroc == 1
+    assert found.error == pytest.approx(1 - 0.8 / 0.9)
     assert found.open_error == pytest.approx((0.2 + 0.2) / 2)
-    assert found.risk[4] == 0 and found.risk[9] == 0.5
+    assert found.risk[4] == 0
+    assert found.risk[9] == 0.5
     assert measure(confidences[:1], np.array([0])).auroc is None
