@@ -78,7 +78,7 @@ class Quality:
 
 
 def measure(confidences: np.ndarray, gold: np.ndarray) -> Quality:
-    """The quality of confidences, [n, n_relations], where `gold` has the right column, or -1 for an unknown relation."""
+    """The quality of confidences, [n, n_relations]; `gold` has the right column, or -1 for an unknown relation."""
     known, sure = gold >= 0, confidences.max(axis=1)
     right = confidences.argmax(axis=1) == gold
     total = confidences.sum(axis=1)
