@@ -142,6 +142,23 @@ def test_cached_gradients_are_the_plain_ones(tmp_path, kind, rank, dropout):
             assert torch.allclose(cached[name], gradient, atol=1e-6, rtol=1e-4), name
 
 
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_bfloat16_is_float32_but_for_rounding(tmp_path, kind):
+    folder = build_model(tmp_path / "model", kind, n_layers=2)
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
+    settings = changed_settings(SMALL, {"rank": 0, "temperature": 0.5})
+    batch = batches_of(rows)[0]
+    losses, gradients = [], []
+    for bf16 in (False, True):
+        learner = Learner(folder, rows, settings, Machine(bf16=bf16), CPU)
+        losses.append(learner.backward(batch).item())
+        found = [one.grad for one in learner.trained.values() if one.grad is not None]
+        assert {one.dtype for one in found} == {torch.float32}
+        gradients.append(torch.cat([one.flatten() for one in found]))
+    assert losses[1] == pytest.approx(losses[0], abs=5e-3)
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.99
+
+
 def test_gradients_are_those_of_the_model_as_it_is_loaded(folder, rows):
     """The gradient of the loss along a direction, against a difference."""
     settings = changed_settings(SMALL, {"hard_negatives": 0.5, "temperature": 1.0})
