@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from erda.corpus.pairs import NONE, PairRows, PairSet, mine_pairs
 from erda.corpus.recipe import TrainingSettings
@@ -21,8 +19,8 @@ class Batch:
     """n pairs with m hard negatives: sentences as they are shown, all firsts, all seconds, then the negatives."""
 
     shown: Shown  # [2n + m]
-    pair: Tensor  # [2n + m] numbers of entity pairs
-    anchor: Tensor  # [m] which first a negative was drawn for
+    pair: np.ndarray  # [2n + m] numbers of entity pairs
+    anchor: np.ndarray  # [m] which first a negative was drawn for
     seed: int  # of dropout
 
 
@@ -44,7 +42,7 @@ class PairBatches:
     ) -> None:
         self.rows, self.among, self.settings, self.limit = rows, among, settings, limit
         self.share, self.n_shares = share, n_shares
-        self._epoch, self._pass = -1, self._drawn(0)
+        self._epoch, self._pass = 0, self._drawn(0)
         self.n_pairs = len(self._pass)
         self.n_batches = max(1, self.n_pairs // (settings.batch_size * n_shares))  # what is left over waits a pass
 
@@ -75,8 +73,7 @@ class PairBatches:
             names[cropped] = rng.choice([MASKED, SOMETHING], (int(cropped.sum()), 1))
             around[cropped] = rng.integers(AROUND + 1, size=(int(cropped.sum()), 2))
         shown = Shown(rows, names, around)
-        pair = torch.from_numpy(self.rows.pair[rows])
-        return Batch(shown, pair, torch.from_numpy(anchor), int(rng.integers(2**62)))
+        return Batch(shown, self.rows.pair[rows], anchor, int(rng.integers(2**62)))
 
     def _drawn(self, epoch: int) -> PairSet:
         seed, negatives = [self.settings.seed, epoch, PASS], self.settings.hard_negatives > 0

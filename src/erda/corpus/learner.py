@@ -21,7 +21,7 @@ from erda.corpus.pairs import PairRows
 from erda.corpus.recipe import Machine, TrainingSettings
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.packed import Chunk, SentenceBatches
+from erda.encoders.packed import Chunk, SentenceBatches, on_device
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model, origin
@@ -134,7 +134,7 @@ class Learner:
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Of the vectors [2n + m, dim] of a batch."""
         settings, vectors = self.settings, normalize(vectors, dim=-1)
-        pair, anchor = batch.pair.to(self.device), batch.anchor.to(self.device)
+        pair, anchor, rows = (on_device(one, self.device) for one in (batch.pair, batch.anchor, batch.shown.rows))
         n = (len(vectors) - len(anchor)) // 2
         first, second, negative = vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
         temperature = settings.effective_temperature
@@ -144,7 +144,7 @@ class Learner:
         loss = torch.stack([infonce_loss(one, same, temperature) for one in _both_ways(vectors, n)]).mean()
         if not settings.teacher:
             return loss
-        taught = self._teacher[torch.from_numpy(batch.shown.rows).to(self.device)].float()
+        taught = self._teacher[rows].float()
         ways = zip(_both_ways(vectors, n), _both_ways(taught, n), strict=True)
         pull = [
             teacher_loss(_logits(one, same, temperature), _logits(other, same, settings.teacher_temperature))

@@ -70,6 +70,7 @@ class LayeredModel(nn.Module):
         self.n_frozen = None if trained_layers == ALL else self.n_layers - trained_layers
         kind = model.config.model_type
         self.mpnet = kind == "mpnet"
+        self._buckets: dict[tuple[int, torch.device], Tensor] = {}  # of MPNet's distances, by length
         self.splits = self.mpnet or kind in BERT_KIN
         if self.n_frozen is not None:
             self.requires_grad_(False)
@@ -106,7 +107,7 @@ class LayeredModel(nn.Module):
     def _mask(self, states: Tensor, lengths: Tensor) -> Tensor | None:
         """What attention may see, [n, 1, 1, length] of truth values, or MPNet's bias with -inf where it may not."""
         length = states.shape[1]
-        bias = self.model.encoder.compute_position_bias(states[:1]) if self.mpnet else None
+        bias = self.position_bias(length)
         if lengths.device.type == "cpu" and bool((lengths == length).all()):  # elsewhere, asking costs more
             return bias
         keep = _valid(lengths, length)[:, None, None, :]
@@ -151,9 +152,9 @@ class LayeredModel(nn.Module):
         moved = torch.bmm(queries, key.weight.view(heads, size, width))  # [heads, n p, hidden]
         moved = moved.view(heads, n, p, width).permute(1, 0, 2, 3).reshape(n, heads * p, width)
         scores = torch.bmm(moved, states.transpose(1, 2)).view(n, heads, p, -1)
-        if self.mpnet:
-            bias = self.model.encoder.compute_position_bias(states[:1])[0]  # [heads, length, length]
-            scores = scores + bias[:, places].transpose(0, 1)
+        bias = self.position_bias(states.shape[1])
+        if bias is not None:
+            scores = scores + bias[0][:, places].transpose(0, 1)
         scores = scores.masked_fill(~_valid(lengths, states.shape[1])[:, None, None, :], -torch.inf)
         weights = attention.dropout(scores.softmax(-1))  # [n, heads, p, length]
         mixed = torch.bmm(weights.to(states.dtype).view(n, heads * p, -1), states).view(n, heads, p, width)
@@ -187,8 +188,12 @@ class LayeredModel(nn.Module):
         if not self.mpnet:
             return None
         encoder = self.model.encoder
-        bias: Tensor = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, n, 1))
-        return bias
+        key = (n, encoder.relative_attention_bias.weight.device)
+        if key not in self._buckets:
+            at = torch.arange(n)
+            self._buckets[key] = encoder.relative_position_bucket(at[None] - at[:, None]).to(key[1])
+        bias: Tensor = encoder.relative_attention_bias(self._buckets[key])
+        return bias.permute(2, 0, 1)[None].contiguous()
 
     def _above_attention(self, layer: Any, context: Tensor, states: Tensor) -> Tensor:
         """The rest of a layer: output projection, both residual connections, the feed-forward part."""

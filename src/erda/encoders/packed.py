@@ -95,6 +95,12 @@ class Shown:
         return cls(rows, np.full(shape, MASKED if blank_names else AS_IT_IS), np.full(shape, WHOLE))
 
 
+def on_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """An array on a device; a GPU goes on working while it is copied."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 class SentenceBatches:
     """Packed sentences on a device, as a model with its own tokenizer reads them."""
 
@@ -118,10 +124,7 @@ class SentenceBatches:
         """Sentences in chunks of like length, and the place of each sentence of `shown` in them all, [n]."""
         table, lengths = self._table(shown)
         order = np.argsort(lengths, kind="stable")
-        tensor = torch.from_numpy(table[order])
-        place = torch.from_numpy(np.argsort(order, kind="stable"))
-        if self.device.type == "cuda":  # from such memory it is copied while the GPU works
-            tensor, place = (one.pin_memory().to(self.device, non_blocking=True) for one in (tensor, place))
+        tensor, place = (on_device(one, self.device) for one in (table[order], np.argsort(order, kind="stable")))
         sizes = [len(part) for part in np.array_split(order, min(n_chunks, len(order)))]
         longest = lengths[order][np.cumsum(sizes) - 1].tolist()
         parts = tensor.split(sizes)
