@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,12 @@ class Words(Encoder):
         return torch.stack([self.vector(text.split()) for text in texts])
 
     def vector(self, words: Sequence[str]) -> torch.Tensor:
-        seeds = [zlib.crc32(f"{self.spec.fingerprint} {word}".encode()) for word in words]
-        return torch.from_numpy(sum(np.random.default_rng(seed).normal(size=DIM) for seed in seeds)).float()
+        return torch.from_numpy(sum(word_vector(self.spec.fingerprint, word) for word in words)).float()
+
+
+@lru_cache(maxsize=20_000)
+def word_vector(kind: str, word: str) -> np.ndarray:
+    return np.random.default_rng(zlib.crc32(f"{kind} {word}".encode())).normal(size=DIM)
 
 
 FOUNDED = [

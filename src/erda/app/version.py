@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from threading import Lock
 from typing import overload
 
@@ -58,6 +59,10 @@ class Version:
                     raise DataError("Nothing was taught yet: begin with teach(relation, examples).")
                 self._method = self._build(self.state)
             return self._method
+
+    @cached_property
+    def _exemplars(self) -> dict[str | None, Example]:
+        return {one.relation: one for one in self.method.kept}
 
     def known(self, relation: str) -> Known:
         """A relation, by its id or name, and what it was taught by."""
@@ -127,7 +132,7 @@ class Version:
             return []
         predictions = self.method.predict(questions)
         confidences = _confidences(predictions)
-        exemplars = {one.relation: one for one in self.method.kept}
+        exemplars = self._exemplars
         ranks = _top(predictions.scores, max(top, 1))
         answers = []
         for row, (question, columns) in enumerate(zip(questions, ranks.tolist(), strict=True)):

@@ -1,0 +1,178 @@
+"""The figures of the extractor: teaching, undoing, opening, asking, memory, and the benchmark's own accuracy.
+
+python benchmarks/teaching.py                     speed and asking
+python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
+python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import cycle, islice
+from pathlib import Path
+from time import perf_counter
+
+from erda.app.extractor import Extractor
+from erda.app.setup import DEFAULT_METHOD
+from erda.benchmark.metrics import ALL_SEEN, Answers, mark
+from erda.benchmark.metrics import measure as metrics
+from erda.data.catalogue import load_dataset, open_stream
+from erda.data.dataset import shuffled
+from erda.encoders import build_encoder
+from erda.encoders.frozen import FrozenCache
+from erda.methods import find_method
+from erda.types import Example
+from targets import Figure, measure
+
+ROUNDS = 5
+SHOTS = 5
+
+
+def speed(options: argparse.Namespace) -> Iterator[Figure]:
+    """Teaching, undoing and opening with 100 relations known."""
+    with tempfile.TemporaryDirectory() as folder:
+        extractor = _taught(Path(folder) / "x", 100, options)
+        extractor.predict(_sentences()[0])
+        teach, undo = list[float](), list[float]()
+        for number in range(ROUNDS):
+            examples = _examples(1000 + number)
+            teach.append(_seconds(lambda e=examples: extractor.teach("new", e)))  # type: ignore[misc]
+            undo.append(_seconds(extractor.undo))
+        yield Figure("teach 1 relation by 5 examples, 100 known", statistics.median(teach), "s", "<= 1")
+        yield Figure("undo it", statistics.median(undo), "s", "<= 0.2")
+        opened = [_seconds(lambda: _open(extractor.folder, options)) for _ in range(ROUNDS)]
+        asked = [_seconds(lambda: _open(extractor.folder, options).predict(_sentences()[0])) for _ in range(ROUNDS)]
+        yield Figure("open a store of 100 relations", statistics.median(opened), "s", "<= 2")
+        yield Figure("  and the first answer, weights loaded", statistics.median(asked), "s", "<= 2")
+
+
+def asking(options: argparse.Namespace) -> Iterator[Figure]:
+    """One question at a time, with ten relations known and with a thousand, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = (_taught(Path(folder) / str(n), n, options) for n in (10, 1000))
+        questions = list(islice(cycle(_sentences()), 300))
+        for one in questions[:20]:
+            few.predict(one), many.predict(one)
+        times = [
+            (_seconds(lambda q=one: few.predict(q)), _seconds(lambda q=one: many.predict(q)))  # type: ignore[misc]
+            for one in questions
+        ]
+        of_few, of_many = (1000 * statistics.median(column) for column in zip(*times, strict=True))
+        yield Figure("one question, 10 relations known", of_few, "ms", "<= 8")
+        yield Figure("one question, 1,000 relations known", of_many, "ms")
+        yield Figure("  times as long", of_many / of_few, "x", "<= 1.1")
+
+
+def memory(options: argparse.Namespace) -> Iterator[Figure]:
+    """Growth of the process over many questions, and over many rounds of teaching and undoing."""
+    with tempfile.TemporaryDirectory() as folder:
+        extractor = _taught(Path(folder) / "x", 20, options)
+        questions = list(islice(cycle(_sentences()), options.questions))
+        extractor.predict(questions[:1000])
+        before = _resident_mb()
+        for one in questions:
+            extractor.predict(one)
+        yield Figure(f"growth over {len(questions):,} questions", _resident_mb() - before, "MB", "<= 10")
+        for number in range(options.rounds + 20):
+            if number == 20:
+                before = _resident_mb()
+            extractor.teach("new", _examples(number))
+            extractor.undo()
+            if number % 100 == 99:
+                extractor.prune()
+        yield Figure(f"growth over {options.rounds:,} rounds of teach and undo", _resident_mb() - before, "MB", "<= 10")
+
+
+def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
+    """The 5-shot stream taught task by task through `Extractor`, and learned by the benchmark's loop."""
+    cache = FrozenCache()  # so that each sentence is read once for both
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, cache=cache)
+    stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
+    method = find_method(options.method).from_settings(encoder, {"seed": options.seed})
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"seed": options.seed}
+        extractor = Extractor.open(folder, method=options.method, method_settings=settings, encoder=encoder)
+        for task in stream:
+            extractor.teach(task)
+            method.learn(task)
+    tests = [stream.test(index) for index in range(len(stream))]
+    questions = [
+        replace(one, relation=gold) for test in tests for one, gold in zip(test.examples, test.gold, strict=True)
+    ]
+    taught = extractor.evaluate(questions).accuracy_of_known or 0.0
+    marks = [mark(method.predict(test.examples), Answers.of(test)) for test in tests]
+    learned = metrics(marks).accuracy[ALL_SEEN]
+    yield Figure("FewRel 5-shot after task 8, taught through Extractor", 100 * taught, "%")
+    yield Figure("  learned by the benchmark's loop", 100 * learned, "%")
+    yield Figure("  difference", 100 * abs(taught - learned), "points", "== 0")
+
+
+MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
+    "speed": speed,
+    "asking": asking,
+    "memory": memory,
+    "fewrel": fewrel,
+}
+DEFAULT = ("speed", "asking")
+
+
+def _taught(folder: Path, n_relations: int, options: argparse.Namespace) -> Extractor:
+    """An extractor that was taught so many relations, by five sentences each."""
+    extractor = _open(folder, options)
+    extractor.teach({f"relation {number}": _examples(number) for number in range(n_relations)})
+    return extractor
+
+
+def _open(folder: Path, options: argparse.Namespace) -> Extractor:
+    return Extractor.open(folder, method=options.method)
+
+
+@cache
+def _sentences() -> tuple[Example, ...]:
+    """Of the embedded dataset, in an order that mixes its relations."""
+    dataset = load_dataset("atlas")
+    return tuple(replace(one, relation=None) for one in shuffled(dataset.train, 0, "benchmark"))
+
+
+def _examples(number: int) -> list[Example]:
+    """Five sentences, others for each number up to a thousand."""
+    return [_sentences()[(SHOTS * number + shot) % len(_sentences())] for shot in range(SHOTS)]
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    start = perf_counter()
+    act()
+    return perf_counter() - start
+
+
+def _resident_mb() -> float:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was named, and print each figure beside its target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    named = f"of {', '.join(MEASURES)} (default: {', '.join(DEFAULT)})"
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=named)
+    parser.add_argument("--method", default=DEFAULT_METHOD, help=f"what learns (default: {DEFAULT_METHOD})")
+    parser.add_argument("--seed", type=int, default=100, metavar="N", help="order of `fewrel` (default: 100)")
+    parser.add_argument("--questions", type=int, default=10_000, metavar="N", help="of `memory` (default: 10,000)")
+    parser.add_argument("--rounds", type=int, default=1000, metavar="N", help="of `memory` (default: 1,000)")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.what if name not in MEASURES]:
+        parser.error(f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASURES)}")
+    return measure(lambda: (figure for name in options.what or DEFAULT for figure in MEASURES[name](options)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
