@@ -63,3 +63,14 @@ def test_readme_loop_runs(tmp_path):
     source = code.group(1).replace("erda-model", str(tmp_path / "model"))
     exec(compile(source, "README.md", "exec"), {"print": lambda *parts: shown.append(" ".join(map(str, parts)))})
     assert len(shown) >= 3
+
+
+def test_teaching_page_runs(tmp_path, monkeypatch):
+    """Every line of Python in docs/teaching.md runs, in order, and prints what stands beside or below it."""
+    text = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    expected = re.findall(r"^(?:\s*print\(.*\)  )?# (.*)$", code, flags=re.MULTILINE)
+    shown: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "teaching.md", "exec"), {"print": lambda *parts: shown.append(" ".join(map(str, parts)))})
+    assert shown == expected
