@@ -37,7 +37,9 @@ def check_stream(stream: TaskStream, encoder: Encoder, name: str, seed: int, fol
 
 
 def test_the_embedded_dataset(tmp_path: Path) -> None:
-    check_stream(open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "frozen", 100, tmp_path)
+    check_stream(
+        open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "frozen", 100, tmp_path
+    )
 
 
 @pytest.mark.slow
