@@ -248,6 +248,12 @@ class Extractor:
         with store.writing(create=True):
             store.write(replace(state, stamp=replace(state.stamp, number=0, parent=None)))
 
+    def export(self, folder: str | Path, *, engine: str | None = None) -> Path:
+        """Write what is known now as a folder that answers without erda (`erda.app.export`)."""
+        from erda.app.export import export
+
+        return export(self._current, folder, engine=engine)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from erda import __version__
-from erda.cli import corpus, data, demo, list, paper, predict, report, run, search, teach
+from erda.cli import corpus, data, demo, export, list, paper, predict, report, run, search, teach
 from erda.cli.printing import PrintableOutput
 from erda.errors import EXTRAS, ErdaError, not_installed, printable
 
 GROUPS = {
     "first steps": (demo, list),
-    "an extractor of your own": (teach, predict),
+    "an extractor of your own": (teach, predict, export),
     "experiments": (run, paper, search, report),
     "data and unlabelled text": (data, corpus),
 }

@@ -106,6 +106,11 @@ class Frozen(Method):
         trace = between.trace() / 2 if between.any() else 1.0
         return torch.eye(len(between), dtype=between.dtype, device=between.device) * trace / len(between)
 
+    @property
+    def quadratic(self) -> dict[str, Tensor]:
+        """All that `_scores` needs beside vectors of length 1, for an export."""
+        return {name: getattr(self, name) for name in ("centre", "basis", "precision", "slope", "rest")}
+
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out."""
         z = (self._vectors(examples).double() - self.centre) @ self.basis

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from erda.types import Span
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?:[^\W\d_]\.){2,}"  # U.S.
     r"|\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|No|vs|etc)\.(?=\s)"
     r"|\b[A-Z]\.(?=\s)"  # an initial
@@ -53,7 +53,7 @@ def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
     >>> [text[a:b] for a, b in tokens_of(text)]
     ['Oslo', "'s", 'mayor', 'met', 'the', 'U.S.', 'envoy', '.']
     """
-    return [found.span() for found in _TOKEN.finditer(text, start, len(text) if end is None else end)]
+    return [found.span() for found in TOKEN.finditer(text, start, len(text) if end is None else end)]
 
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:

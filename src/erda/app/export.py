@@ -1,0 +1,128 @@
+"""An extractor as one folder that answers without erda: graph, tokenizer, what was learned, and a loader.
+
+model.onnx, tokenizer.json, encoder.json    sentences to vectors (`PackedEncoder`)
+scores.npz, relations.json                  vectors to answers
+predict.py, README.md                       the loader: onnxruntime, tokenizers and numpy are all that it needs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from erda import __version__
+from erda.app.version import Version
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder, pack_encoder, unfit
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.weights import find_model
+from erda.errors import DataError, ModelError, SettingsError, WriteError
+from erda.fields import checked_settings
+from erda.files import cannot_write, read_bytes, user_path, write_arrays, write_bytes, write_json
+from erda.methods.base import Method
+from erda.text.sentences import TOKEN
+
+VERSION = 1
+RELATIONS, SCORES = "relations.json", "scores.npz"
+README = """\
+# {n} relations, exported by erda {erda}
+
+`predict.py` says which relation holds between the two marked entities of a sentence, the first in `[[ ]]`, the second
+in `{{{{ }}}}`. It needs Python 3.11 or newer and nothing of erda's:
+
+    pip install onnxruntime tokenizers numpy
+    python predict.py "[[SpaceX]] was set up in 2002 by {{{{Elon Musk}}}}."
+    python predict.py < sentences.txt > answers.jsonl
+
+From a program, with this folder on the path:
+
+    from predict import Predictor
+    answers = Predictor().predict(["[[SpaceX]] was set up in 2002 by {{{{Elon Musk}}}}."])
+
+Version {version} of the extractor; encoder {model} ({engine}), method {method}. The relations:
+
+{relations}
+"""
+
+
+def export(version: Version, folder: str | Path, *, engine: str | None = None) -> Path:
+    """Write a version of an extractor into a new folder that needs neither erda nor PyTorch.
+
+    `engine` is `onnx` or `onnx-int8`; unless given, what the version itself runs on, or `onnx` where that is PyTorch.
+    With the same engine the answers are the same.
+    """
+    folder = user_path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} exists and is not empty; name another folder.")
+    method = version.method
+    arrays = {name: tensor.cpu().numpy() for name, tensor in _quadratic(method).items()}
+    packed = _packed(method, engine)
+    part = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        packed.write(part)
+        write_arrays(part / SCORES, arrays, compress=False)
+        write_json(part / RELATIONS, _about(version, part))
+        write_bytes(part / "predict.py", read_bytes(Path(__file__).with_name("standalone.py")))
+        write_bytes(part / "README.md", _readme(version, packed).encode())
+        part.replace(folder)
+    except OSError as fault:
+        raise WriteError(cannot_write(folder, fault)) from fault
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _quadratic(method: Method) -> dict[str, Any]:
+    found = getattr(method, "quadratic", None)
+    if found is None:
+        raise ModelError(f"Method '{method.name}' cannot be exported: its scores need more than vectors; use 'frozen'.")
+    return dict(found)
+
+
+def _packed(method: Method, engine: str | None) -> PackedEncoder:
+    encoder, spec = method.encoder, method.encoder.spec
+    if engine is None:
+        engine = encoder.engine if isinstance(encoder, OnnxEncoder) else "onnx"
+    if engine not in ("onnx", "onnx-int8"):
+        raise SettingsError(f"engine: expected onnx or onnx-int8, got '{engine}'.")
+    if "adapter" not in spec.settings:
+        raise ModelError(f"Encoder '{spec.name}' cannot be exported; only transformers can.")
+    settings = checked_settings(TransformerSettings, {**spec.settings, "engine": engine})
+    folder = find_model(spec.name)
+    weights = TrainedWeights.load(settings.adapter) if settings.adapter else None
+    if (weights.fingerprint if weights else folder.fingerprint) != spec.fingerprint:
+        raise ModelError(f"The extractor was taught over other weights of encoder '{spec.name}' than those here.")
+    reason = unfit(folder, settings, "cpu")
+    if reason:
+        raise SettingsError(f"It cannot be exported for engine '{engine}': {reason}")
+    return pack_encoder(folder, settings, weights=weights)
+
+
+def _about(version: Version, folder: Path) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "erda": __version__,
+        "method": version.method.name,
+        "scores": version.method.score_kind,
+        "token": TOKEN.pattern,
+        "relations": [
+            {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
+        ],
+        "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
+    }
+
+
+def _readme(version: Version, packed: PackedEncoder) -> str:
+    relations = version.method.relations
+    return README.format(
+        n=len(relations),
+        erda=__version__,
+        version=version.number,
+        model=packed.about.model,
+        engine=packed.about.engine,
+        method=version.method.name,
+        relations="\n".join(f"- {one.name}{one.description and f': {one.description}'}" for one in relations),
+    )

@@ -1,0 +1,39 @@
+"""`erda export`: an extractor as a folder that needs no erda."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.store import add_store, open_store
+
+EXPORT = """\
+The folder holds an ONNX graph, a tokenizer, what was learned, and predict.py, which needs only onnxruntime, tokenizers
+and numpy and gives the same answers.
+
+examples:
+  erda export my-export
+  erda export my-export-int8 --engine onnx-int8
+"""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    about = "Write an extractor as one folder that answers without erda and PyTorch."
+    export = add_command(commands, "export", about, EXPORT, brief="an extractor as a folder that needs no erda")
+    export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
+    engine = "onnx (as exact as PyTorch) or onnx-int8 (three times as fast); default: what the extractor runs on"
+    export.add_argument("--engine", metavar="NAME", help=engine)
+    add_store(export)
+    export.set_defaults(handler=run_export)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write the folder."""
+    from erda.app.export import export
+
+    version = open_store(options).version
+    folder = export(version, options.out, engine=options.engine)
+    print(f'{folder} is written. Ask it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."')
+    return 0

@@ -1,0 +1,207 @@
+"""An exported extractor answers as the extractor does, where there is neither erda nor PyTorch."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+from tiny_models import build_model
+from toy_extractor import open_toy
+
+from erda.app.extractor import Extractor
+from erda.cli.export import EXPORT
+from erda.cli.main import main
+from erda.encoders import tokens
+from erda.encoders.onnx_encoder import OnnxEncoder
+from erda.encoders.tokens import MarkedTokenizer
+from erda.errors import DataError, ErdaError
+from erda.text.marks import example_from_marks
+from erda.text.sentences import TOKEN
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
+from erda.app import standalone
+from erda.app.standalone import Predictor, marked_tokens
+
+LESSONS = {
+    "capital of": ["[[paris]] is the capital of {{france}}.", "the capital of {{germany}} is [[berlin]]"],
+    "born in": ["[[marie curie]] was born in {{paris}}.", "{{berlin}}, a city: the queen [[marie]] was born in it"],
+    "river in": ["the [[river]] in {{france}}", "a [[river]] of {{germany}}, in a city"],
+}
+QUESTIONS = [
+    "[[berlin]] is the capital of {{germany}}.",
+    "{{france}}: the king [[curie]] was born in it, as is [SEP] [E1] \u200b",
+    "[[\u200b-]] of {{river}}",
+    "the king of [[paris]] " + "was born in the city of a river " * 20 + "{{france}}",
+    "the " * 80 + "[[paris]] {{france}}" + " city" * 80,
+]
+ROWS = [
+    {"tokens": ["berlin", "is", "in", "germany"], "head": {"span": [0, 1]}, "tail": {"span": [3, 4]}},
+    {"text": "berlin is in germany", "head": {"span": [13, 20]}, "tail": {"span": [0, 6]}},
+    {"text": "[[berlin]] is in {{germany}}"},
+]
+BARE = """
+import json, sys
+for name in ("erda", "torch", "transformers"):
+    sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+from predict import Predictor
+print(json.dumps(Predictor().predict(json.load(sys.stdin), top=3)))
+"""
+
+
+@pytest.fixture(scope="module", params=["bert", "mpnet"])
+def taught(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Extractor:
+    place = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ERDA_CACHE", str(place / "cache"))
+        model = build_model(place / "model", request.param)
+        extractor = Extractor.open(
+            place / "store",
+            encoder=str(model.path),
+            encoder_settings={"mode": "markers", "trained_layers": 0, "engine": "onnx-int8"},
+        )
+        extractor.teach(LESSONS)
+        extractor.export(place / "exported")
+    return extractor
+
+
+@pytest.fixture
+def exported(taught: Extractor) -> Path:
+    return taught.folder.parent / "exported"
+
+
+def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extractor, exported: Path) -> None:
+    asked = [*QUESTIONS, *ROWS]
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", BARE, str(exported)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert isinstance(taught.version.method.encoder, OnnxEncoder)
+    for answer, expected in zip(json.loads(ran.stdout), taught.predict(asked), strict=True):
+        assert answer["relation"] == expected.best
+        assert [one["relation"] for one in answer["ranked"]] == [one.relation for one in expected.ranked]
+        confidences = [one["confidence"] for one in answer["ranked"]]
+        assert confidences == pytest.approx([one.confidence for one in expected.ranked], abs=1e-4)
+
+
+def test_the_vectors_are_the_same_to_the_last_bit(taught: Extractor, exported: Path) -> None:
+    examples = [example_from_marks(one) for one in QUESTIONS]
+    expected = taught.version.method.encoder.encode(examples).numpy()
+    assert np.array_equal(Predictor(exported).vectors(QUESTIONS), expected)
+
+
+def test_it_runs_as_a_command(exported: Path) -> None:
+    command = [sys.executable, str(exported / "predict.py")]
+    ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["relation"] in LESSONS
+    ran = subprocess.run(
+        command, input=f"{json.dumps(ROWS[0])}\nno marks\n", capture_output=True, text=True, check=False
+    )
+    first, second = map(json.loads, ran.stdout.splitlines())
+    assert (ran.returncode, first["relation"] in LESSONS) == (2, True)
+    assert second == {"error": "put the first entity in [[ ]] and the second in {{ }}, once each."}
+    assert "3 relations" in (exported / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "scores.npz"])
+def test_a_damaged_export_is_refused(exported: Path, tmp_path: Path, name: str) -> None:
+    for file in filter(Path.is_file, exported.iterdir()):
+        content = file.read_bytes()
+        (tmp_path / file.name).write_bytes(content[:-1] + b"x" if file.name == name else content)
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        Predictor(tmp_path)
+
+
+def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is not empty"):
+        taught.export(taught.folder)
+    with pytest.raises(ErdaError, match="expected onnx or onnx-int8"):
+        taught.export(tmp_path / "out", engine="torch")
+    with pytest.raises(DataError, match="Nothing was taught yet"):
+        Extractor.open(tmp_path / "empty").export(tmp_path / "out")
+    words = open_toy(tmp_path / "words")
+    words.teach(LESSONS)
+    with pytest.raises(ErdaError, match="only transformers"):
+        words.export(tmp_path / "out")
+    means = open_toy(tmp_path / "trained", method="emr")
+    means.teach(LESSONS)
+    with pytest.raises(ErdaError, match="Method 'emr' cannot be exported"):
+        means.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command(
+    taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ERDA_STORE", str(taught.folder))
+    first, second = (shlex.split(line)[1:] for line in EXPORT.rpartition("examples:\n")[2].splitlines())
+    assert main(first) == 0
+    assert f"{Path('my-export') / 'predict.py'}" in capsys.readouterr().out
+    assert main(second) == 0
+    assert main([*first[:1], "exact", "--engine", "onnx"]) == 0
+    engines = [json.loads((tmp_path / name / "encoder.json").read_text())["engine"] for name in ("my-export", "exact")]
+    assert engines == ["onnx-int8", "onnx"]
+    assert main(first) == 2
+    assert "my-export exists and is not empty" in capsys.readouterr().err
+
+
+_predictor = cache(Predictor)
+WORDS = st.sampled_from(
+    ["paris", "[[", "]]", "{{", "}}", " ", ".", "U.S.", "a", "\u200b", "'s", "_", "[", "}", "12,5", "é"]
+)
+
+
+@given(st.lists(WORDS, max_size=12).map("".join))
+def test_marks_are_read_as_erda_reads_them(text: str) -> None:
+    try:
+        example = example_from_marks(text)
+    except DataError:
+        with pytest.raises(ValueError, match=r"."):
+            marked_tokens(text, TOKEN)
+        return
+    head, tail = ((one.span.start, one.span.end) for one in (example.head, example.tail))
+    assert marked_tokens(text, TOKEN) == (list(example.tokens), head, tail)
+
+
+@given(st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=5, max_size=5), st.integers(2, 40))
+def test_long_sentences_are_cut_as_erda_cuts_them(parts: list[list[int]], room: int) -> None:
+    expected = tokens.cut(parts, room) if sum(map(len, parts)) > room else parts
+    assert standalone.cut(parts, room) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["paris", "zürich", "", "[SEP]", "\u200b", "the", "😀", "\ud800"]), min_size=2, max_size=60
+    ),
+    st.data(),
+)
+def test_pieces_are_those_of_erda(taught: Extractor, words: list[str], data: st.DataObject) -> None:
+    from erda.types import Entity, Example, Span
+
+    middle = data.draw(st.integers(1, len(words) - 1))
+    spans = [(0, middle), (middle, len(words))]
+    if data.draw(st.booleans()):
+        spans.reverse()
+    example = Example(tuple(words), Entity("a", Span(*spans[0])), Entity("b", Span(*spans[1])))
+    encoder = taught.version.method.encoder
+    assert isinstance(encoder, OnnxEncoder)
+    assert isinstance(encoder.tokenizer, MarkedTokenizer)
+    (expected,) = encoder.tokenizer.encode([example])
+    found = _predictor(taught.folder.parent / "exported")._pieces(words, *spans)
+    assert found["ids"].tolist() == expected.ids.tolist()
+    assert found["marks"].tolist() == [expected.head, expected.tail]
