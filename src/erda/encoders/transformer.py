@@ -78,6 +78,7 @@ class TransformerEncoder(Encoder):
         self.spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
         self._fingerprint = ""
         self._fingerprint_of: list[tuple[int, int]] = []
+        self._frozen_weights = [one for one in self.layers.parameters() if not one.requires_grad]
         self.eval()
 
     def train(self, mode: bool = True) -> TransformerEncoder:
@@ -204,8 +205,7 @@ class TransformerEncoder(Encoder):
         """Where the states of these frozen weights are kept; None without a cache or without frozen layers."""
         if self.cache is None or self.cache.max_bytes == 0 or not self.layers.splits or self.layers.n_frozen is None:
             return None
-        frozen = [parameter for parameter in self.layers.parameters() if not parameter.requires_grad]
-        now = [(parameter.data_ptr(), parameter._version) for parameter in frozen]
+        now = [(parameter.data_ptr(), parameter._version) for parameter in self._frozen_weights]
         if now != self._fingerprint_of:  # the first time, or somebody changed the weights
             self._fingerprint = self._frozen_fingerprint()
             self._fingerprint_of = now
