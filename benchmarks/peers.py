@@ -44,7 +44,7 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
     "seqrun": CLASSIFIER,
     "emr": CLASSIFIER,
     "emar": (
-        {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1), "new_epochs": (1, 5)},
+        {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
         {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
     ),
     "idlvq-c": (
@@ -59,19 +59,14 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
     ),
     "sckd": (
         {"train_encoder": (False,), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (10,)},
-        {
-            "learning_rate": (5e-5, 2e-4),
-            "own_rate": (3e-4, 1e-3),
-            "new_epochs": (3, 10),
-            "memory_epochs": (5, 15),
-        },
+        {"learning_rate": (5e-5, 2e-4), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (5,)},
     ),
     "cpl": (
         {
             "learning_rate": (2e-5, 1e-4, 3e-4),
             "temperature": (0.05, 0.1),
             "shot_means": (False, True),
-            "memory_epochs": (2, 5),
+            "memory_epochs": (3,),
         },
     ),
     "erda": ({"learning_rate": (2e-5, 1e-4, 3e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5)},),

@@ -61,7 +61,7 @@ class Cpl(Trained):
         vectors, targets = self.encoder.encode(batch), self._targets(batch)
         similarities = cosine_similarity(vectors, torch.cat([vectors, prototypes]))
         same = targets[:, None] == torch.cat([targets, torch.arange(len(prototypes), device=targets.device)])
-        others = torch.ones_like(same).fill_diagonal_(False)
+        others = ~torch.eye(*same.shape, dtype=torch.bool, device=same.device)
         weighed = relaxed(similarities, same, margin=self.margin)
         return supervised_contrastive(weighed, same, temperature=self.temperature, counted=others)
 
