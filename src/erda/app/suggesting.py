@@ -24,12 +24,13 @@ def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> li
     if not known.lessons:
         raise DataError(f"'{known.id}' was taught by its name alone; suggestions need at least one example of it.")
     taught = [lesson.example for lesson in known.lessons[-MOST_ASKED:]]
-    others = [lesson.example for one in version.state.known for lesson in one.lessons]
+    each = -(-WIDER * n // len(taught))
     found = open_augmenter(corpus).find(
         taught,
-        known=others,
-        n_neighbours=max(1, -(-WIDER * n // len(taught))),
-        max_matches=max(1, -(-WIDER * n // len(taught))),
+        known=[lesson.example for one in version.state.known for lesson in one.lessons],
+        match_threshold=0.0,
+        max_matches=each,
+        n_neighbours=each,
         search_matched=True,
     )
     extras = {extra.example: extra.score for extra in found.extras}
