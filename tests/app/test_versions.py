@@ -112,6 +112,16 @@ def test_versions_are_compared_on_questions(tmp_path: Path) -> None:
     assert extractor.compare(2, 2, questions) == []
 
 
+def test_going_back_and_forth_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extractor = taught(tmp_path)
+    monkeypatch.setattr(Store, "read", lambda *_: pytest.fail("it was at hand"))
+    for number in range(5):
+        extractor.teach(some_relation(number))
+        extractor.undo()
+        scores(extractor)
+    assert len(extractor._at_hand) <= 4, "but not everything is"
+
+
 # -- two at once -------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from erda.methods import find_method
 from erda.methods.base import Method
 from erda.types import Example, Relation, Task
 
-AT_HAND = 2  # versions in memory, so that undoing is at once
+AT_HAND = 2  # versions in memory beside the current one, so that undoing is at once
 
 
 class Extractor:
@@ -303,13 +303,14 @@ class Extractor:
     def _at(self, number: int) -> Version:
         """A version of the disk, or the same at hand."""
         if number in self._at_hand:
+            self._at_hand[number] = self._at_hand.pop(number)  # the last to go
             return self._at_hand[number]
         return self._keep(self._store.read(number, near=self._current.state))
 
     def _keep(self, state: State, method: Method | None = None) -> Version:
         version = Version(state, self._build, method)
         self._at_hand[version.number] = version
-        for number in list(self._at_hand)[:-AT_HAND]:
+        for number in [one for one in self._at_hand if one != self._current.number][:-AT_HAND]:
             del self._at_hand[number]
         return version
 
