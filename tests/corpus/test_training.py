@@ -378,8 +378,10 @@ def test_training_begins_from_weights_that_are_there(folder, rows, tmp_path):
         assert torch.allclose(one.float(), again.weights.tensors[name].float(), atol=1e-6)
     with pytest.raises(ModelError, match="has rank 4 and scale 1, the training rank 2"):
         train(folder, rows, changed_settings(SMALL, {**start, "rank": 2}), out=tmp_path / "other")
-    with pytest.raises(ModelError, match="No adapter at"):
-        train(folder, rows, changed_settings(SMALL, {"start": "nowhere"}), out=tmp_path / "other")
+    for name in ("start", "teacher"):
+        with pytest.raises(ModelError, match="No adapter at"):
+            train(folder, rows, changed_settings(SMALL, {name: "nowhere"}), out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_student_comes_closer_to_its_teacher(folder, rows, tmp_path):

@@ -98,6 +98,7 @@ class Learner:
         self.weights = replace(self.start, tensors=self.trained)
         self.sentences = SentenceBatches(rows.sentences, encoder.tokenizer, device)
         self._vectors = _Vectors(self.encoder, settings.dropout)
+        self._taught_by = TrainedWeights.load(settings.teacher) if settings.teacher else None
         matrices, others = (
             [one for one in self.trained.values() if (one.dim() > 1) == is_matrix] for is_matrix in (True, False)
         )
@@ -142,7 +143,7 @@ class Learner:
             return paper_loss((first * second).sum(-1), (first[anchor] * negative).sum(-1), temperature)
         same = pair[:n, None] == torch.cat([pair[:n], pair[2 * n :]])
         loss = torch.stack([infonce_loss(one, same, temperature) for one in _both_ways(vectors, n)]).mean()
-        if not settings.teacher:
+        if self._taught_by is None:
             return loss
         taught = self._teacher[rows].float()
         ways = zip(_both_ways(vectors, n), _both_ways(taught, n), strict=True)
@@ -200,7 +201,8 @@ class Learner:
     @cached_property
     def _teacher(self) -> Tensor:
         """The teacher's vectors of all rows, names in place, in half precision: [n_rows, dim]."""
-        weights = TrainedWeights.load(self.settings.teacher)
+        weights = self._taught_by
+        assert weights is not None
         folder = find_model(self.settings.teacher_encoder or weights.base.name)
         dtype = "bfloat16" if self.machine.bf16 else "float32"
         model = SimilarityModel(folder, weights, device=str(self.device), dtype=dtype)
