@@ -62,7 +62,7 @@ def test_without_entities_the_taught_names_are_found(extractor: Extractor, monke
 
 
 def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """spaCy itself is not installed for tests: a stand-in with its names."""
+    """No pipeline of spaCy's is installed for tests: a stand-in with its names."""
 
     class Document:
         text = "Ada met Bob."
@@ -75,7 +75,7 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
             return False
 
     module = ModuleType("spacy")
-    module.util = SimpleNamespace(get_installed_pipelines=lambda: ["xx_other", "en_core_web_sm"])  # type: ignore[attr-defined]
+    module.util = SimpleNamespace(get_installed_models=lambda: ["xx_other", "en_core_web_sm"])  # type: ignore[attr-defined]
     module.load = lambda name: lambda text: Document()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)

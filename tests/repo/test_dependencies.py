@@ -38,7 +38,6 @@ def imported() -> set[str]:
 def packages() -> dict[str, str]:
     """module -> the package that brings it."""
     return {module: found[0].lower() for module, found in packages_distributions().items()} | {
-        "spacy": "spacy",  # not installed for tests
         "pydantic_core": "pydantic",  # its other half
     }
 
@@ -61,4 +60,4 @@ def test_everything_that_is_listed_is_imported(packages: dict[str, str]) -> None
 
 def test_the_development_install_has_all_extras() -> None:
     (own,) = [one for one in OPTIONAL["dev"] if one.startswith("erda[")]
-    assert set(own[5:-1].split(",")) == set(EXTRAS.values()) - {"spacy"}  # a pipeline of spaCy's is not on the registry
+    assert set(own[5:-1].split(",")) == set(EXTRAS.values())

@@ -66,7 +66,7 @@ def installed_pipeline() -> str | None:
         return None
     import spacy
 
-    names: list[str] = sorted(spacy.util.get_installed_pipelines())
+    names: list[str] = sorted(spacy.util.get_installed_models())
     return PREFERRED if PREFERRED in names else names[0] if names else None
 
 

@@ -1,0 +1,101 @@
+"""An extractor as a component of a spaCy pipeline: `nlp.add_pipe("erda")` fills `doc._.relations`.
+
+nlp.add_pipe("erda", config={"store": "my-extractor"})   # after a component that finds entities
+for found in nlp("Tesla was started by Martin Eberhard.")._.relations:
+    print(found.head, found.relation, found.tail, found.confidence)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import minibatch
+
+from erda.app.extractor import Extractor
+from erda.app.version import MOST_PAIRS, Version
+from erda.errors import DataError
+from erda.text.pairs import ordered_pairs
+from erda.types import Entity, Example
+from erda.types import Span as Place
+
+KEY = "erda"  # of `doc.user_data`, which holds plain values, so that a document can be stored
+
+
+@dataclass(frozen=True, slots=True)
+class DocRelation:
+    """A relation that holds from one entity of a document to another."""
+
+    head: Span
+    relation: str
+    tail: Span
+    confidence: float
+
+
+class RelationFinder:
+    """Asks an extractor about every ordered pair of a document's entities that share a sentence."""
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+
+    def __call__(self, doc: Doc) -> Doc:
+        """The document with its relations."""
+        (doc,) = self.pipe([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
+        """The documents of a stream with their relations; those of a batch are asked about together."""
+        for docs in minibatch(stream, batch_size):
+            pairs = [list(_pairs(doc)) for doc in docs]
+            asked = [example for own in pairs for example, _ in own]
+            answers = iter(self.version.predict(asked, top=1) if asked else ())
+            for doc, own in zip(docs, pairs, strict=True):
+                found = [(next(answers), start) for _, start in own]
+                doc.user_data[KEY] = [
+                    [answer.best, answer.confidence, *_place(answer.example, start)]
+                    for answer, start in found
+                    if answer.best
+                ]
+                yield doc
+
+
+@Language.factory("erda", default_config={"store": "my-extractor"}, assigns=["doc._.relations"], requires=["doc.ents"])
+def build_component(nlp: Language, name: str, store: str) -> RelationFinder:
+    """The component over the extractor in the folder `store`, as it is now."""
+    version = Extractor.open(store).version
+    if not version.relations:
+        raise DataError(f"There is no extractor in {store} that was taught anything. Begin one: erda teach ...")
+    return RelationFinder(version)
+
+
+def relations_of(doc: Doc) -> list[DocRelation]:
+    """What `doc._.relations` gives, in the order of the text."""
+    return [
+        DocRelation(doc[head_start:head_end], relation, doc[tail_start:tail_end], confidence)
+        for relation, confidence, head_start, head_end, tail_start, tail_end in doc.user_data.get(KEY, ())
+    ]
+
+
+def _pairs(doc: Doc) -> Iterator[tuple[Example, int]]:
+    """The pairs of each sentence, and the token of the document where that begins."""
+    sentences = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
+    for sentence in sentences:
+        entities = [
+            Entity(
+                entity.text, Place(entity.start - sentence.start, entity.end - sentence.start), entity.kb_id_ or None
+            )
+            for entity in sentence.ents
+        ]
+        for example in ordered_pairs([token.text for token in sentence], entities, most=MOST_PAIRS).examples:
+            yield example, sentence.start
+
+
+def _place(example: Example, start: int) -> tuple[int, int, int, int]:
+    head, tail = example.head.span, example.tail.span
+    return start + head.start, start + head.end, start + tail.start, start + tail.end
+
+
+if not Doc.has_extension("relations"):
+    Doc.set_extension("relations", getter=relations_of)

@@ -1,0 +1,84 @@
+"""The component of a spaCy pipeline; the pipeline is a blank one with rules for its entities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_extractor import BORN, FOUNDED, Words, open_toy
+
+from erda.app import entities
+from erda.app.extractor import Extractor
+from erda.errors import DataError
+
+spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[spacy]'")
+from erda.app import spacy_component  # noqa: E402
+
+NAMES = ["Tesla", "SpaceX", "Elon Musk", "Ada", "London"]
+TEXT = "SpaceX was founded by Elon Musk . Ada was born in London ."
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    open_toy(tmp_path / "store").teach({"founded by": FOUNDED, "born in": BORN})
+    opened = Extractor.open
+    monkeypatch.setattr(Extractor, "open", lambda folder, **asked: opened(folder, **{**asked, "encoder": Words()}))
+    return tmp_path / "store"
+
+
+def pipeline(store: Path, *, sentences: bool = True) -> Any:
+    nlp = spacy.blank("en")
+    if sentences:
+        nlp.add_pipe("sentencizer")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "THING", "pattern": name} for name in NAMES])
+    nlp.add_pipe("erda", config={"store": str(store)})
+    return nlp
+
+
+def triples(doc: Any) -> set[tuple[str, str, str]]:
+    return {(found.head.text, found.relation, found.tail.text) for found in doc._.relations}
+
+
+def test_relations_of_a_document(store: Path) -> None:
+    doc = pipeline(store)(TEXT)
+    assert {(head, tail) for head, _, tail in triples(doc)} <= {
+        *(("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")),
+        *(("Ada", "London"), ("London", "Ada")),
+    }
+    version = Extractor.open(store).version
+    expected = version.predict("[[SpaceX]] was founded by {{Elon Musk}} .")
+    (found,) = [one for one in doc._.relations if one.head.text == "SpaceX"]
+    assert (found.relation, found.confidence) == (expected.best, pytest.approx(expected.confidence))
+    assert doc[found.tail.start : found.tail.end].text == "Elon Musk"
+
+
+def test_pairs_stay_within_a_sentence_where_there_are_sentences(store: Path) -> None:
+    assert len(list(spacy_component._pairs(pipeline(store)(TEXT)))) == 4
+    assert len(list(spacy_component._pairs(pipeline(store, sentences=False)(TEXT)))) == 12
+
+
+def test_many_documents_at_once(store: Path) -> None:
+    nlp = pipeline(store)
+    texts = [TEXT, "", "Tesla was sold .", "Ada was born in London ."] * 3
+    assert [triples(doc) for doc in nlp.pipe(texts, batch_size=2)] == [triples(nlp(text)) for text in texts]
+
+
+def test_a_document_can_be_stored(store: Path) -> None:
+    nlp = pipeline(store)
+    doc = nlp(TEXT)
+    again = spacy.tokens.Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    assert triples(again) == triples(doc) != set()
+    assert spacy.blank("en")("no relations")._.relations == []
+
+
+def test_a_store_that_was_taught_nothing(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="was taught anything"):
+        pipeline(tmp_path / "nowhere")
+
+
+def test_no_pipeline_is_installed_with_spacy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy.util.get_installed_models", list)
+    assert entities.installed_pipeline() is None
+    monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other"])
+    assert entities.installed_pipeline() == "aa_other"
