@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from erda.app.answers import Change, Evaluation, Progress, RelationScore
+from erda.app.inputs import find_relation
 from erda.app.version import Version
 from erda.data.own import read_examples
 from erda.errors import DataError
@@ -37,8 +38,9 @@ def read_questions(source: str | Path | Sequence[Example]) -> Questions:
 def evaluate(version: Version, questions: Questions, *, progress: Progress | None = None) -> Evaluation:
     """The answers of a version beside the truth."""
     answers = version.predict(questions.examples, top=1, progress=progress)
-    taught = {relation.id for relation in version.relations}
-    truth = [one if one in taught else None for one in questions.truth]
+    names = {one: find_relation(one, version.relations) for one in set(questions.truth) if one is not None}
+    taught = {one: found.id for one, found in names.items() if found}
+    truth = [taught.get(one or "") for one in questions.truth]
     given = [answer.best for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
@@ -53,7 +55,7 @@ def evaluate(version: Version, questions: Questions, *, progress: Progress | Non
             for relation in version.relations
         },
         dict(pairs),
-        tuple(sorted({one for one in questions.truth if one is not None} - taught)),
+        tuple(sorted(names.keys() - taught.keys())),
     )
 
 
