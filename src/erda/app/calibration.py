@@ -46,7 +46,7 @@ class Calibration:
 
 # What scores of a kind mean. Only log-likelihoods are measured against a relation never seen, so only these refuse.
 CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
-    "log-likelihood": Calibration(20.0, none=-2.0),
+    "log-likelihood": Calibration(16.0, none=-3.2),
     "cosine": Calibration(0.1),
     "logit": Calibration(1.0),
     "negative distance": Calibration(1.0),

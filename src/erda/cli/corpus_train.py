@@ -1,4 +1,4 @@
-"""`erda corpus train`, `erda corpus pairs` and `erda corpus evaluate`: the similarity model."""
+"""`erda corpus train`, `pairs`, `evaluate` and `background`: the similarity model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import add_command, refuse, without_effect
+from erda.cli.checking import add_command, below_one, refuse, without_effect
 from erda.cli.corpus_index import add_engine_arguments
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ PAIRS_EXAMPLES = """examples:
   erda corpus pairs corpora/wiki --engine ray --address 10.0.0.1:6379 --out pairs.npz
   erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
 """
+BACKGROUND_EXAMPLES = """examples:
+  erda corpus background models/mine tagged.jsonl.gz
+  erda corpus background models/mine tagged-0.jsonl.gz tagged-1.jsonl.gz --sentences 20000 --device cuda
+"""
 EVALUATE_EXAMPLES = """examples:
   erda corpus evaluate
   erda corpus evaluate minilm --pairs pairs.npz
@@ -35,7 +39,7 @@ EVALUATE_EXAMPLES = """examples:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `train`, `pairs` and `evaluate`."""
+    """Add `train`, `pairs`, `evaluate` and `background`."""
     _add_train(commands)
     about = (
         "Pack sentences as word pieces into one file, to train from it at once, also on a machine without the corpus."
@@ -59,6 +63,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_measuring(evaluate)
     evaluate.set_defaults(handler=evaluate_model)
+
+    about = "Write what relations never taught look like to a trained model, beside it: for 'no relation' as an answer."
+    background = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
+    background.add_argument("model", metavar="MODEL", help="folder of 'erda corpus train', or 'shipped'")
+    background.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
+    background.add_argument("--sentences", metavar="N", type=int, default=6000, help="to draw (default: 6000)")
+    background.add_argument("--seed", metavar="N", type=int, default=0, help="which are drawn (default: 0)")
+    background.add_argument("--device", metavar="NAME", default="cpu", help="cpu or cuda (default: cpu)")
+    background.set_defaults(handler=write_background)
 
 
 def train_model(args: argparse.Namespace) -> int:
@@ -134,6 +147,16 @@ def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
     from erda.corpus.ray_jobs import RayJobs
 
     return RayJobs(address=args.address or "auto")
+
+
+def write_background(args: argparse.Namespace) -> int:
+    """Write the background of trained weights."""
+    from erda.corpus.background import make_background
+
+    refuse(below_one(args, "sentences"))
+    path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
+    print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    return 0
 
 
 def evaluate_model(args: argparse.Namespace) -> int:

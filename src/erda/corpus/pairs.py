@@ -231,7 +231,7 @@ def read_rows(
     if packed:
         return PairRows.load(packed[0])
     sentences = chain.from_iterable(
-        _corpus_rows(path, seed=seed, limit=limit, miner=miner) if path.is_dir() else _tagged_rows(path)
+        _corpus_rows(path, seed=seed, limit=limit, miner=miner) if path.is_dir() else tagged_rows(path)
         for path in paths
     )
     packer, entities, left_out = Packer(tokenizer), _Entities(), Counter[str]()
@@ -273,7 +273,7 @@ class _Entities:
         return head.astype(np.int32), tail.astype(np.int32), place.astype(np.uint32)
 
 
-def _tagged_rows(path: Path) -> Iterator[Example]:
+def tagged_rows(path: Path) -> Iterator[Example]:
     """Rows of a tagged JSONL file, plain or packed; all its faults at its end."""
     from tqdm import tqdm
 

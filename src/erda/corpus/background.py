@@ -1,0 +1,48 @@
+"""Making the background of trained weights (`erda.encoders.background`) from the sentences of tagged files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import torch
+
+from erda.corpus.pairs import tagged_rows
+from erda.corpus.similarity import load_similarity
+from erda.encoders.adapter import SHIPPED
+from erda.encoders.background import centres_of, save_background
+from erda.errors import DataError, ModelError
+from erda.files import user_path
+from erda.types import Example
+
+N_CENTRES = 600  # under a megabyte in half precision
+N_SENTENCES = 6000
+
+
+def make_background(
+    model: str, sources: Sequence[Path], *, n_sentences: int = N_SENTENCES, seed: int = 0, device: str = "cpu"
+) -> Path:
+    """Write the background of a folder of trained weights (or `shipped`), from sentences drawn from tagged files."""
+    sentences = drawn_from(sources, n_sentences, seed)
+    folder = SHIPPED if model == SHIPPED.name else user_path(model)
+    similarity = load_similarity(folder, device=device)
+    if similarity.weights is None:
+        raise ModelError(f"{model}: is no folder of trained weights, so it has no place for a background.")
+    vectors = torch.from_numpy(similarity.encode(sentences, progress=True))
+    return save_background(folder, centres_of(vectors, N_CENTRES, seed=seed), similarity.fingerprint)
+
+
+def drawn_from(sources: Sequence[Path], n: int, seed: int) -> list[Example]:
+    """n sentences of all, each as likely as another; only these are in memory."""
+    generator, drawn = random.Random(seed), list[Example]()
+    for seen, example in enumerate(chain.from_iterable(map(tagged_rows, sources))):
+        place = seen if seen < n else generator.randrange(seen + 1)
+        if place < len(drawn):
+            drawn[place] = example
+        elif place < n:
+            drawn.append(example)
+    if not drawn:
+        raise DataError(f"{', '.join(map(str, sources))}: no sentence.")
+    return drawn

@@ -1,0 +1,103 @@
+"""What relations expect of a sentence, taught ones and those never seen: normal distributions of its vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor
+
+ENOUGH = 6  # relations to estimate by how their means and their sentences lie apart; else the background helps
+WITHIN_SHARE = 0.65  # of the variance of any sentences: what is left of it when their relation is known
+CENTRE_COUNT = 3.0  # how many sentences a centre of the background counts for
+MIXED_AT = 9.0  # temperature at which the centres are mixed
+NEVER_WEIGHT = 0.85  # of what a relation never seen makes of a sentence; the rest: what it makes of one of its own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """One normal distribution a relation, in a basis where it has no covariances: what multiplies z^2 and z, the rest.
+
+    Constants of all relations are left out, and so are the determinants (docs/method.md).
+    """
+
+    precision: Tensor  # [dim, n]
+    slope: Tensor  # [dim, n]
+    rest: Tensor  # [n]
+
+    @classmethod
+    def of(cls, means: Tensor, variances: Tensor) -> Expected:
+        """Of means and variances, [n, dim]."""
+        return cls((1 / variances).t(), (means / variances).t(), (means.square() / variances).sum(dim=1))
+
+    @classmethod
+    def given(cls, counts: Tensor, means: Tensor, spread: Tensor) -> Expected:
+        """After `counts` sentences, [n, 1], with means [n, dim], where relations have variances `spread`, [dim].
+
+        The variance of sentences around their relation is 1 in every direction.
+        """
+        shrink = counts * spread / (counts * spread + 1)  # k: of the mean toward the centre
+        variance = 1 + spread / (counts * spread + 1)  # v: of a sentence, given n others of its relation
+        return cls.of(shrink * means, variance)
+
+    def log_likelihoods(self, z: Tensor) -> Tensor:
+        """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out: [n_sentences, n]."""
+        return z @ self.slope - (z.square() @ self.precision + self.rest) / 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Background:
+    """Centres of the vectors of any sentences (`erda.encoders.background`), [n, dim]: relations that nobody taught."""
+
+    centres: Tensor
+
+    def n_missing(self, n_relations: int) -> int:
+        """For how many relations it has to stand, beside those that were taught."""
+        return max(ENOUGH - n_relations, 0) if len(self.centres) else 0
+
+    @property
+    def centre(self) -> Tensor:
+        """The mean of all, [dim]; zeros where there are none."""
+        return self.centres.sum(dim=0) / max(len(self.centres), 1)
+
+    @property
+    def within(self) -> Tensor:
+        """The covariance of sentences around their relation: the same variance everywhere, [dim, dim]."""
+        dim = self.centres.shape[1]
+        return torch.eye(dim).to(self.centres) * (WITHIN_SHARE * self._variance() / dim)
+
+    @property
+    def between(self) -> Tensor:
+        """The covariance of relations, [dim, dim]: that of the centres, scaled to what `within` leaves."""
+        apart = self.centres - self.centre
+        scale = (1 - WITHIN_SHARE) * self._variance() / apart.square().sum().clamp(min=1e-9)
+        return apart.t() @ apart * scale
+
+    def _variance(self) -> Tensor:
+        """Of sentences, whose vectors have length 1, around the mean of all."""
+        return 1 - self.centre.square().sum()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeverSeen:
+    """What a relation never seen expects: one without a sentence, and a mixture of the background, half and half."""
+
+    relation: Expected
+    centres: Expected
+
+    @classmethod
+    def of(cls, background: Background, centre: Tensor, basis: Tensor, spread: Tensor) -> NeverSeen:
+        """In a basis around a centre, where relations have variances `spread`, [dim]."""
+        centres = (background.centres - centre) @ basis
+        counts = torch.full_like(centres[:, :1], CENTRE_COUNT)
+        none = torch.zeros_like(spread)[None]
+        return cls(Expected.of(none, 1 + spread[None]), Expected.given(counts, centres, spread))
+
+    def log_likelihood(self, z: Tensor) -> Tensor:
+        """[n_sentences, 1]. A sentence that is far from everything stays less likely to be of a known relation."""
+        found, n = self.relation.log_likelihoods(z), len(self.centres.rest)
+        if n:
+            mixed = torch.logsumexp(self.centres.log_likelihoods(z) / MIXED_AT, dim=1, keepdim=True) - log(n)
+            found = (found + MIXED_AT * mixed) / 2
+        return NEVER_WEIGHT * found - (1 - NEVER_WEIGHT) * z.shape[1] / 2

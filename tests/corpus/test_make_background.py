@@ -1,0 +1,72 @@
+"""From tagged sentences to the background of trained weights."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import build_model
+
+from erda.cli.main import main
+from erda.corpus.background import drawn_from
+from erda.encoders import build_encoder
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.background import load_background
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import origin
+from erda.errors import DataError
+
+
+def tagged(path: Path, n: int) -> Path:
+    rows = [
+        {
+            "tokens": ["paris", "is", "in", "france", str(row)],
+            "head": {"name": "paris", "span": [0, 1]},
+            "tail": {"name": "france", "span": [3, 4]},
+        }
+        for row in range(n)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_every_sentence_is_as_likely_to_be_drawn(tmp_path: Path) -> None:
+    path = tagged(tmp_path / "tagged.jsonl", 12)
+    counts = Counter(one.tokens[-1] for seed in range(200) for one in drawn_from([path], 3, seed))
+    assert sum(counts.values()) == 600
+    assert len(counts) == 12
+    assert min(counts.values()) > 25, "fifty each, on average"
+    assert len(drawn_from([path], 100, 0)) == 12
+
+
+def test_the_command_writes_beside_the_weights_and_the_encoder_finds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, model = build_model(tmp_path / "tiny"), tmp_path / "mine"
+    encoder = TransformerEncoder(base, TransformerSettings(mode="markers", max_pieces=40))
+    TrainedWeights.fresh(encoder.layers, base=origin(base), max_pieces=40, rank=2, scale=1.0, seed=0).save(model)
+    source = tagged(tmp_path / "tagged.jsonl", 20)
+    assert main(["corpus", "background", str(model), str(source), "--sentences", "10"]) == 0
+    assert "background.npz" in capsys.readouterr().out
+    found = load_background(build_encoder(str(base.path), adapter=str(model), trained_layers=0).spec)
+    assert found is not None
+    assert found.shape == (10, 32)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(10), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize(("more", "said"), [(["--sentences", "0"], "at least 1"), ([], "no sentence")])
+def test_what_cannot_be_done_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    source = tagged(tmp_path / "tagged.jsonl", 0)
+    assert main(["corpus", "background", "shipped", str(source), *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_sentence_is_no_background(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no sentence"):
+        drawn_from([tagged(tmp_path / "tagged.jsonl", 0)], 3, 0)

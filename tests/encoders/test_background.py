@@ -1,0 +1,63 @@
+"""Centres of the vectors of any sentences, kept beside the weights that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from erda.encoders.adapter import SHIPPED, TrainedWeights
+from erda.encoders.background import FILE, centres_of, load_background, save_background
+from erda.encoders.base import EncoderSpec
+from erda.errors import ModelError
+
+
+def spec(adapter: str, fingerprint: str = "made") -> EncoderSpec:
+    return EncoderSpec("minilm", {"adapter": adapter}, fingerprint)
+
+
+def test_what_is_saved_is_loaded_for_the_same_weights_only(tmp_path: Path) -> None:
+    centres = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).half().float()
+    assert save_background(tmp_path, centres, "made") == tmp_path / FILE
+    found = load_background(spec(str(tmp_path)))
+    assert found is not None
+    torch.testing.assert_close(found, centres)
+    assert load_background(spec(str(tmp_path), "other")) is None
+    assert load_background(spec(str(tmp_path / "nowhere"))) is None
+    assert load_background(spec("")) is None
+    assert load_background(EncoderSpec("bilstm", {}, "made")) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not an archive", {"centres": np.zeros(3)}, {"centres": np.full((2, 2), np.nan)}, {"other": 1}]
+)
+def test_a_damaged_file_is_said_in_one_line(tmp_path: Path, content: object) -> None:
+    path = tmp_path / FILE
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        assert isinstance(content, dict)
+        np.savez(path, fingerprint=np.array("made"), **content)
+    with pytest.raises(ModelError, match=r"background\.npz: .*erda corpus background") as caught:
+        load_background(spec(str(tmp_path)))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_packaged_weights_come_with_theirs() -> None:
+    found = load_background(spec("shipped", TrainedWeights.load("shipped").fingerprint))
+    assert found is not None, "new weights: erda corpus background shipped wiki-small.jsonl.gz"
+    assert found.shape == (600, 768)
+    assert (SHIPPED / FILE).stat().st_size < 1_000_000
+
+
+def test_centres_are_the_means_of_what_is_nearest_to_them() -> None:
+    generator = torch.Generator().manual_seed(1)
+    places = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    vectors = torch.cat([place + torch.randn(30, 2, generator=generator) for place in places])
+    centres = centres_of(vectors, 3, seed=2)
+    nearest = torch.cdist(vectors, centres).argmin(dim=1)
+    for row, centre in enumerate(centres):
+        torch.testing.assert_close(centre, vectors[nearest == row].mean(dim=0))
+    assert len(centres_of(vectors[:2], 3)) == 2
