@@ -3,14 +3,15 @@
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
 
 What `erda search` does for one method, for all at once and without Optuna. Every choice is run on the first order;
-those of a method that are at its median or above go on to the next. The best is printed as lines for a preset. What is
-finished is read, so a search that was stopped goes on.
+those of a method that are at its median or above go on to the next. The best is printed, and with --write put into the
+presets *-adapter. What is finished is read, so a search that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from erda.benchmark.run.many import CacheSettings, PlannedRun, RunOutcome, run_m
 from erda.benchmark.search.space import as_text
 from erda.cli.settings import add_settings, read_given
 from erda.errors import ErdaError
-from erda.settings.load import Assignment, assignments, layers_of, settings_from
+from erda.files import write_bytes
+from erda.settings.load import PRESETS, Assignment, assignments, layers_of, settings_from
 
 PRESET = "fewrel-5-shot-adapter"
 SEEDS = "100,130"  # the orders that are looked at
+MARK = "# Chosen on validation data"  # from here on a preset is what a search wrote
 
 Layers = Sequence[Sequence[Assignment]]
 
@@ -140,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_settings(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
+    parser.add_argument("--write", action="store_true", help="put the best settings into the presets *-adapter")
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
     try:
@@ -149,15 +153,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ErdaError as fault:
         print(fault, file=sys.stderr)
         return 2
-    best = {}
-    for one in sorted((one for one in asked if one.reached), key=lambda one: (len(one.reached), mean(one.reached))):
-        print(one.line())
-        best[one.method] = one
-    for one in best.values():
-        print(f"# {one.line()}")
-        print(*(f"{one.method}.{name} = {json.dumps(value)}" for name, value in one.values.items()), sep="\n")
+    done = sorted((one for one in asked if one.reached), key=lambda one: (len(one.reached), mean(one.reached)))
+    print(*(one.line() for one in done), sep="\n")
+    lines = chosen(done, command=shlex.join(["python", "benchmarks/peers.py", *(arguments or sys.argv[1:])]))
+    print(*lines, sep="\n")
+    if options.write:
+        write_presets(lines)
     print(*faults, sep="\n", file=sys.stderr)
     return 2 if faults else 0
+
+
+def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
+    """The best choice of each method as lines of a preset; the last of `done` is the best."""
+    lines = [f"{MARK} (FewRel 5-shot, all-seen after the last task) by:", f"#   {command}"]
+    for method, one in {one.method: one for one in done}.items():
+        n = sum(other.method == method for other in done)
+        lines.append(f"# {method}: {PERCENT * mean(one.reached):.2f} % over {len(one.reached)} orders, the best of {n}")
+        lines += [f"{method}.{name} = {json.dumps(value)}" for name, value in one.values.items()]
+    return lines
+
+
+def write_presets(lines: Sequence[str]) -> None:
+    """Put lines into the presets *-adapter, in the place of those of an earlier search."""
+    for path in sorted(PRESETS.glob("*-adapter.toml")):
+        kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
+        write_bytes(path, "\n".join([kept, *lines, ""]).encode())
+        print(path)
 
 
 if __name__ == "__main__":

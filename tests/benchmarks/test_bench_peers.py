@@ -1,3 +1,4 @@
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,17 @@ def test_poor_choices_are_run_on_the_first_order_alone(
     lines = printed.out.splitlines()
     assert [line.split()[1] for line in lines[:4]] == ["1", "1", "2", "2"]
     assert "learning_rate=0.001 epochs=3" in lines[3]
-    assert lines[4:] == [f"# {lines[3]}", "seqrun.learning_rate = 0.001", "seqrun.epochs = 3"]
+    assert lines[6].startswith("# seqrun: ")
+    assert lines[7:] == ["seqrun.learning_rate = 0.001", "seqrun.epochs = 3"]
     assert printed.err.count("seconds") == 6
-    assert main(command) == 0
-    assert capsys.readouterr().out.splitlines() == lines, "what is finished is read"
+    preset = tmp_path / "toy-adapter.toml"
+    preset.write_text('description = "Toys."\ndataset = "atlas"\n\n[settings]\nbatch_size = 16\n')
+    monkeypatch.setattr(peers, "PRESETS", tmp_path)
+    for _ in range(2):  # the second takes the place of the first
+        assert main([*command, "--write"]) == 0
+        assert capsys.readouterr().out.splitlines()[:4] == lines[:4], "what is finished is read"
+        assert preset.read_text().count("Chosen on validation data") == 1
+    toml = tomllib.loads(preset.read_text())
+    assert toml["settings"] == {"batch_size": 16, "seqrun": {"learning_rate": 0.001, "epochs": 3}}
     assert main([*command[:-1], "flavour=3"]) == 2
     assert "Unknown setting 'flavour'" in capsys.readouterr().err
