@@ -21,14 +21,13 @@ from pathlib import Path
 from time import perf_counter
 
 from erda.app.extractor import Extractor
-from erda.app.setup import DEFAULT_METHOD
 from erda.benchmark.metrics import ALL_SEEN, Answers, mark
 from erda.benchmark.metrics import measure as metrics
 from erda.data.catalogue import load_dataset, open_stream
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
 from erda.encoders.frozen import FrozenCache
-from erda.methods import find_method
+from erda.methods import DEFAULT_METHOD, find_method
 from erda.types import Example
 from targets import Figure, measure
 

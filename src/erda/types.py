@@ -86,7 +86,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a method is given to learn: relations, new ones or known ones, and labelled examples of each."""
+    """What a method is given to learn: relations, new ones or known ones, and labelled examples of them."""
 
     index: int  # 0 for the first task of a stream
     relations: tuple[Relation, ...]
@@ -101,7 +101,10 @@ class Task:
                 raise DataError(
                     f"task {self.index + 1}: example {example.id!r} has unknown relation {example.relation!r}."
                 )
-        missing = sorted(known - {example.relation for example in self.examples if example.relation})
+
+    def check_examples(self) -> None:
+        """Refuse a task with a relation that has a name alone; only some methods can read it."""
+        missing = sorted({relation.id for relation in self.relations} - {str(one.relation) for one in self.examples})
         if missing:
             raise DataError(f"task {self.index + 1} has no example of: {', '.join(missing)}.")
 

@@ -103,8 +103,12 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
     assert gone in [one.example for one in extractor.examples("r0")]
 
 
-def test_the_last_example_is_not_taken_back(tmp_path: Path) -> None:
-    extractor = open_toy(tmp_path)
+def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> None:
+    reader = open_toy(tmp_path / "reader")
+    reader.teach({"born in": BORN, "founded by": FOUNDED[:1]})
+    reader.take_back(FOUNDED[0])
+    assert [one.id for one in reader.relations] == ["born in", "founded by"], "known by its name"
+    extractor = open_toy(tmp_path / "x", method="idlvq-c")
     extractor.teach({"born in": BORN, "founded by": FOUNDED[:1]})
     with pytest.raises(DataError, match=r"only example of 'founded by'; forget\('founded by'\)"):
         extractor.take_back(FOUNDED[0])
@@ -130,12 +134,12 @@ def test_a_known_example_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_contradicting_example_moves_and_is_said(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
+    extractor = taught(tmp_path, method_settings={"name_weight": 0.0})
     said = extractor.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
     assert [(one.before, one.after) for one in said.moved] == [("born in", "moved to")]
     assert "moved from born in to moved to" in str(said)
     assert [len(extractor.examples(name)) for name in ("born in", "moved to")] == [1, 2]
-    never = open_toy(tmp_path / "never")
+    never = open_toy(tmp_path / "never", method_settings={"name_weight": 0.0})
     never.teach("founded by", FOUNDED)
     never.teach({"born in": BORN[1:], "capital of": CAPITAL})
     never.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
@@ -199,7 +203,7 @@ def test_a_fork_learns_alone() -> None:
 
 def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Path) -> None:
     taught(tmp_path)
-    with pytest.raises(ModelError, match="was taught to method 'frozen' over encoder 'words', not to 'idlvq-c'"):
+    with pytest.raises(ModelError, match="was taught to method 'posterior' over encoder 'words', not to 'idlvq-c'"):
         open_toy(tmp_path, method="idlvq-c")
     with pytest.raises(ModelError, match="open it with relearn=True"):
         open_toy(tmp_path, encoder=Words("other"))

@@ -135,7 +135,6 @@ def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
 @pytest.mark.parametrize(
     ("what", "examples", "said"),
     [
-        ("a", [], "relation 'a' has no example; this method learns by examples alone"),
         ("a", "[[a]] b {{c}}", "expected a list of examples, got a single str"),
         ({}, (), "nothing to teach"),
         ({"a": 7}, (), "expected a list of examples, got a single int"),
@@ -146,6 +145,11 @@ def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
 def test_a_teaching_that_is_none(extractor: Extractor, what: object, examples: object, said: str) -> None:
     with pytest.raises(DataError, match=said):
         extractor.teach(what, examples)  # type: ignore[arg-type]
+
+
+def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="relation 'a' has no example; this method learns by examples alone"):
+        open_toy(tmp_path, method="idlvq-c").teach("a", [])
 
 
 def test_examples_that_carry_their_relations(extractor: Extractor) -> None:

@@ -38,7 +38,7 @@ def check_stream(stream: TaskStream, encoder: Encoder, name: str, seed: int, fol
 
 def test_the_embedded_dataset(tmp_path: Path) -> None:
     check_stream(
-        open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "frozen", 100, tmp_path
+        open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "posterior", 100, tmp_path
     )
 
 
@@ -47,4 +47,4 @@ def test_the_embedded_dataset(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("data_folder")
 def test_fewrel_five_shots(tmp_path: Path) -> None:
     encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, cache=FrozenCache())
-    check_stream(open_stream("fewrel", shots=5, seed=100), encoder, "frozen", 100, tmp_path)
+    check_stream(open_stream("fewrel", shots=5, seed=100), encoder, "posterior", 100, tmp_path)

@@ -45,7 +45,7 @@ def test_history_says_what_was_done(tmp_path: Path) -> None:
         (4, 2, "forgot born in", 2, 5),
     ]
     assert [one.number for one in extractor.history() if one.is_current] == [4]
-    assert {(one.method, one.encoder) for one in extractor.history()} == {("frozen", "words")}
+    assert {(one.method, one.encoder) for one in extractor.history()} == {("posterior", "words")}
 
 
 def test_undo_goes_back_step_by_step_and_no_further(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def check_kills(folder: Path, n: int) -> None:
     extractor.teach("one more", ["[[a]] b {{c}}"])
     extractor.prune(keep=0)
     (only,) = extractor.history()
-    assert len(files(folder)) == 2 + 2 * only.n_relations, "nothing that no version needs is left"
+    assert len(files(folder)) == 3 + 2 * only.n_relations, "nothing that no version needs is left"
     assert least > 0, "it was killed while it taught, not before"
 
 

@@ -61,7 +61,7 @@ def some_relation(number: int) -> dict[str, list[str]]:
 
 
 def open_toy(folder: Path, **asked: Any) -> Extractor:
-    return Extractor.open(folder, **{"encoder": Words(), "method": "frozen", **asked})
+    return Extractor.open(folder, **{"encoder": Words(), "method": "posterior", **asked})
 
 
 def taught(folder: Path, **asked: Any) -> Extractor:

@@ -156,7 +156,7 @@ def test_processes_leave_the_same_records(own_data: Path, tmp_path: Path) -> Non
 def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path), "--sentences", "200"]) == 0
     printed = capsys.readouterr().out
-    for expected in ("seqrun", "erda", "joint", "frozen", "chance", "forgetting", "ERDA + corpus"):
+    for expected in ("seqrun", "erda", "joint", "posterior", "chance", "forgetting", "ERDA + corpus"):
         assert expected in printed
     curves = [line.removeprefix("Curve:").strip() for line in printed.splitlines() if line.startswith("Curve:")]
     assert len(curves) == 2  # a table and a curve for each encoder
@@ -164,7 +164,9 @@ def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
     plain = tmp_path / "plain"
     final = {name: record(plain, name, 100)["accuracy"]["all-seen"][-1] for name in ("seqrun", "erda", "joint")}
     assert final["seqrun"] < 0.3
-    assert final["seqrun"] < final["erda"] < record(tmp_path / "frozen", "frozen", 100)["accuracy"]["all-seen"][-1]
+    assert (
+        final["seqrun"] < final["erda"] < record(tmp_path / "posterior", "posterior", 100)["accuracy"]["all-seen"][-1]
+    )
     found = record(tmp_path / "augmented", "erda", 100)["notes"]["augmentation"]
     assert [one["task"] for one in found] == [1, 2, 3, 4, 5, 6, 7]  # the first task has enough of its own
     assert all(

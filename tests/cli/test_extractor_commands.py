@@ -187,7 +187,6 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ('teach "born in" ""', "example 1: "),
         ('teach "" "[[A]] in {{B}}"', "needs an id and a name"),
         ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' by case alone"),
-        ('teach "born in"', "'born in' has no example"),
         ("teach", "Teach what? Give a RELATION with sentences, or --file FILE."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
         ("teach --file q.txt", "no row names a relation"),

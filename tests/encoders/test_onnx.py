@@ -168,7 +168,7 @@ def test_frozen_states_are_kept(bert: ModelFolder, tmp_path: Path) -> None:
 
 
 def test_a_method_over_it_is_saved_and_loaded(bert: ModelFolder, tmp_path: Path) -> None:
-    method = METHODS["frozen"](build(bert))
+    method = METHODS["posterior"](build(bert))
     examples = tuple(
         sentence(
             " ".join(one.tokens),

@@ -30,8 +30,8 @@ def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
 def test_for_a_method_that_leaves_the_encoder_as_it_is_nothing_of_a_transformer_is_trained() -> None:
     layer = {"encoder.trained_layers": 1}
     for method, given, trained in (
-        ("frozen", {}, False),
-        ("frozen", layer, False),
+        ("posterior", {}, False),
+        ("posterior", layer, False),
         ("joint", layer, True),
         ("joint", {**layer, "train_encoder": False}, False),
     ):

@@ -341,7 +341,7 @@ class Extractor:
 
 
 def _reads_names(setup: Setup) -> bool:
-    return getattr(find_method(setup.method), "reads_names", False)
+    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))
 
 
 def _now() -> str:

@@ -10,10 +10,9 @@ from typing import Any
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.base import Encoder, EncoderSpec
 from erda.errors import ModelError
-from erda.methods import find_method
+from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
 
-DEFAULT_METHOD = "frozen"
 DEFAULT_ENCODER = "minilm"
 ADAPTED = {"minilm": "shipped"}  # encoder -> the trained weights that come with the package
 

@@ -23,7 +23,7 @@ LINES = {  # method, with a corpus? -> its line of the summary
     ("joint", False): ("Joint", "keeps every example and trains on all of them with each task"),
     ("erda", False): ("ERDA", "the paper: keeps one example of each relation"),
     ("erda", True): ("ERDA + corpus", "the same, with extra examples from unlabelled text"),
-    ("frozen", False): ("Frozen", "another encoder: MiniLM with the shipped adapter; trains nothing"),
+    ("posterior", False): ("Posterior", "another encoder: MiniLM with the shipped adapter; trains nothing"),
 }
 
 
@@ -57,18 +57,18 @@ def run_demo(
     augmented = run_all(settings, out=out / "augmented")
     show("Frozen learns the same tasks over a transformer that was trained on other text.")
     encoder = {"encoder.adapter": "shipped"}
-    settings = run_settings(preset="demo", seeds=seeds, methods="frozen", encoder="minilm", settings=encoder)
-    frozen = run_all(settings, out=out / "frozen")
+    settings = run_settings(preset="demo", seeds=seeds, methods="posterior", encoder="minilm", settings=encoder)
+    posterior = run_all(settings, out=out / "posterior")
     report = write_report(out)
     return Demo(
         tables=(
             *(table for table in report.tables if table.name.startswith(SHOWN)),
-            summarise((*plain.records, *augmented.records, *frozen.records)),
+            summarise((*plain.records, *augmented.records, *posterior.records)),
         ),
         curves=tuple(path for path in report.files if path.name == "curve.png"),
         page=report.page,
         folder=out / FOLDER,
-        faults=(*plain.faults, *augmented.faults, *frozen.faults, *report.faults),
+        faults=(*plain.faults, *augmented.faults, *posterior.faults, *report.faults),
     )
 
 

@@ -141,6 +141,7 @@ def build_stream(
     for index, group in enumerate(groups):
         try:
             task = Task(index, tuple(group), tuple(train.of(group).examples))
+            task.check_examples()
         except DataError as error:
             raise StreamError(f"Cannot build stream '{name}': {error}") from None
         steps.append(TaskWithTests(task, validation.of(group).questions(), test.of(group).questions()))

@@ -44,6 +44,10 @@ class Encoder(nn.Module, ABC):
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of plain texts (relation names, descriptions), one batch: [n_texts, dim]."""
 
+    def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of sentences whose entities have no name, a mask where the encoder knows one: [n_examples, dim]."""
+        return self.encode(examples)
+
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
@@ -70,10 +74,12 @@ class Encoder(nn.Module, ABC):
                 parameter.copy_(state[name])
 
 
-def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | None = None) -> Tensor:
+def embed(
+    encoder: Encoder, examples: Sequence[Example], *, batch_size: int | None = None, blanked: bool = False
+) -> Tensor:
     """Vectors of many sentences without gradients, in batches of like length: [n_examples, dim], in the order given.
 
-    Where it takes a while and there is a terminal, a bar shows how far it is.
+    `blanked` hides the names of their entities. Where it takes a while and there is a terminal, a bar shows the way.
     """
     from tqdm import tqdm
 
@@ -83,6 +89,7 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
     was_training = encoder.training
     if was_training:
         encoder.eval()
+    encode = encoder.encode_blanked if blanked else encoder.encode
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].tokens))
     vectors = torch.empty(len(examples), encoder.dim, device=encoder.device)
     try:
@@ -90,7 +97,7 @@ def embed(encoder: Encoder, examples: Sequence[Example], *, batch_size: int | No
             starts = range(0, len(order), batch_size)
             for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):
                 rows = order[start : start + batch_size]
-                vectors[rows] = encoder.encode([examples[i] for i in rows]).float()
+                vectors[rows] = encode([examples[i] for i in rows]).float()
     finally:
         if was_training:
             encoder.train()

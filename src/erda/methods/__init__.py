@@ -8,8 +8,8 @@ from erda.methods.cpl import Cpl
 from erda.methods.emar import Emar
 from erda.methods.emr import Emr
 from erda.methods.erda import Erda
-from erda.methods.frozen import Frozen
 from erda.methods.idlvq import IdlvqC
+from erda.methods.posterior import Posterior, PosteriorTuned
 from erda.methods.sckd import Sckd
 from erda.methods.sequential import Joint, SeqRun
 
@@ -22,8 +22,10 @@ METHODS: dict[str, type[Method]] = {
     "idlvq-c": IdlvqC,
     "sckd": Sckd,
     "cpl": Cpl,
-    "frozen": Frozen,
+    "posterior": Posterior,
+    "posterior-tuned": PosteriorTuned,
 }
+DEFAULT_METHOD = Posterior.name
 
 
 def find_method(name: str) -> type[Method]:

@@ -61,6 +61,7 @@ class Method(ABC):
     name: ClassVar[str]
     score_kind: ClassVar[ScoreKind]  # what its scores are; large is likely
     trains: ClassVar[bool] = True  # whether learning changes an encoder that can be changed
+    reads_names: ClassVar[bool] = False  # whether a relation can be learned by its name, without an example
 
     def __post_init__(self) -> None:
         model = settings_model(type(self))
@@ -80,6 +81,8 @@ class Method(ABC):
 
     def learn(self, task: Task) -> None:
         """Learn new relations, and more about known ones. A task that fails leaves the method as it was."""
+        if not self.reads_names:
+            task.check_examples()
         before = self.checkpoint()
         try:
             self.noted = {}

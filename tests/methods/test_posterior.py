@@ -11,10 +11,10 @@ import scipy.linalg
 import torch
 
 from erda.encoders.base import Encoder, EncoderSpec
-from erda.errors import StreamError
-from erda.methods.frozen import Frozen, grown_factor
-from erda.types import Example, Task
-from toy_world import toy_example, toy_relation
+from erda.errors import DataError, StreamError
+from erda.methods.posterior import COMMON_NAMES, Posterior, PosteriorTuned, grown_factor, sentences_of
+from erda.types import Example, Relation, Task
+from toy_world import toy_encoder, toy_example, toy_relation, toy_task
 
 DIM = 6
 
@@ -36,6 +36,13 @@ class Cloud(Encoder):
         found = centre + np.random.default_rng([number, row, 1]).normal(size=DIM) * [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
         return np.asarray(found / np.linalg.norm(found))
 
+    def encode_blanked(self, examples: Sequence[Example]) -> torch.Tensor:
+        return torch.tensor(np.stack([self.named(" ".join(one.tokens)) for one in examples]), dtype=torch.float32)
+
+    def named(self, text: str) -> np.ndarray:
+        found = np.random.default_rng(list(text.encode())).normal(size=DIM)
+        return np.asarray(found / np.linalg.norm(found))
+
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         raise NotImplementedError
 
@@ -50,24 +57,29 @@ QUESTIONS = [toy_example(number, row, labelled=False) for number in SIZES for ro
 
 
 def taught(
-    sizes: dict[int, range] = SIZES, score: Literal["two-covariance", "lda", "mean"] = "two-covariance"
-) -> Frozen:
-    method = Frozen(Cloud(), score=score)
+    sizes: dict[int, range] = SIZES,
+    score: Literal["two-covariance", "lda", "mean"] = "two-covariance",
+    name_weight: float = 0.0,
+) -> Posterior:
+    method = Posterior(Cloud(), score=score, name_weight=name_weight)
     method.learn(task(sizes))
     return method
 
 
-def scores(method: Frozen) -> np.ndarray:
+def scores(method: Posterior) -> np.ndarray:
     return method.predict(QUESTIONS).scores.astype(np.float64)
 
 
-def written_out(score: str) -> np.ndarray:
+def written_out(score: str, name_weight: float = 0.0) -> np.ndarray:
     """The formulas, one question and one relation at a time."""
     cloud = Cloud()
+    relations = [toy_relation(number) for number in SIZES] + [Relation(name, name) for name in COMMON_NAMES]
+    read = [[cloud.named(" ".join(one.tokens)) for one in sentences_of(relation)] for relation in relations]
+    names = np.mean(read, axis=1) - np.mean(read, axis=(0, 1))
     clouds = [np.stack([cloud.vector(f"{number}-{row}") for row in rows]) for number, rows in SIZES.items()]
     n, means = np.array([len(one) for one in clouds]), np.stack([one.mean(axis=0) for one in clouds])
     within = np.mean([np.cov(one.T) for one in clouds if len(one) > 1], axis=0)
-    shrunk = 0.2 * within + 0.8 * np.trace(within) / DIM * np.eye(DIM)
+    shrunk = 0.3 * within + 0.7 * np.trace(within) / DIM * np.eye(DIM)
     inverse = np.linalg.inv(shrunk)
     between = np.cov(means.T)
     t = np.trace(between) - np.trace(within) * np.mean(1 / n)
@@ -83,8 +95,10 @@ def written_out(score: str) -> np.ndarray:
             elif score == "lda":
                 found[i, c] = -(x - mean) @ inverse @ (x - mean) / 2 + np.trace(inverse @ within) / n[c] / 2
             else:
-                z, mu = basis.T @ (x - means.mean(axis=0)), basis.T @ (mean - means.mean(axis=0))
-                k, v = n[c] * e / (n[c] * e + 1), 1 + e / (n[c] * e + 1)
+                weight = n[c] + name_weight
+                told = (n[c] * (mean - means.mean(axis=0)) + name_weight * names[c]) / weight
+                z, mu = basis.T @ (x - means.mean(axis=0)), basis.T @ told
+                k, v = weight * e / (weight * e + 1), 1 + e / (weight * e + 1)
                 found[i, c] = -np.sum((z - k * mu) ** 2 / v) / 2
     return found
 
@@ -99,8 +113,8 @@ def test_scores_are_the_formulas_of_the_docs(score: Literal["two-covariance", "l
 
 @pytest.mark.parametrize("score", ["two-covariance", "lda", "mean"])
 def test_the_order_of_teaching_does_not_matter(score: Literal["two-covariance", "lda", "mean"]) -> None:
-    whole = taught(score=score)
-    pieces = Frozen(Cloud(), score=score)
+    whole = taught(score=score, name_weight=3.0)
+    pieces = Posterior(Cloud(), score=score)
     pieces.learn(task({4: range(3), 0: range(7, 20)}))
     pieces.learn(task({2: range(5), 3: range(1), 0: range(6)}))
     pieces.learn(task({1: range(2), 4: range(3, 5), 0: range(6, 7)}))
@@ -142,10 +156,10 @@ def test_one_relation_or_one_example_each_is_enough(
 
 def test_examples_that_are_all_the_same_are_enough() -> None:
     same = tuple(toy_example(number, 0) for number in (0, 1) for _ in range(3))
-    method = Frozen(Cloud())
+    method = Posterior(Cloud())
     method.learn(Task(0, (toy_relation(0), toy_relation(1)), same))
     assert np.isfinite(scores(method)).all()
-    only = Frozen(Cloud())
+    only = Posterior(Cloud())
     only.learn(Task(0, (toy_relation(0),), same[:3]))
     assert np.isfinite(scores(only)).all()
 
@@ -158,3 +172,70 @@ def test_vectors_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(StreamError, match="Encoder 'cloud' gave vectors that are no numbers"):
             method.learn(task({7: range(2)}))
     np.testing.assert_array_equal(scores(method), before)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_counts_for_some_examples() -> None:
+    np.testing.assert_allclose(
+        scores(taught(name_weight=3.0)), written_out("two-covariance", name_weight=3.0), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_a_name_and_a_description_are_read_as_sentences_between_two_blanks() -> None:
+    read = sentences_of(Relation("r", "founded by", "who HEAD started it"))
+    assert " ".join(read[0].tokens) == "something has founded by something . ( who HEAD started it )"
+    assert " ".join(read[2].tokens) == "the founded by of something is something . ( who HEAD started it )"
+    assert " ".join(read[4].tokens) == "something founded by something ."
+    for one in read:
+        assert (one.tokens[one.head.span.start], one.tokens[one.tail.span.start]) == ("something", "something")
+        assert one.head.span < one.tail.span
+    assert " ".join(sentences_of(Relation("r", "x"))[0].tokens) == "something has x something ."
+
+
+class Signs(Cloud):
+    """A sentence without names points where its relation's cloud is, if the relation's name is its number."""
+
+    def named(self, text: str) -> np.ndarray:
+        number = next((int(word[1:]) for word in text.split() if word[0] == "r" and word[1:].isdigit()), None)
+        return super().named(text) if number is None else np.random.default_rng(number).normal(size=DIM)
+
+
+@pytest.mark.parametrize("shots", [0, 5])
+def test_a_relation_can_be_learned_by_its_name_alone(shots: int) -> None:
+    method = Posterior(Signs())
+    told, shown = [Relation(f"r{number}", f"r{number}") for number in (0, 1, 2)], [3, 4, 5, 6] if shots else []
+    examples = tuple(toy_example(number, row) for number in shown for row in range(shots))
+    relations = (*told, *(Relation(f"r{number}", f"r{number}") for number in shown))
+    method.learn(Task(0, relations, examples))
+    questions = [toy_example(number, row, labelled=False) for number in (0, 1, 2) for row in range(10)]
+    right = [
+        best == f"r{number}"
+        for best, number in zip(method.predict(questions).best, np.repeat(range(3), 10), strict=True)
+    ]
+    assert np.mean(right) > 0.7
+    assert not method.kept or {one.relation for one in method.kept} == {"r3", "r4", "r5", "r6"}
+
+
+def test_without_its_name_a_relation_needs_an_example() -> None:
+    with pytest.raises(DataError, match="no example of: r0"):
+        Posterior(Cloud(), name_weight=0.0).learn(Task(0, (toy_relation(0),), ()))
+
+
+# -- training on the first task ----------------------------------------------------------------------------------------
+
+
+def test_the_encoder_goes_part_of_the_way_on_the_first_task_and_stays() -> None:
+    start = toy_encoder(3)
+    ends = []
+    for part in (0.0, 0.5, 1.0):
+        method = PosteriorTuned(toy_encoder(3), part=part, epochs=1, learning_rate=0.01)
+        method.learn(toy_task(0, shots=20))
+        ends.append({name: weights.clone() for name, weights in method.encoder.trained_state().items()})
+        method.learn(toy_task(1))
+        assert all(torch.equal(weights, ends[-1][name]) for name, weights in method.encoder.trained_state().items())
+    for name, weights in start.trained_state().items():
+        assert torch.equal(ends[0][name], weights)
+        torch.testing.assert_close(ends[1][name], (weights + ends[2][name]) / 2)
+    assert any(not torch.equal(ends[2][name], weights) for name, weights in start.trained_state().items())

@@ -1,0 +1,250 @@
+"""Posterior: a relation is what its name and its examples make likely, in the space of an encoder pretrained on text.
+
+The two-covariance model: relations are drawn around a centre g with covariance B, their sentences around them with
+covariance W. What is known of a relation after n sentences with mean m is a normal distribution, and the score of a
+sentence is its likelihood under it. So relations with few examples and with many are on one scale. The name and the
+description, read as sentences between two blanks, count as `name_weight` sentences more: a relation can be told before
+its first example, and its examples soon outweigh its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from erda.encoders.base import embed
+from erda.errors import StreamError
+from erda.fields import Count, Fraction, Positive, Weight
+from erda.learning.loop import descend
+from erda.learning.losses import supervised_contrastive
+from erda.methods.base import LearningRate, Method, NotTiny
+from erda.text.sentences import tokens_of
+from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
+
+LEAST_SPREAD = 0.1  # of the relations, in units of that of their sentences: the estimate fails where both are few
+HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
+BLANK = "something"  # what an encoder reads in place of an entity where it knows no mask
+TEMPLATES = (  # the description, where there is one, in brackets behind the first four
+    "HEAD has NAME TAIL .",
+    "HEAD 's NAME is TAIL .",
+    "the NAME of HEAD is TAIL .",
+    "HEAD NAME TAIL",
+    "HEAD NAME TAIL .",
+    "HEAD 's NAME is TAIL .",
+)
+N_DESCRIBED = 4
+# Names of no relation in particular: what all names have in common, while few relations are known.
+COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
+
+
+@dataclass(eq=False)
+class Posterior(Method):
+    """Nothing is trained: likelihoods by name, mean and covariance, over an encoder that stays as it is.
+
+    Scores are logarithms of likelihoods, up to a constant of each sentence.
+    """
+
+    _: KW_ONLY
+    score: Literal["two-covariance", "lda", "mean"] = "two-covariance"
+    name_weight: Weight = 3.0  # how many examples a relation's name and description count for
+    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, toward the same variance everywhere
+    between_shrinkage: Fraction = 0.6  # of B
+    between_weight: Positive = 0.5  # of B: how far relations lie apart, against the estimate
+
+    name: ClassVar[str] = "posterior"
+    score_kind: ClassVar[ScoreKind] = "log-likelihood"
+    trains: ClassVar[bool] = False
+    reads_names: ClassVar[bool] = True
+
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        if not self.name_weight:
+            task.check_examples()
+        vectors, targets = self._vectors(task.examples), self._targets(task.examples)
+        counts, means, factors = (self.rows.setdefault(name, {}) for name in ("count", "mean", "factor"))
+        for relation in task.relations:
+            own = vectors[targets == self.index[relation.id]].double()
+            n = int(counts.get(relation.id, 0))
+            mean = means.get(relation.id, own.new_zeros(own.shape[1])).double()
+            factor = factors.get(relation.id, own.new_zeros(0, own.shape[1])).double()
+            factors[relation.id] = grown_factor(factor, n, mean, own).float()
+            means[relation.id] = ((n * mean + own.sum(dim=0)) / max(n + len(own), 1)).float()
+            counts[relation.id] = torch.tensor(n + len(own), device=own.device)
+        self._read_names(task.relations)
+        self._remember(task.examples, 1, vectors)
+
+    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of length 1: [n_examples, dim]."""
+        vectors = F.normalize(embed(self.encoder, examples), dim=-1)
+        if not vectors.isfinite().all():
+            raise StreamError(f"Encoder '{self.encoder.spec.name}' gave vectors that are no numbers.")
+        return vectors
+
+    def _read_names(self, relations: Sequence[Relation]) -> None:
+        """Keep of each relation the mean of its templates' vectors, and once what names have in common."""
+        names = self.rows.setdefault("name", {})
+        if not self.name_weight:
+            names |= {relation.id: torch.zeros(0, device=self.encoder.device) for relation in relations}
+            return
+        common = [Relation(name, name) for name in COMMON_NAMES if "common" not in self.shared]
+        read = [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
+        vectors = F.normalize(embed(self.encoder, read, blanked=True), dim=-1)
+        vectors = vectors.view(-1, len(TEMPLATES), vectors.shape[1]).mean(dim=1)
+        names |= {relation.id: row for relation, row in zip(relations, vectors, strict=False)}
+        if common:
+            self.shared["common"] = vectors[len(relations) :]
+
+    def _prepare(self) -> None:
+        """A basis and a centre, and of each relation what multiplies z^2 and z in it, and what is left."""
+        counts, means = self._stack("count").double()[:, None], self._stack("mean").double()
+        dim, seen = means.shape[1], counts[:, 0] > 0
+        unit = torch.eye(dim, dtype=means.dtype, device=means.device)
+        self.centre, self.basis = means[seen].sum(dim=0) / seen.sum().clamp(min=1), unit
+        names = self._centred_names(means)
+        means = torch.where(seen[:, None], means - self.centre, 0.0)
+        spread_by = means[seen] if seen.any() else names
+        between = spread_by.t() @ spread_by / max(len(spread_by) - 1, 1)  # B_0
+        within = self._within(counts, between)  # W_0
+        if self.score != "mean":
+            shrunk = (1 - self.shrinkage) * within + self.shrinkage * within.trace() / dim * unit  # W
+            lower = torch.linalg.cholesky(shrunk)
+            self.basis = torch.linalg.solve_triangular(lower, unit, upper=False).t()  # in it W is the unit matrix
+        weights = counts + self.name_weight
+        means = (counts * means + self.name_weight * names) / weights.clamp(min=1e-9)
+        if self.score == "two-covariance":
+            inverse = 1 / counts[seen]
+            trace = between.trace() - within.trace() * (inverse.mean() if seen.any() else 0.0)
+            trace = torch.maximum(trace, LEAST_SPREAD * within.trace())
+            shape = between / between.trace() if between.any() else unit / dim
+            shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / dim * unit
+            values, vectors = torch.linalg.eigh(self.basis.t() @ shape @ self.basis)
+            self.basis = self.basis @ vectors  # in it B is diag(e)
+            spread = self.between_weight * trace * values.clamp(min=0)  # e
+            shrink = weights * spread / (weights * spread + 1)  # k: of the mean toward the centre
+            variance = 1 + spread / (weights * spread + 1)  # v: of a sentence, given n others of its relation
+        else:
+            shrink, variance = torch.ones_like(means), torch.ones_like(means)
+        expected = shrink * (means @ self.basis)
+        self.precision, self.slope = (1 / variance).t(), (expected / variance).t()
+        self.rest = (expected.square() / variance).sum(dim=1)
+        if self.score == "lda":  # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
+            own = (self.basis.t() @ within @ self.basis).trace()
+            self.rest = self.rest - own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
+
+    def _centred_names(self, means: Tensor) -> Tensor:
+        """The relations' names without what names have in common: [n_relations, dim], zeros where they do not count."""
+        if not self.name_weight:
+            return torch.zeros_like(means)
+        names, common = self._stack("name").double(), self.shared["common"].double()
+        return names - torch.cat([names, common]).mean(dim=0)
+
+    def _within(self, counts: Tensor, between: Tensor) -> Tensor:
+        """W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
+
+        Where no relation has two different sentences, half of what lies between relations is taken for it.
+        """
+        factors = [self.rows["factor"][relation] for relation in self.index]
+        several = [(factor, int(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
+        rows = torch.cat([between[:0], *(factor.double() / (n - 1) ** 0.5 for factor, n in several)])
+        if rows.any():
+            return rows.t() @ rows / len(several)
+        trace = between.trace() / 2 if between.any() else 1.0
+        return torch.eye(len(between), dtype=between.dtype, device=between.device) * trace / len(between)
+
+    @property
+    def quadratic(self) -> dict[str, Tensor]:
+        """All that `_scores` needs beside vectors of length 1, for an export."""
+        return {name: getattr(self, name) for name in ("centre", "basis", "precision", "slope", "rest")}
+
+    def _scores(self, examples: Sequence[Example]) -> Tensor:
+        """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out."""
+        z = (self._vectors(examples).double() - self.centre) @ self.basis
+        return z @ self.slope - (z.square() @ self.precision + self.rest) / 2
+
+
+@dataclass(eq=False)
+class PosteriorTuned(Posterior):
+    """Posterior over an encoder that is trained on the first task, and then stays as it is.
+
+    Sentences of one relation are drawn together and apart from the others' (supervised contrastive). The encoder then
+    goes only part of the way from where it was to where training led: what ten relations taught must serve the next.
+    """
+
+    _: KW_ONLY
+    epochs: Count = 4
+    batch_size: Count = 64
+    temperature: Positive = 0.2
+    part: Fraction = 0.5  # of the way from the weights before training to those after
+    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    max_gradient_norm: NotTiny = 1.0
+
+    name: ClassVar[str] = "posterior-tuned"
+    trains: ClassVar[bool] = True
+
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        if not self.n_tasks:
+            self._tune(task.examples, generator)
+        super()._learn(task, generator)
+
+    def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
+        before = {name: weights.clone() for name, weights in self.encoder.trained_state().items()}
+        self.encoder.train()
+        try:
+            descend(
+                examples,
+                self._loss,
+                self.encoder.trained_parameters(),
+                learning_rate=self.learning_rate or self.encoder.learning_rate,
+                generator=generator,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                max_gradient_norm=self.max_gradient_norm,
+            )
+        finally:
+            self.encoder.eval()
+        after = self.encoder.trained_state()
+        self.encoder.load_trained_state({name: start.lerp(after[name], self.part) for name, start in before.items()})
+
+    def _loss(self, batch: list[Example]) -> Tensor:
+        vectors, targets = F.normalize(self.encoder.encode(batch), dim=-1), self._targets(batch)
+        others = ~torch.eye(len(batch), dtype=torch.bool, device=vectors.device)
+        same = targets[:, None] == targets
+        return supervised_contrastive(vectors @ vectors.t(), same, temperature=self.temperature, counted=others)
+
+
+def sentences_of(relation: Relation) -> list[Example]:
+    """A relation's name, and its description, as sentences between two entities without a name."""
+    name, description = _words(relation.name), _words(relation.description)
+    described = ["(", *description, ")"] if description else []
+    return [_sentence(text, name, described if i < N_DESCRIBED else []) for i, text in enumerate(TEMPLATES)]
+
+
+def _sentence(template: str, name: list[str], described: list[str]) -> Example:
+    tokens: list[str] = []
+    places = {}
+    for word in template.split():
+        if word in (HEAD, TAIL):
+            places[word] = Entity(BLANK, Span(len(tokens), len(tokens) + 1))
+        tokens += name if word == NAME else [BLANK if word in places else word]
+    return Example((*tokens, *described), places[HEAD], places[TAIL])
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in tokens_of(text)]
+
+
+def grown_factor(factor: Tensor, n: int, mean: Tensor, vectors: Tensor) -> Tensor:
+    """F of n + k vectors, F^T F their scatter around their mean, from that of n with a mean, and k new ones.
+
+    One row for each vector but the first: sqrt(m / (m + 1)) (x - mean of the m before it). At most [dim, dim].
+    """
+    seen = n + torch.arange(len(vectors), dtype=vectors.dtype, device=vectors.device)[:, None]
+    before = (n * mean + vectors.cumsum(dim=0) - vectors) / seen.clamp(min=1)
+    rows = (seen / (seen + 1)).sqrt() * (vectors - before)
+    factor = torch.cat([factor, rows if n else rows[1:]])
+    return torch.linalg.qr(factor, mode="r").R if len(factor) > factor.shape[1] else factor
