@@ -179,6 +179,11 @@ def test_every_damaged_file_is_one_line_and_other_versions_still_open(tmp_path: 
                     open_toy(here)
                 assert len(str(caught.value).splitlines()) == 1
                 assert str(here) in str(caught.value)
+                if name in ("extractor.json", "versions/2.json"):
+                    assert "open it at another version" in str(caught.value) or content is None
+                    mended = open_toy(here, version=1)
+                    assert [one.id for one in mended.relations] == ["founded by"]
+                    assert mended.teach(some_relation(1)).version == 3
             shutil.rmtree(here)
 
 
@@ -196,7 +201,7 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     head.write_text(json.dumps({**json.loads(head.read_text()), "format": 2, "shape": "other"}))
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     for change in (lambda: open_toy(tmp_path), extractor.undo, lambda: extractor.teach(some_relation(1))):
-        with pytest.raises(ModelError, match=r"format 2, this version of erda reads up to 1.* pip install -U erda"):
+        with pytest.raises(DataError, match=r"format 2, this version of erda reads up to 1.* pip install -U erda"):
             change()
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
@@ -208,6 +213,8 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(DataError, match="Not a directory"):
         open_toy(tmp_path / "file")
+    with pytest.raises(DataError, match="has no version 3; there are: "):
+        open_toy(tmp_path / "new", version=3)
     with pytest.raises(DataError, match="No folder can be called"):
         open_toy("a\0b")  # type: ignore[arg-type]
 

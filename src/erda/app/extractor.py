@@ -63,13 +63,15 @@ class Extractor:
         encoder: str | Encoder | None = None,
         encoder_settings: Mapping[str, Any] | None = None,
         device: str = "cpu",
+        version: int | None = None,
         relearn: bool = False,
         progress: Progress | None = None,
     ) -> Extractor:
         """The extractor in a folder; where there is none, a new one, which the first teaching writes.
 
         A method or an encoder other than the store's, or other weights of the same, are refused; with `relearn` all
-        examples that are known are taught to them, as a new version.
+        examples that are known are taught to them, as a new version. `version` makes that one the current one first,
+        which also mends a store whose current version is damaged.
         """
         if not str(folder).strip() or "\0" in str(folder):
             raise DataError(f"No folder can be called {str(folder)!r}.")
@@ -77,6 +79,9 @@ class Extractor:
             find_method(method)
         asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
+        if version is not None:
+            with extractor._store.writing(create=True):
+                extractor._store.point(version)
         if extractor._store.exists():
             extractor.refresh()
             extractor._agree(relearn=relearn, progress=progress)

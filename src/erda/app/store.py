@@ -32,6 +32,7 @@ from erda.errors import DataError, ModelError, WriteError
 from erda.files import (
     cannot_write,
     decode_json,
+    inside,
     is_unfinished,
     locked,
     read_bytes,
@@ -48,7 +49,7 @@ from erda.types import Example
 FORMAT = 1
 HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
 WAIT = 2.0  # seconds, for another process that teaches
-DAMAGED = "The store is damaged; roll back to another version, or restore the folder from a copy."
+DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class Store:
             )
         found = read_json(place, Marker, error=ModelError, remedy=DAMAGED).format
         if found > FORMAT:
-            raise ModelError(
+            raise DataError(
                 f"{place} has format {found}, this version of erda reads up to {FORMAT}: it was written by a newer "
                 "one. Upgrade with: pip install -U erda"
             )
@@ -208,9 +209,12 @@ class Store:
             yield
 
     def point(self, number: int) -> None:
-        """Make a version the current one."""
-        head = self.head()
-        self._read_version(number)
+        """Make a version the current one, also where what said which one it was is damaged."""
+        try:
+            head = self.head()
+        except ModelError:
+            head = Head(FORMAT, uuid4().hex, number, max(self._numbers(), default=0))
+        self._refuse_missing(number, head.last)
         write_json(self.folder / HEAD, sealed(replace(head, current=number)))
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -244,11 +248,13 @@ class Store:
         return [self._read_version(number).info(head.current) for number in self._numbers(head.last)]
 
     def _read_version(self, number: int) -> VersionFile:
-        place = self._version_path(number)
-        if number > self.head().last or not place.is_file():
-            there = ", ".join(map(str, self._numbers(self.head().last)))
+        self._refuse_missing(number, self.head().last)
+        return read_sealed(self._version_path(number), VersionFile, error=ModelError, remedy=DAMAGED)
+
+    def _refuse_missing(self, number: int, last: int) -> None:
+        if number > last or not self._version_path(number).is_file():
+            there = ", ".join(map(str, self._numbers(last)))
             raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
-        return read_sealed(place, VersionFile, error=ModelError, remedy=DAMAGED)
 
     def _read_relation(self, files: RelationFiles) -> Part:
         content, place = self._read_object(f"{files.about}.json")
@@ -265,7 +271,7 @@ class Store:
             raise ModelError(f"{place}: cannot be read ({fault}). {DAMAGED}") from None
 
     def _read_object(self, name: str) -> tuple[bytes, Path]:
-        place = self.folder / OBJECTS / name
+        place = inside(self.folder / OBJECTS, name, error=ModelError)
         content = read_bytes(place, error=ModelError)
         if hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
             raise ModelError(f"{place}: is not what was written. {DAMAGED}")

@@ -180,11 +180,9 @@ def run_forget(options: argparse.Namespace) -> int:
 
 def run_undo(options: argparse.Namespace) -> int:
     """Go back."""
-    extractor = open_store(options)
+    extractor = open_store(options, version=options.to)
     if options.to is None:
         extractor.undo()
-    else:
-        extractor.rollback(options.to)
     _say_what_is_known(extractor)
     return 0
 
