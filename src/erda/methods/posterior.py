@@ -23,7 +23,7 @@ from erda.errors import StreamError
 from erda.fields import Count, Fraction, Positive, Weight
 from erda.learning.loop import descend
 from erda.learning.losses import supervised_contrastive
-from erda.methods.base import LearningRate, Method, NotTiny
+from erda.methods.base import Checkpoint, LearningRate, Method, NotTiny
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
@@ -39,6 +39,7 @@ TEMPLATES = (  # the description, where there is one, in brackets behind the fir
     "HEAD 's NAME is TAIL .",
 )
 N_DESCRIBED = 4
+KEPT_VECTORS = 20_000  # sentences whose vectors are kept while the encoder stays as it is
 # Names of no relation in particular: what all names have in common, while few relations are known.
 COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
 
@@ -186,12 +187,31 @@ class PosteriorTuned(Posterior):
     name: ClassVar[str] = "posterior-tuned"
     trains: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._known: dict[Example, Tensor] = {}  # vectors of sentences that were read since the encoder last changed
+
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         if not self.n_tasks:
             self._tune(task.examples, generator)
         super()._learn(task, generator)
 
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Be what the method was at `checkpoint`, to the last bit."""
+        self._known = {}
+        super().restore(checkpoint)
+
+    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of length 1, each sentence read once: [n_examples, dim]."""
+        known = self._known
+        new = [one for one in dict.fromkeys(examples) if one not in known]
+        if len(known) + len(new) > KEPT_VECTORS:
+            return super()._vectors(examples)
+        known |= dict(zip(new, super()._vectors(new), strict=True))
+        return torch.stack([known[one] for one in examples]) if examples else super()._vectors(examples)
+
     def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
+        self._known = {}
         before = {name: weights.clone() for name, weights in self.encoder.trained_state().items()}
         self.encoder.train()
         try:
