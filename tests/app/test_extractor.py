@@ -248,3 +248,35 @@ def test_relations_are_found_by_id_or_by_name(tmp_path: Path) -> None:
     assert extractor.relations[1].description == "a seat of government"
     with pytest.raises(DataError, match=r"Unknown relation 'P18'\. Did you mean 'P19'"):
         extractor.forget("P18")
+
+
+def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:
+    extractor = taught(tmp_path / "x")
+    said = extractor.teach("capital city", description="the seat of a government")
+    assert (said.new, said.n_examples) == (("capital city",), 0)
+    assert extractor.examples("capital city") == ()
+    assert "capital city" in [one.relation for one in extractor.predict(QUESTIONS[0], top=9).ranked]
+    again = open_toy(tmp_path / "x")
+    np.testing.assert_array_equal(scores(again), scores(extractor))
+    by_name = scores(extractor)
+    extractor.teach("capital city", ["[[Bern]] is the capital city of {{Switzerland}}"])
+    assert not np.array_equal(scores(extractor), by_name)
+    extractor.take_back("[[Bern]] is the capital city of {{Switzerland}}")
+    np.testing.assert_array_equal(scores(extractor), by_name)
+    with pytest.raises(DataError, match="was taught by its name alone; suggestions need at least one example"):
+        extractor.suggest("capital city", tmp_path)
+    only = open_toy(tmp_path / "only")
+    only.teach({"born in": [], "founded by": []})
+    assert only.predict(QUESTIONS[1]).ranked[0].exemplar is None
+    assert only.explain(QUESTIONS[1]).nearest == ()
+    assert only.version.extract("Ada was born in Rome.", ["Ada", "Rome"]).answers
+
+
+def test_a_new_description_is_read_as_if_it_had_always_been_there(tmp_path: Path) -> None:
+    extractor = taught(tmp_path / "x")
+    extractor.teach("born in", description="the place where a life began")
+    fresh = open_toy(tmp_path / "fresh")
+    fresh.teach("founded by", FOUNDED)
+    fresh.teach({Relation("born in", "born in", "the place where a life began"): BORN, "capital of": CAPITAL})
+    np.testing.assert_array_equal(scores(extractor), scores(fresh))
+    assert extractor.teach("born in", BORN).version == 3, "a description is kept where none is given"

@@ -46,5 +46,5 @@ def test_the_embedded_dataset(tmp_path: Path) -> None:
 @pytest.mark.fewrel
 @pytest.mark.usefixtures("data_folder")
 def test_fewrel_five_shots(tmp_path: Path) -> None:
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, cache=FrozenCache())
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="auto", cache=FrozenCache())
     check_stream(open_stream("fewrel", shots=5, seed=100), encoder, "posterior", 100, tmp_path)
