@@ -59,7 +59,7 @@ def bench_embed(
 
     if not examples:
         raise DataError("no sentences to embed.")
-    texts = [_marked_text(example) for example in examples]
+    texts = [marked_text(example) for example in examples]
     theirs = SentenceTransformer(str(folder), device=str(model.encoder.device))
     theirs.max_seq_length = model.encoder.tokenizer.limit
     model.encode(examples[:batch_size], batch_size=batch_size)
@@ -110,7 +110,8 @@ def bench_augment(augmenter: Augmenter, examples: Sequence[Example], **settings:
     return AugmentFigures(len(examples), len(augmenter.store), seconds, cpu_seconds, encode_seconds, found.counts)
 
 
-def _marked_text(example: Example) -> str:
+def marked_text(example: Example) -> str:
+    """A sentence with the marks of mode `paper` written into it."""
     words = list(example.tokens)
     for mark, span in (("#", example.head.span), ("@", example.tail.span)):
         words[span.start] = f"{mark} {words[span.start]}"

@@ -1,0 +1,26 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+import engines
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+from tiny_models import SENTENCES, build_model
+
+
+def test_speed_stands_beside_its_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(engines, "_sentences", lambda: SENTENCES)
+    folder = build_model(tmp_path / "model").path
+    assert engines.main(["speed", "--encoder", str(folder), "--adapter", ""]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] in ("met", "MET") for line in lines] == [False] * 3 + [True] + [False] * 4
+
+
+def test_a_measurement_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        engines.main(["memory"])
+    assert "there are accuracy, speed" in capsys.readouterr().err
