@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from embed import N_ROUNDS, marked_text
-from erda.app.setup import DEFAULT_METHOD
 from erda.benchmark.metrics import ALL_SEEN
 from erda.benchmark.run.many import run_all
 from erda.corpus.similarity import SimilarityModel
@@ -29,6 +28,7 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.base import Encoder, embed
 from erda.encoders.weights import find_model
 from erda.errors import ErdaError, join_faults
+from erda.methods import DEFAULT_METHOD
 from erda.settings.load import run_settings
 from erda.types import Example
 from targets import Figure, measure

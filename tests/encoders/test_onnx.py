@@ -60,6 +60,7 @@ def test_the_vectors_are_those_of_pytorch(folders: dict[str, ModelFolder], kind:
     sentences = [*SENTENCES, LONG]
     with torch.no_grad():
         assert torch.allclose(found.encode(sentences), expected.encode(sentences), atol=1e-4)
+        assert torch.allclose(found.encode_blanked(sentences), expected.encode_blanked(sentences), atol=1e-4)
         assert torch.allclose(found.encode_texts(TEXTS), expected.encode_texts(TEXTS), atol=1e-4)
     assert found.encode([]).shape == (0, found.dim)
     assert found.spec.fingerprint == expected.spec.fingerprint

@@ -22,6 +22,7 @@ from erda.errors import DataError, ModelError, SettingsError, WriteError
 from erda.fields import checked_settings
 from erda.files import cannot_write, read_bytes, user_path, write_arrays, write_bytes, write_json
 from erda.methods.base import Method
+from erda.methods.posterior import Posterior
 from erda.text.sentences import TOKEN
 
 VERSION = 1
@@ -76,10 +77,9 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
 
 
 def _quadratic(method: Method) -> dict[str, Any]:
-    found = getattr(method, "quadratic", None)
-    if found is None:
-        raise ModelError(f"Method '{method.name}' cannot be exported: its scores need more than vectors; use 'frozen'.")
-    return dict(found)
+    if not isinstance(method, Posterior) or method.trains:
+        raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
+    return method.quadratic
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:

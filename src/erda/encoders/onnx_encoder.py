@@ -119,6 +119,10 @@ class OnnxEncoder(Encoder):
         """Vectors of marked sentences: [n_examples, dim]."""
         return self.encode_pieces(self.tokenizer.encode(examples))
 
+    def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors of sentences with a mask in the place of every entity name: [n_examples, dim]."""
+        return self.encode_pieces(self.tokenizer.encode(examples, blanked=[(True, True)] * len(examples)))
+
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of plain texts: [n_texts, dim]."""
         return self.encode_pieces(self.tokenizer.encode_texts(texts))
