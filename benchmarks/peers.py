@@ -73,6 +73,7 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
         },
     ),
     "erda": ({"learning_rate": (2e-5, 1e-4, 3e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5)},),
+    "posterior-tuned": ({"learning_rate": (2e-5, 1e-4, 3e-4), "epochs": (2, 4)},),
 }
 
 

@@ -266,7 +266,7 @@ def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
 def test_presets_of_the_papers_settings_run_all_methods(name: str) -> None:
     settings = load_settings(preset=name)
     if name.endswith("-adapter"):  # beyond the paper: its methods and later ones over the same encoder
-        assert {*settings.methods} >= {"seqrun", "joint", "emr", "emar", "idlvq-c", "sckd", "cpl", "erda", "frozen"}
+        assert {*settings.methods} >= {"seqrun", "joint", "emr", "emar", "idlvq-c", "sckd", "cpl", "erda", "posterior"}
         assert settings.encoder_settings == {"adapter": "shipped", "trained_layers": 1}
         return
     assert sorted(settings.methods) == ["emar", "emr", "erda", "idlvq-c", "joint", "seqrun"]
