@@ -15,7 +15,7 @@ import numpy as np
 from erda.errors import DataError
 
 # What the scores of a method are: cosines with prototypes in [-1, 1]; logits of a softmax; distances from references,
-# at most 0; logarithms of likelihoods, up to a constant. All are large where likely; none is a probability.
+# at most 0; logarithms of likelihoods against a relation never seen. All are large where likely; none is a probability.
 ScoreKind = Literal["cosine", "logit", "negative distance", "log-likelihood"]
 
 

@@ -1,13 +1,12 @@
 """From scores to probabilities: how likely each known relation is, and that none of them holds.
 
-A method scores a sentence x by log p(x | relation c) - log p(x | a relation never seen). Its dimensions are correlated,
-so evidence counts several times; a temperature T takes that back. Before a sentence is seen, known and unknown are
-equally likely, and so are the k known relations:
+`posterior` scores a sentence x by log p(x | relation c) - log p(x | a relation never seen), tempered. Before a sentence
+is seen, known and unknown are equally likely, and so are the k known relations:
 
     p(c | x) = exp(s_c / T) / (sum over relations of exp(s / T) + k exp(none))
 
-The two constants were chosen on validation data (docs/calibration.md); nothing is asked of the user, and one example of
-one relation is enough. `measure` says how good such probabilities are.
+The constants were chosen on validation data (docs/calibration.md); nothing is asked of the user, and one example of one
+relation is enough. `measure` says how good such probabilities are.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Calibration:
 
 # What scores of a kind mean. Only log-likelihoods are measured against a relation never seen, so only these refuse.
 CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
-    "log-likelihood": Calibration(16.0, none=-3.2),
+    "log-likelihood": Calibration(1.0, none=-3.2),
     "cosine": Calibration(0.1),
     "logit": Calibration(1.0),
     "negative distance": Calibration(1.0),

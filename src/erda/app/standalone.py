@@ -66,23 +66,40 @@ class Predictor:
             ranked = [
                 {"relation": names[i], "confidence": float(row[i])} for i in np.argsort(-row, kind="stable")[:top]
             ]
-            answers.append({"relation": ranked[0]["relation"], "confidence": ranked[0]["confidence"], "ranked": ranked})
+            best = ranked[0]["relation"] if row.sum() >= self.known["calibration"]["least_known"] else None
+            answers.append({"relation": best, "confidence": ranked[0]["confidence"], "ranked": ranked})
         return answers
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
-        """The score of each relation, large is likely: [n_sentences, n_relations]."""
+        """Log odds of each relation against one never seen: [n_sentences, n_relations]."""
         by = self.scores_by
         vectors = self.vectors(sentences)
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         z = (vectors.astype(np.float64) - by["centre"]) @ by["basis"]
-        found: np.ndarray = z @ by["slope"] - (np.square(z) @ by["precision"] + by["rest"]) / 2
+        never = self._log_likelihoods(z, "never_")
+        other, centres = never[:, :1], never[:, 1:] / by["mixed_at"]
+        if centres.shape[1]:
+            highest = centres.max(axis=1, keepdims=True)
+            mixed = highest + np.log(np.exp(centres - highest).mean(axis=1, keepdims=True))
+            other = (other + by["mixed_at"] * mixed) / 2
+        other = by["weight"] * other + (1 - by["weight"]) * by["typical"]
+        found: np.ndarray = (self._log_likelihoods(z) - other) / by["temperature"]
         return found.astype(np.float32)
 
+    def _log_likelihoods(self, z: np.ndarray, whose: str = "") -> np.ndarray:
+        slope, precision, rest = (self.scores_by[f"{whose}{name}"] for name in ("slope", "precision", "rest"))
+        found: np.ndarray = z @ slope - (np.square(z) @ precision + rest) / 2
+        return found
+
     def confidences(self, scores: np.ndarray) -> np.ndarray:
-        """Scores as shares of 1."""
-        powers = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
-        shares: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-        return shares
+        """Probabilities of the relations, [n_sentences, n_relations]; what a row lacks of 1 is that of none of them."""
+        by = self.known["calibration"]
+        logits = scores.astype(np.float64) / by["temperature"]
+        none = by["none"] + np.log(logits.shape[1])
+        highest = np.maximum(logits.max(axis=1, keepdims=True), none)
+        odds = np.exp(logits - highest)
+        found: np.ndarray = odds / (odds.sum(axis=1, keepdims=True) + np.exp(none - highest))
+        return found
 
     def vectors(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """What the encoder makes of sentences: [n_sentences, dim]."""

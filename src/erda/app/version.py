@@ -12,10 +12,10 @@ from threading import Lock
 from typing import overload
 
 import numpy as np
-import torch
 from torch.nn import functional as F
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
+from erda.app.calibration import LEAST_KNOWN, calibration_of
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
@@ -24,7 +24,7 @@ from erda.encoders.base import embed
 from erda.errors import DataError
 from erda.methods.base import Method
 from erda.text.pairs import ordered_pairs
-from erda.types import Entity, Example, Predictions, Relation, Span
+from erda.types import Entity, Example, Relation, Span
 
 TOP = 5  # ranked relations of an answer
 AT_ONCE = 1024  # questions between two calls of `progress`
@@ -131,7 +131,8 @@ class Version:
         if not questions:
             return []
         predictions = self.method.predict(questions)
-        confidences = _confidences(predictions)
+        confidences = calibration_of(predictions).confidences(predictions.scores)
+        known = confidences.sum(axis=1) >= LEAST_KNOWN
         exemplars = self._exemplars
         ranks = _top(predictions.scores, max(top, 1))
         answers = []
@@ -145,13 +146,8 @@ class Version:
                 )
                 for column in columns
             )
-            answers.append(Answer(question, ranked[0].relation, ranked))
+            answers.append(Answer(question, ranked[0].relation if known[row] else None, ranked))
         return answers
-
-
-def _confidences(predictions: Predictions) -> np.ndarray:
-    """[n_questions, n_relations]; each row adds up to 1."""
-    return torch.from_numpy(predictions.scores).double().softmax(dim=1).numpy()
 
 
 def _top(scores: np.ndarray, n: int) -> np.ndarray:

@@ -12,7 +12,7 @@ ENOUGH = 6  # relations to estimate by how their means and their sentences lie a
 WITHIN_SHARE = 0.65  # of the variance of any sentences: what is left of it when their relation is known
 CENTRE_COUNT = 3.0  # how many sentences a centre of the background counts for
 MIXED_AT = 9.0  # temperature at which the centres are mixed
-NEVER_WEIGHT = 0.85  # of what a relation never seen makes of a sentence; the rest: what it makes of one of its own
+NEVER_WEIGHT = 0.85  # of a relation never seen, in what a sentence is measured against
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,23 +81,29 @@ class Background:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeverSeen:
-    """What a relation never seen expects: one without a sentence, and a mixture of the background, half and half."""
+    """What a relation never seen makes of a sentence: one without a sentence and the background's, half and half.
 
-    relation: Expected
-    centres: Expected
+    `weight` of that counts; the rest is `typical`, what a relation makes of its own sentences. So a sentence that is
+    far from everything stays less likely to be of a known relation.
+    """
+
+    relations: Expected  # the one without a sentence, and the centres of the background
+    weight: float
+    typical: float
 
     @classmethod
     def of(cls, background: Background, centre: Tensor, basis: Tensor, spread: Tensor) -> NeverSeen:
         """In a basis around a centre, where relations have variances `spread`, [dim]."""
-        centres = (background.centres - centre) @ basis
-        counts = torch.full_like(centres[:, :1], CENTRE_COUNT)
-        none = torch.zeros_like(spread)[None]
-        return cls(Expected.of(none, 1 + spread[None]), Expected.given(counts, centres, spread))
+        means = torch.cat([torch.zeros_like(spread)[None], (background.centres - centre) @ basis])
+        counts = torch.full_like(means[:, :1], CENTRE_COUNT)
+        counts[0] = 0
+        return cls(Expected.given(counts, means, spread), NEVER_WEIGHT, -len(spread) / 2)
 
     def log_likelihood(self, z: Tensor) -> Tensor:
-        """[n_sentences, 1]. A sentence that is far from everything stays less likely to be of a known relation."""
-        found, n = self.relation.log_likelihoods(z), len(self.centres.rest)
-        if n:
-            mixed = torch.logsumexp(self.centres.log_likelihoods(z) / MIXED_AT, dim=1, keepdim=True) - log(n)
+        """[n_sentences, 1]."""
+        each = self.relations.log_likelihoods(z)
+        found, centres = each[:, :1], each[:, 1:]
+        if centres.shape[1]:
+            mixed = torch.logsumexp(centres / MIXED_AT, dim=1, keepdim=True) - log(centres.shape[1])
             found = (found + MIXED_AT * mixed) / 2
-        return NEVER_WEIGHT * found - (1 - NEVER_WEIGHT) * z.shape[1] / 2
+        return self.weight * found + (1 - self.weight) * self.typical

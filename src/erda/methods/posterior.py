@@ -5,12 +5,15 @@ covariance W. What is known of a relation after n sentences with mean m is a nor
 sentence is its likelihood under it. So relations with few examples and with many are on one scale. The name and the
 description, read as sentences between two blanks, count as `name_weight` sentences more: a relation can be told before
 its first example, and its examples soon outweigh its name.
+
+Scores are measured against a relation never seen, and tempered: logarithms of odds (docs/calibration.md). Where fewer
+than six relations were taught, the background of the encoder stands for the others (`expected.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -18,16 +21,20 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from erda.encoders.background import load_background
 from erda.encoders.base import embed
 from erda.errors import StreamError
 from erda.fields import Count, Fraction, Positive, Weight
 from erda.learning.loop import descend
 from erda.learning.losses import supervised_contrastive
 from erda.methods.base import Checkpoint, LearningRate, Method, NotTiny
+from erda.methods.expected import MIXED_AT, Background, Expected, NeverSeen
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
 LEAST_SPREAD = 0.1  # of the relations, in units of that of their sentences: the estimate fails where both are few
+DIMENSIONS_AS_ONE = 3.0  # at temperature 1, where evidence counts as it is
+EXPECTED = ("precision", "slope", "rest")  # of relations, for an export
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
 BLANK = "something"  # what an encoder reads in place of an entity where it knows no mask
 TEMPLATES = (  # the description, where there is one, in brackets behind the first four
@@ -48,7 +55,7 @@ COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kin
 class Posterior(Method):
     """Nothing is trained: likelihoods by name, mean and covariance, over an encoder that stays as it is.
 
-    Scores are logarithms of likelihoods, up to a constant of each sentence.
+    Scores are logarithms of likelihoods against that of a relation never seen, divided by sqrt(dim / 3).
     """
 
     _: KW_ONLY
@@ -101,16 +108,19 @@ class Posterior(Method):
             self.shared["common"] = vectors[len(relations) :]
 
     def _prepare(self) -> None:
-        """A basis and a centre, and of each relation what multiplies z^2 and z in it, and what is left."""
+        """A basis and a centre, and in it what each relation expects of a sentence, and one never seen."""
         counts, means = self._stack("count").double()[:, None], self._stack("mean").double()
         dim, seen = means.shape[1], counts[:, 0] > 0
         unit = torch.eye(dim, dtype=means.dtype, device=means.device)
-        self.centre, self.basis = means[seen].sum(dim=0) / seen.sum().clamp(min=1), unit
+        background = self._background(means)
+        n_missing = background.n_missing(int(seen.sum()))
+        n_known = max(int(seen.sum()) + n_missing, 1)
+        self.centre, self.basis = (means[seen].sum(dim=0) + n_missing * background.centre) / n_known, unit
         names = self._centred_names(means)
         means = torch.where(seen[:, None], means - self.centre, 0.0)
-        spread_by = means[seen] if seen.any() else names
-        between = spread_by.t() @ spread_by / max(len(spread_by) - 1, 1)  # B_0
-        within = self._within(counts, between)  # W_0
+        apart = means[seen] if seen.any() else names
+        between = (apart.t() @ apart + n_missing * background.between) / max(len(apart) + n_missing - 1, 1)  # B_0
+        within = self._within(counts, between, background)  # W_0
         if self.score != "mean":
             shrunk = (1 - self.shrinkage) * within + self.shrinkage * within.trace() / dim * unit  # W
             lower = torch.linalg.cholesky(shrunk)
@@ -118,24 +128,27 @@ class Posterior(Method):
         weights = counts + self.name_weight
         means = (counts * means + self.name_weight * names) / weights.clamp(min=1e-9)
         if self.score == "two-covariance":
-            inverse = 1 / counts[seen]
-            trace = between.trace() - within.trace() * (inverse.mean() if seen.any() else 0.0)
+            trace = between.trace() - within.trace() * (1 / counts[seen]).sum() / n_known
             trace = torch.maximum(trace, LEAST_SPREAD * within.trace())
             shape = between / between.trace() if between.any() else unit / dim
             shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / dim * unit
             values, vectors = torch.linalg.eigh(self.basis.t() @ shape @ self.basis)
             self.basis = self.basis @ vectors  # in it B is diag(e)
             spread = self.between_weight * trace * values.clamp(min=0)  # e
-            shrink = weights * spread / (weights * spread + 1)  # k: of the mean toward the centre
-            variance = 1 + spread / (weights * spread + 1)  # v: of a sentence, given n others of its relation
-        else:
-            shrink, variance = torch.ones_like(means), torch.ones_like(means)
-        expected = shrink * (means @ self.basis)
-        self.precision, self.slope = (1 / variance).t(), (expected / variance).t()
-        self.rest = (expected.square() / variance).sum(dim=1)
+            self.expected = Expected.given(weights, means @ self.basis, spread)
+            self.never_seen = NeverSeen.of(background, self.centre, self.basis, spread)
+            return
+        own = float((self.basis.t() @ within @ self.basis).trace())
+        self.expected = Expected.of(means @ self.basis, torch.ones_like(means))
         if self.score == "lda":  # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
-            own = (self.basis.t() @ within @ self.basis).trace()
-            self.rest = self.rest - own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
+            excess = own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
+            self.expected = replace(self.expected, rest=self.expected.rest - excess)
+        self.never_seen = NeverSeen(Expected.of(means[:1], torch.ones_like(means[:1])), 0.0, -own / 2)
+
+    def _background(self, like: Tensor) -> Background:
+        """That of the encoder; none where it has none, or is trained, or where the score has no use for it."""
+        found = load_background(self.encoder.spec) if self.score == "two-covariance" and not self.trains else None
+        return Background(like[:0] if found is None else found.to(like))
 
     def _centred_names(self, means: Tensor) -> Tensor:
         """The relations' names without what names have in common: [n_relations, dim], zeros where they do not count."""
@@ -144,7 +157,7 @@ class Posterior(Method):
         names, common = self._stack("name").double(), self.shared["common"].double()
         return names - torch.cat([names, common]).mean(dim=0)
 
-    def _within(self, counts: Tensor, between: Tensor) -> Tensor:
+    def _within(self, counts: Tensor, between: Tensor, background: Background) -> Tensor:
         """W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
 
         Where no relation has two different sentences, half of what lies between relations is taken for it.
@@ -152,20 +165,33 @@ class Posterior(Method):
         factors = [self.rows["factor"][relation] for relation in self.index]
         several = [(factor, int(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
         rows = torch.cat([between[:0], *(factor.double() / (n - 1) ** 0.5 for factor, n in several)])
-        if rows.any():
-            return rows.t() @ rows / len(several)
+        n_missing = background.n_missing(len(several))
+        if rows.any() or n_missing:
+            return (rows.t() @ rows + n_missing * background.within) / (len(several) + n_missing)
         trace = between.trace() / 2 if between.any() else 1.0
         return torch.eye(len(between), dtype=between.dtype, device=between.device) * trace / len(between)
 
     @property
     def quadratic(self) -> dict[str, Tensor]:
         """All that `_scores` needs beside vectors of length 1, for an export."""
-        return {name: getattr(self, name) for name in ("centre", "basis", "precision", "slope", "rest")}
+        never = self.never_seen
+        numbers = {"weight": never.weight, "typical": never.typical, "mixed_at": MIXED_AT}
+        numbers["temperature"] = self._temperature(self.basis)
+        return {
+            "centre": self.centre,
+            "basis": self.basis,
+            **{name: getattr(self.expected, name) for name in EXPECTED},
+            **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
+            **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()},
+        }
+
+    def _temperature(self, z: Tensor) -> float:
+        """By how much directions of a vector repeat each other, so that a likelihood counts evidence again."""
+        return (z.shape[1] / DIMENSIONS_AS_ONE) ** 0.5
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
-        """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out."""
         z = (self._vectors(examples).double() - self.centre) @ self.basis
-        return z @ self.slope - (z.square() @ self.precision + self.rest) / 2
+        return (self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self._temperature(z)
 
 
 @dataclass(eq=False)

@@ -1,0 +1,156 @@
+"""How well an extractor knows what it does not know: unknown relations, confidences, answers left out.
+
+FewRel, the published 5-shot split: 40 of the 80 relations are taught, drawn by a seed, ten times; all questions are
+asked. redoc41: its 41 relations are taught by five examples each, five times; half of the other sentences are asked,
+`no_relation` among them (the first half chose the constants: --eval validation, like FewRel's validation questions).
+
+python benchmarks/openness.py
+python benchmarks/openness.py --eval validation --draws 3 --adapter models/mine
+python benchmarks/openness.py --figure docs/risk-coverage.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+
+from erda.app.calibration import Quality, calibration_of
+from erda.app.calibration import measure as quality_of
+from erda.data.catalogue import load_dataset
+from erda.data.dataset import shuffled
+from erda.encoders import build_encoder
+from erda.encoders.base import Encoder
+from erda.encoders.frozen import FrozenCache
+from erda.methods import find_method
+from erda.types import Example, Relation, Task
+from targets import Figure, measure
+
+SHOTS = 5
+N_KNOWN = 40
+N_OF_A_RELATION = 60  # of redoc41, asked and taught together
+
+
+def fewrel_draws(questions: str, n_draws: int, n_known: int, shots: int | None) -> Iterator[tuple[Task, list[Example]]]:
+    """What is taught and what is asked, draw by draw; without `shots` all examples of a relation are taught."""
+    dataset = load_dataset("fewrel")
+    asked = dataset.validation if questions == "validation" else dataset.test
+    for seed in range(n_draws):
+        known = shuffled(dataset.relations, seed, "known")[:n_known]
+        yield Task(0, tuple(known), tuple(_taught(dataset.train, known, shots, seed))), list(asked)
+
+
+def redoc41_draws(questions: str, n_draws: int) -> Iterator[tuple[Task, list[Example]]]:
+    """All relations are taught; what is asked has rows of each, and rows of none."""
+    dataset = load_dataset("redoc41")
+    half = [one for one in dataset.train if _is_of_half(one, questions)]
+    unrelated = [one for one in dataset.unrelated if _is_of_half(one, questions)]
+    for seed in range(n_draws):
+        some = list(_taught(half, dataset.relations, N_OF_A_RELATION, seed))
+        taught = list(_taught(some, dataset.relations, SHOTS, seed))
+        asked = [one for one in some if one not in set(taught)]
+        n_unrelated = N_OF_A_RELATION * len(dataset.relations) // 2
+        yield Task(0, dataset.relations, tuple(taught)), asked + shuffled(unrelated, seed, "unrelated")[:n_unrelated]
+
+
+def _taught(examples: Sequence[Example], known: Sequence[Relation], shots: int | None, seed: int) -> Iterator[Example]:
+    by_relation: Mapping[str, list[Example]] = {relation.id: [] for relation in known}
+    for example in examples:
+        if example.relation in by_relation:
+            by_relation[example.relation].append(example)
+    for relation, own in by_relation.items():
+        yield from shuffled(own, seed, relation)[:shots]
+
+
+def _is_of_half(example: Example, questions: str) -> bool:
+    """Sentences, not rows, are split: rows of one sentence share its words."""
+    return (random.Random(" ".join(example.tokens)).random() < 0.5) == (questions == "validation")
+
+
+def asked(method: str, encoder: Encoder, task: Task, questions: Sequence[Example]) -> Quality:
+    """The quality of the confidences after a task."""
+    learner = find_method(method)(encoder)
+    learner.learn(task)
+    predictions = learner.predict([replace(question, relation=None) for question in questions])
+    columns = {relation: column for column, relation in enumerate(predictions.relations)}
+    gold = np.array([columns.get(question.relation or "", -1) for question in questions])
+    return quality_of(calibration_of(predictions).confidences(predictions.scores), gold)
+
+
+def figures(options: argparse.Namespace) -> Iterator[Figure]:
+    """Means over the draws, beside their targets."""
+    settings = {"adapter": options.adapter} if options.adapter else {"mode": "markers"}
+    cache = FrozenCache(options.cache, max_bytes=2**31)
+    encoder = build_encoder(options.encoder, trained_layers=0, cache=cache, **settings)
+    ask = partial(asked, options.method, encoder)
+    curves: dict[str, Sequence[float]] = {}
+    for name, n_known, shots, target in (
+        (f"FewRel, {N_KNOWN} of 80 relations, as in the split", N_KNOWN, None, ">= 0.80"),
+        (f"FewRel, {N_KNOWN} of 80 relations, 5 examples each", N_KNOWN, SHOTS, ""),
+        ("FewRel, 5 relations, 5 examples each", 5, SHOTS, ""),
+        ("FewRel, 1 relation, 1 example", 1, 1, ""),
+    ):
+        found = [ask(*draw) for draw in fewrel_draws(options.eval, options.draws, n_known, shots)]
+        yield from _lines(name, found, target, "<= 0.06" if target else "")
+        curves[name] = _curve(found)
+    found = [ask(*draw) for draw in redoc41_draws(options.eval, max(options.draws // 2, 1))]
+    yield from _lines("redoc41, 41 relations, no_relation untaught", found, ">= 0.75", "")
+    curves["redoc41, 41 relations and no_relation"] = _curve(found)
+    if options.figure:
+        _draw(curves, options.figure)
+
+
+def _lines(name: str, found: Sequence[Quality], least: str, most: str) -> Iterator[Figure]:
+    yield Figure(f"{name}: AUROC of known", _mean([one.auroc for one in found]), "", least)
+    yield Figure("  calibration error, known relations", _mean([one.error for one in found]), "", most)
+    yield Figure("  calibration error, all questions", _mean([one.open_error for one in found]))
+    for share in (2, 5, 10):
+        yield Figure(f"  wrong answers at {10 * share} % coverage", _mean([one.risk[share - 1] for one in found]))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return mean(there) if there else None
+
+
+def _curve(found: Sequence[Quality]) -> Sequence[float]:
+    return [mean(one.risk[i] for one in found) for i in range(10)]
+
+
+def _draw(curves: Mapping[str, Sequence[float]], path: Path) -> None:
+    from matplotlib.figure import Figure as Drawing
+
+    drawing = Drawing(figsize=(6, 4), layout="constrained")
+    axes = drawing.subplots()
+    for name, risk in curves.items():
+        axes.plot(range(10, 101, 10), [100 * value for value in risk], marker="o", label=name)
+    axes.set(
+        xlabel="questions answered, most confident first (%)", ylabel="wrong answers among them (%)", ylim=(0, 100)
+    )
+    axes.legend(fontsize="small")
+    drawing.savefig(path, dpi=120)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures; draw the risk-coverage curves where a file is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--eval", choices=("test", "validation"), default="test", help="which questions (default: test)")
+    add("--draws", metavar="N", type=int, default=10, help="draws of known relations (default: 10)")
+    add("--method", metavar="NAME", default="posterior", help="default: posterior")
+    add("--encoder", metavar="NAME", default="minilm", help="default: minilm")
+    add("--adapter", metavar="NAME", default="shipped", help="trained weights; empty: none (default: shipped)")
+    add("--cache", metavar="DIR", type=Path, help="folder that keeps vectors for the next time")
+    add("--figure", metavar="FILE", type=Path, help="where to draw the risk-coverage curves")
+    return measure(partial(figures, parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
