@@ -61,12 +61,9 @@ def redoc41_draws(questions: str, n_draws: int) -> Iterator[tuple[Task, list[Exa
 
 
 def _taught(examples: Sequence[Example], known: Sequence[Relation], shots: int | None, seed: int) -> Iterator[Example]:
-    by_relation: Mapping[str, list[Example]] = {relation.id: [] for relation in known}
-    for example in examples:
-        if example.relation in by_relation:
-            by_relation[example.relation].append(example)
-    for relation, own in by_relation.items():
-        yield from shuffled(own, seed, relation)[:shots]
+    for relation in known:
+        own = [example for example in examples if example.relation == relation.id]
+        yield from shuffled(own, seed, relation.id)[:shots]
 
 
 def _is_of_half(example: Example, questions: str) -> bool:
