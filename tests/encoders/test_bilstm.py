@@ -188,6 +188,17 @@ def test_a_long_embedding_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch
     assert seen == [True, False]
 
 
+def test_it_can_read_from_the_first_entity_to_the_end_of_the_second() -> None:
+    built = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=8, reads="span"))
+    tokens = ("the", "bob", "of", "sign1", "ada", "the")
+    bob, ada = Entity("bob", Span(1, 2)), Entity("ada", Span(4, 5))
+    for head, tail in ((bob, ada), (ada, bob)):
+        found = built.encode([Example(tokens, head, tail)])
+        torch.testing.assert_close(found, built.encode_texts(["bob of sign1 ada"]))
+    far = Example(("ada", *["the"] * 600, "bob"), Entity("ada", Span(0, 1)), Entity("bob", Span(601, 602)))
+    assert torch.isfinite(built.encode([far])).all()
+
+
 def test_dropout_acts_in_training_only() -> None:
     built = encoder(compiled=True, dropout=0.5)
     built.train()
@@ -221,7 +232,7 @@ def test_built_by_name_with_settings(tmp_path) -> None:
     path = write_vectors(tmp_path / "vectors.txt")
     built = build_encoder("bilstm", hidden_size=12, vectors=str(path))
     assert (built.dim, built.spec.name) == (24, "bilstm")
-    assert built.spec.settings == {"hidden_size": 12, "dropout": 0.0, "vectors": str(path)}
+    assert built.spec.settings == {"hidden_size": 12, "dropout": 0.0, "vectors": str(path), "reads": "sentence"}
     assert not built.training
 
 
@@ -232,7 +243,7 @@ def test_every_fault_in_settings_is_said_at_once() -> None:
         "hidden_size: must be at most 4096, got 300000.",
         "dropout: must be less than 1, got 1.0.",
         "vectors: expected text, got 3.",
-        "Unknown setting 'hiden_size'. Did you mean 'hidden_size'? Known: dropout, hidden_size, vectors.",
+        "Unknown setting 'hiden_size'. Did you mean 'hidden_size'? Known: dropout, hidden_size, reads, vectors.",
     ]
 
 

@@ -73,7 +73,8 @@ class BiLstmEncoder(Encoder):
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of sentences: [n_examples, dim]."""
-        return self._run([self._ids(_within_reach(example)) for example in examples])
+        read = _span if self.spec.settings["reads"] == "span" else _within_reach
+        return self._run([self._ids(read(example)) for example in examples])
 
     def _ids(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Word ids of a sentence, looked up once: tests are asked after every task, memories read in every epoch."""
@@ -100,6 +101,13 @@ class BiLstmEncoder(Encoder):
             states = torch.cat([last[0], last[1]], dim=1)
         dropped: Tensor = self.dropout(states)
         return dropped
+
+
+def _span(example: Example) -> tuple[str, ...]:
+    """The tokens from the first entity to the end of the second, at most `MAX_TOKENS`."""
+    spans = example.head.span, example.tail.span
+    start, end = min(span.start for span in spans), max(span.end for span in spans)
+    return _within_reach(example) if end - start > MAX_TOKENS else example.tokens[start:end]
 
 
 def _within_reach(example: Example) -> tuple[str, ...]:

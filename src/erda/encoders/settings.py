@@ -17,11 +17,15 @@ ALL = -1  # trained_layers: every layer, and the embeddings
 
 
 class BiLstmSettings(Settings):
-    """Of the BiLSTM. `vectors` is the path of a GloVe text file; empty is GloVe 6B 50-d from the registry package."""
+    """Of the BiLSTM. `vectors` is the path of a GloVe text file; empty is GloVe 6B 50-d from the registry package.
+
+    `reads` is the whole `sentence`, as in the paper, or its `span` from the first entity to the end of the second.
+    """
 
     hidden_size: Annotated[int, Field(ge=1, le=4096)] = 100
     dropout: Share = 0.0
     vectors: str = ""
+    reads: Literal["sentence", "span"] = "sentence"
 
 
 class TransformerSettings(Settings):

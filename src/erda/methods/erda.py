@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.base import embed
 from erda.errors import StreamError
-from erda.fields import Number, Weight, changed_settings
+from erda.fields import Fraction, Number, Weight, changed_settings
 from erda.learning.losses import cosine_similarity
 from erda.learning.negatives import hard_negatives
 from erda.learning.objective import Objective
@@ -56,6 +57,7 @@ class Erda(Trained):
     augment: AugmentSettings = PAPERS
     # beyond the paper: neighbours of each earlier exemplar, found anew for every task
     n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
+    mean_weight: Fraction = 0.0  # beyond the paper: of the mean against the name where predicting; 0: the paper's r
 
     name: ClassVar[str] = "erda"
     score_kind: ClassVar[ScoreKind] = "cosine"
@@ -73,7 +75,8 @@ class Erda(Trained):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
-        self._keep("prototype", self._relation_embeddings()[: len(self.relations)])  # the future is never predicted
+        final = self._means(task) if self.mean_weight else self._relation_embeddings()
+        self._keep("prototype", final[: len(self.relations)])  # the future is never predicted
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         """A of Algorithm 1: extra examples of the task's relations that have few, and sentences to rehearse others by.
@@ -141,6 +144,20 @@ class Erda(Trained):
         grouped = {relation: vectors[own] for relation, own in rows.items()}
         return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
 
+    def _means(self, task: Task) -> Tensor:
+        """Name and mean of every known relation, weighted: [n_relations, dim].
+
+        A relation's mean moves with its exemplars: kept is how far it was from theirs when the relation was learned.
+        """
+        exemplars = _mean_of_each(self.kept, embed(self.encoder, self.kept))
+        taught = _mean_of_each(task.examples, embed(self.encoder, task.examples))
+        offsets = {relation: mean - exemplars.get(relation, 0) for relation, mean in taught.items()}
+        offsets = self.rows["offset"] = {**self.rows.get("offset", {}), **offsets}
+        means = torch.stack([offsets[relation] + exemplars.get(relation, 0) for relation in self.index])
+        with torch.no_grad():
+            names = F.normalize(self.encoder.encode_texts([relation.name for relation in self.relations]), dim=-1)
+        return (1 - self.mean_weight) * names + self.mean_weight * means
+
     def _unlearned(self) -> list[Relation]:
         """Relations that have not come yet, where the losses are to know of them: a learner of its own never can."""
         if not self.future_relations:
@@ -158,6 +175,15 @@ class Erda(Trained):
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
+
+
+def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
+    """The mean of each relation's vectors, scaled to length 1: relation -> [dim]."""
+    rows: dict[str, list[int]] = {}
+    for row, example in enumerate(examples):
+        rows.setdefault(example.relation or "", []).append(row)
+    units = F.normalize(vectors, dim=-1)
+    return {relation: units[own].mean(dim=0) for relation, own in rows.items()}
 
 
 def _numbers(keys: Tensor) -> list[int]:
