@@ -6,6 +6,7 @@ import argparse
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,6 +70,21 @@ def ask_settings(path: str) -> Call:
     return call
 
 
+def ask_store(path: str) -> Call:
+    """Ask an extractor, and what it is."""
+
+    def call() -> None:
+        from erda.app.extractor import Extractor
+
+        extractor = Extractor.open("store")
+        for answer in extractor.predict(["[[ada]] the sign1 was {{bob}}", "{{eve}} of sign4 in [[fay]]"]):
+            print(answer.to_json())
+        for relation in extractor.relations:
+            print(relation, [lesson.example for lesson in extractor.examples(relation.id)])
+
+    return call
+
+
 def ask_build(path: str) -> Call:
     """Build a corpus from one source, plain text with the list of names beside it."""
     text = path.endswith((".txt", ".tsv"))
@@ -107,6 +123,8 @@ QUESTIONS = (
     Question("search for settings", ("search", *INPUT), STUDY, toys.SEARCH, 4, ends=("search",)),
     Question("cache of frozen layers", ("tiny", "cache", *INPUT), ("cache/**/*",), toys.FROZEN, 4, ends=("far",)),
     Question("pretrained model", ("tiny", *INPUT), ("tiny/*",), toys.FROZEN, 4, free=True),
+    Question("extractor", ("store", "tiny"), ("store/**/*.*",), ask_store, 14),
+    Question("extractor, its encoder", ("store", "tiny"), ("tiny/*",), ask_store, 4),
     Question("settings file", ("settings.toml", *INPUT), ("settings.toml",), ask_settings, 14, free=True),
     Question("dataset", ("formats",), ("formats/*",), lambda path: ["data", "check", path], 18, free=True),
     Question("source of a corpus", ("sources", "rows.jsonl"), ("sources/*", "rows.jsonl"), ask_build, 10, free=True),
@@ -231,9 +249,7 @@ STOPS = (
     Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/progress.json", "run/seqrun/*/record.json"),
     Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/*/journal.jsonl", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
-    Stop(
-        "adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/*/trainer_state.json", "adapter/*.safetensors"
-    ),
+    Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint-*.json", "adapter/*.safetensors"),
 )
 
 
@@ -246,10 +262,10 @@ def stop_some(folder: Path) -> None:
             toys.copy(folder, stop.copies, here)
             shutil.rmtree(here / "corpus/vectors", ignore_errors=True)
             child = Child(stop.call, here)
-            while child.alive and not any(here.glob(stop.begun)):
+            while child.alive and not _is_there(here, stop.begun):
                 pass
             child.kill()
-            if any(here.glob(stop.begun)) and not any(here.glob(stop.finished)):
+            if _is_there(here, stop.begun) and not _is_there(here, stop.finished):
                 break
         else:
             raise SystemExit(f"{stop.name}: could not be stopped in its midst.")
@@ -257,3 +273,9 @@ def stop_some(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         (here / stop.end).rename(target)
     shutil.rmtree(here.parent)
+
+
+def _is_there(folder: Path, pattern: str) -> bool:
+    with suppress(FileNotFoundError):  # a folder that is removed at this moment
+        return any(folder.glob(pattern))
+    return False

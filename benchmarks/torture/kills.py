@@ -63,6 +63,8 @@ WORKS = (
         ("run/seqrun/100/method", "run/erda/100/method", "vectors.txt"),
         get_ready=ready_to_save,
     ),
+    Work("teach", toys.TEACH, ("data.jsonl", "tiny")),
+    Work("predict", toys.PREDICT, ("many.jsonl", "store", "tiny")),
 )
 
 

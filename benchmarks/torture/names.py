@@ -140,6 +140,22 @@ def folder_name(here: Path, name: str) -> Iterator[Call]:
     yield save
 
 
+def taught_relation(here: Path, name: str) -> Iterator[Call]:
+    """A relation, an entity and a description that are taught and asked for."""
+    yield ["teach", f"--description={name}", "--store", "store", "--encoder", "tiny", "--", name, "[[ada]] met {{bob}}"]
+    yield ["teach", "--store", "store", "--encoder", "tiny", "r1", f"[[{name}]] knew {{{{{name}}}}}"]
+    toys.write_lines(here / "mine.jsonl", _rows(name))
+    yield ["teach", "--store", "store", "--file", "mine.jsonl"]
+    yield ["relations", "--store", "store"]
+    yield ["relations", "--store", "store", "--", name]
+    yield ["predict", "mine.jsonl", "--store", "store"]
+    yield ["predict", "mine.jsonl", "--store", "store", "--out", "answers.csv"]
+    yield ["data", "convert", "mine.jsonl", "--out", "converted.csv"]
+    yield ["evaluate", "mine.jsonl", "--store", "store"]
+    yield ["forget", "--store", "store", "--", name]
+    yield ["history", "--store", name or "store"]
+
+
 def record_name(here: Path, name: str) -> Iterator[Call]:
     """A name in a record that came from elsewhere."""
     for path in (here / "run").glob("*/*/record.json"):
@@ -162,6 +178,7 @@ FLAGS = ("dataset", "method", "encoder", "preset", "config", "seeds", "device", 
 SETTINGS = ("encoder.vectors", "way", "learning_rate", "erda.memory_size", "cache_dir")
 PLACES: tuple[Place, ...] = (
     *(relation, tacred_relation, fewrel_relation, entity, title, file_name, folder_name, record_name),
+    taught_relation,
     *(option(f"--{flag}=") for flag in FLAGS),
     *(option(f"--set={name}=") for name in SETTINGS),
     option("--set="),
@@ -178,7 +195,7 @@ def name_trial(case_toys: Path, folder: Path) -> Trial:
 
 def _try(case: Case, place: Place, name: str) -> Verdict:
     here = case.folder / "deep" / "er"  # so that a few .. stay inside the case
-    toys.copy(case.toys, ("data.jsonl", "rows.jsonl", "vectors.txt", "run"), here)
+    toys.copy(case.toys, ("data.jsonl", "rows.jsonl", "vectors.txt", "run", "tiny"), here)
     victims = [case.folder.with_name("victim"), case.folder / "victim"]
     for victim in victims:
         victim.mkdir()

@@ -53,15 +53,9 @@ def warm_up() -> None:
         parts = path.relative_to(source.parent).with_suffix("").parts
         if not any("ray" in part or part == "__main__" for part in parts):
             importlib.import_module(".".join(parts).removesuffix(".__init__"))
-    for name in (
-        "duckdb",
-        "faiss",
-        "jinja2",
-        "matplotlib.pyplot",
-        "optuna",
-        "sklearn.neighbors",
-        "transformers.trainer",
-    ):
+    models = ("auto.modeling_auto", "auto.tokenization_auto", "bert.modeling_bert", "bert.tokenization_bert")
+    others = ("duckdb", "faiss", "jinja2", "matplotlib.pyplot", "optuna", "sklearn.neighbors")
+    for name in (*others, *(f"transformers.models.{model}" for model in models)):
         importlib.import_module(name)
 
 

@@ -33,6 +33,8 @@ SEARCH = ["search", "--dataset", "data.jsonl", "--method", "seqrun", "--seeds", 
 SEARCH += ["--space", "epochs=1:3", "--trials", "2"]
 FROZEN = ["run", "--dataset", "data.jsonl", "--method", "seqrun", "--encoder", "tiny", "--seeds", "100", "--out", "far"]
 FROZEN += ["--set", "way=2", "--set", "shots=4", "--set", "cache_dir=cache", "--set", "n_tasks=2"]
+TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
+PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv"]
 CONFIG = """\
 dataset = "data.jsonl"
 shots = 4
@@ -57,11 +59,13 @@ def make_toys(folder: Path) -> None:
     rows = [labelled(number, row) for number in range(len(SIGNS)) for row in range(N_EACH)]
     write_lines(folder / "data.jsonl", rows)
     write_lines(folder / "rows.jsonl", unlabelled())
+    many = [{**row, "id": f"{row['id']}-{number}", "relation": None} for number in range(30) for row in rows]
+    write_lines(folder / "many.jsonl", many)
     (folder / "settings.toml").write_text(CONFIG)
     _write_vectors(folder / "vectors.txt")
     _write_formats(folder / "formats", rows)
     _write_sources(folder / "sources")
-    for call in (lambda: _write_model(folder / "tiny"), BUILD, TRAIN, INDEX, SEARCH, FROZEN):
+    for call in (lambda: _write_model(folder / "tiny"), BUILD, TRAIN, INDEX, SEARCH, FROZEN, TEACH):
         _make(call, folder)
     os.chdir(folder)
     with (folder / "run.txt").open("w") as said, redirect_stdout(said), redirect_stderr(said):
@@ -140,6 +144,7 @@ def _write_formats(folder: Path, rows: list[dict[str, Any]]) -> None:
     (folder / "relations.json").write_text(json.dumps([{"id": f"r{i}", "name": f"name {i}"} for i in range(6)]))
     marked = [{"text": "[[ada]] met {{bob}} .", "relation": "r0"}]
     write_lines(folder / "marked.jsonl", marked)
+    _write_annotations(folder)
     tacred, cfrl = [], []
     fewrel: dict[str, list[Any]] = {}
     for row in rows:
@@ -154,6 +159,23 @@ def _write_formats(folder: Path, rows: list[dict[str, Any]]) -> None:
     (folder / "tacred.json").write_text(json.dumps(tacred))
     (folder / "fewrel.json").write_text(json.dumps(fewrel))
     (folder / "cfrl.txt").write_text("\n".join(cfrl))
+
+
+def _write_annotations(folder: Path) -> None:
+    """What annotation tools and tables hold."""
+    text, ends = "ada met bob .", ((0, 3), (8, 11))
+    (folder / "table.csv").write_text("text,relation\n[[ada]] met {{bob}} .,r0\n")
+    (folder / "sentences.txt").write_text("[[ada]] met {{bob}} .\n[[carl]] met {{dora}} .\n")
+    spans = [{"start": start, "end": end, "text": text[start:end]} for start, end in ends]
+    regions = [{"id": str(i), "type": "labels", "value": span} for i, span in enumerate(spans)]
+    relation = {"type": "relation", "from_id": "0", "to_id": "1", "direction": "right", "labels": ["r0"]}
+    task = {"id": 1, "data": {"text": text}, "annotations": [{"result": [*regions, relation]}]}
+    (folder / "labelstudio.json").write_text(json.dumps([task, task]))
+    link = {"head": 0, "child": 2, "label": "r0", "head_span": spans[0], "child_span": spans[1]}
+    write_lines(folder / "prodigy.jsonl", [{"text": text, "relations": [link], "answer": "accept"}])
+    (folder / "brat.txt").write_text(text)
+    lines = [f"T{i}\tName {start} {end}\t{text[start:end]}" for i, (start, end) in enumerate(ends)]
+    (folder / "brat.ann").write_text("\n".join([*lines, "R1\tr0 Arg1:T0 Arg2:T1", ""]))
 
 
 def _write_sources(folder: Path) -> None:

@@ -24,10 +24,11 @@ from processes import CRASHED, Answer
 Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
 # what no two runs of a command share, and digests of it
-LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command"}
+LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time"}
+STORE_HEAD = "extractor.json"  # whose `id` is drawn
 NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # who was there, and when files were looked at or written
 HERE = "here"  # the folder of a case that its command works in
-LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|build|progress|checkpoints|.*\.old|.*\.new")
+LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,10 @@ def _digest(path: Path) -> str:
         content = content.replace(str(here).encode(), b"")
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
-            content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
+            value = _shared(json.loads(content))
+            if path.name == STORE_HEAD:
+                value.pop("id", None)
+            content = json.dumps(value, sort_keys=True).encode()
     elif path.suffix == ".safetensors" and len(content) > 8:  # its notes are in no order
         size = 8 + int.from_bytes(content[:8], "little")
         content = bytes(sorted(content[8:size])) + content[size:]

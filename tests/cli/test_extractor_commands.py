@@ -193,6 +193,8 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("teach --file nothing.csv", "nothing.csv: no such file."),
         ("teach --file q.txt --description x", "--description: describes one relation; name it."),
         ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
+        ("predict q.csv --out q.csv", "--out q.csv: is the file that is read; name another."),
+        ("extract q.csv --out q.csv --entity a", "--out q.csv: is the file that is read; name another."),
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
         ("predict plain.txt", "In plain sentences mark the entities"),
         ("predict nothing.txt", "nothing.txt: no such file."),
@@ -210,6 +212,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
 def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message: str) -> None:
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
+    Path("q.csv").write_text("text\n[[a]] b {{c}}\n")
     Path("plain.txt").write_text("Nobody marked anything here.")
     Path("other").mkdir()
     Path("other/thesis.tex").touch()

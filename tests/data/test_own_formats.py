@@ -310,6 +310,15 @@ def test_a_bad_table_is_named_with_its_line(tmp_path: Path, content: str, messag
     assert str(caught.value).startswith(f"{path}{message}")
 
 
+@pytest.mark.parametrize("name", ["=1+1", "'=1", "''@x", "-a", "it's", "'quoted'", "a=b"])
+def test_no_cell_is_a_formula_and_none_is_changed(tmp_path: Path, name: str) -> None:
+    example = example_from_marks("=[[a]] b {{c}}", relation=name, id=name)
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f"{line}\n" for line in WRITERS[".csv"]([example])))
+    assert not any(cell[:1] in "=+-@" for row in csv.reader(path.read_text().splitlines()) for cell in row if cell)
+    assert read_examples(path).examples == (example,)
+
+
 def test_a_table_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes('\ufeffText;Relation;note\r\n"[[Ann]]; aged 7,\r\nmet {{Bob}}";meets;\r\n;;\r\n'.encode())

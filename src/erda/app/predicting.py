@@ -24,6 +24,7 @@ from erda.app.entities import Entities
 from erda.app.inputs import example_of
 from erda.app.tables import PlainRow, json_line, writer_for
 from erda.app.version import TOP, Version
+from erda.data.convert import refuse_input
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
@@ -69,6 +70,7 @@ def predict_file(
     `tick` hears which line was reached. A row that cannot be read has its fault in place of an answer.
     """
     write = writer_for(out)
+    refuse_input(path, out)
     format = own_format(path, format)
     stamp = json.loads(json.dumps(asdict(version.state.stamp)))
     job = Asking(file_stamps([path, *(brat_files(path) if format == "brat" else ())]), format, stamp, top)

@@ -97,6 +97,7 @@ def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text, line by line."""
     from erda.app.predicting import extract_rows
     from erda.app.tables import json_line, writer_for
+    from erda.data.convert import refuse_input
     from erda.errors import SettingsError
     from erda.text.names import read_names
 
@@ -110,6 +111,7 @@ def run_extract(options: argparse.Namespace) -> int:
             for row in rows:
                 print(json_line(row))
         else:
+            refuse_input(path, options.out)
             writer_for(options.out)(options.out, rows)
             print(f"{options.out} is written.")
     return 0

@@ -35,11 +35,16 @@ def convert(
     The ending of `out` says how: `.jsonl` or `.csv`, packed with `.gz` after it. `tick` hears of each row that is read.
     """
     _writer(out)
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingsError(f"--out {out}: is the file that is read; name another.")
+    refuse_input(path, out)
     reading = read_examples(path, format, no_relation, tick=tick)
     write_examples(out, (*reading.examples, *reading.unrelated))
     return reading
+
+
+def refuse_input(path: Path, out: Path) -> None:
+    """Refuse to write over the file that is read."""
+    if out.exists() and path.exists() and out.samefile(path):
+        raise SettingsError(f"--out {out}: is the file that is read; name another.")
 
 
 def write_examples(out: Path, examples: Iterable[Example]) -> None:

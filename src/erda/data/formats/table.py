@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 _SEPARATORS = ",;\t"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
@@ -73,10 +75,16 @@ def csv_lines(examples: Iterable[Example]) -> Iterator[str]:
 
 
 def csv_line(fields: Sequence[object]) -> str:
-    """Fields as one line of CSV, without its end."""
+    """Fields as one line of CSV, without its end; no spreadsheet takes one for a formula."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(fields)
+    safe = [f"'{field}" if isinstance(field, str) and _FORMULA.match(field) else field for field in fields]
+    csv.writer(line, lineterminator="").writerow(safe)
     return line.getvalue()
+
+
+def _as_meant(field: str) -> str:
+    """A field without the quotation mark that keeps it from being a formula."""
+    return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
 
 
 def _header_fault(columns: Sequence[str]) -> str:
@@ -93,7 +101,7 @@ def _header_fault(columns: Sequence[str]) -> str:
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
         raise DataError(f"{len(fields)} fields; the header names {len(columns)}.")
-    row = dict(zip(columns, fields, strict=True))
+    row = dict(zip(columns, map(_as_meant, fields), strict=True))
     relation, example_id, source, head_id, tail_id = (
         row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")
     )
