@@ -101,7 +101,7 @@ def written_out(score: str, name_weight: float = 0.0) -> np.ndarray:
                 z, mu = basis.T @ (x - means.mean(axis=0)), basis.T @ told
                 k, v = weight * e / (weight * e + 1), 1 + e / (weight * e + 1)
                 found[i, c] = -np.sum((z - k * mu) ** 2 / v) / 2
-                found[i, c] -= -0.85 * np.sum(z**2 / (1 + e)) / 2 - 0.15 * DIM / 2  # a relation never seen
+                found[i, c] -= -0.9 * np.sum(z**2 / (1 + e)) / 2 - 0.1 * DIM / 2  # a relation never seen
     return found / np.sqrt(DIM / 3)
 
 

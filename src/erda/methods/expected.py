@@ -12,7 +12,7 @@ ENOUGH = 6  # relations to estimate by how their means and their sentences lie a
 WITHIN_SHARE = 0.65  # of the variance of any sentences: what is left of it when their relation is known
 CENTRE_COUNT = 3.0  # how many sentences a centre of the background counts for
 MIXED_AT = 9.0  # temperature at which the centres are mixed
-NEVER_WEIGHT = 0.85  # of a relation never seen, in what a sentence is measured against
+NEVER_WEIGHT = 0.9  # of a relation never seen, in what a sentence is measured against
 
 
 @dataclass(frozen=True, slots=True, eq=False)
