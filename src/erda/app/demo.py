@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from erda.app.answers import Answer
 from erda.app.extractor import Extractor
 
 LESSONS = {
@@ -97,21 +96,21 @@ def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
     after = _ask(extractor, QUESTIONS)
     n, n_new = sum(map(len, QUESTIONS.values())), sum(map(len, LAST_QUESTIONS.values()))
     kept = f"{before} of {n} before, {after} of {n} after"
-    show(f"Right answers, the first four relations: {kept}; the fifth: {new} of {n_new}.")
+    show(f"Right and likeliest, the first four relations: {kept}; the fifth: {new} of {n_new}.")
+    show("Where it is too unsure (?), its answer is that none of them holds.")
     show("Ask it yourself:")
     question = "[[The Long Field]] is a story by {{Jane Marsh}}."
     show(f"  echo {shlex.quote(question)} | erda predict --store {shlex.quote(str(folder))}")
 
 
 def _ask(extractor: Extractor, questions: Questions, show: Callable[[str], None] = lambda line: None) -> int:
-    """The number of right answers."""
+    """How often the right relation is the likeliest."""
     n_right = 0
     for relation, sentences in questions.items():
         for sentence, answer in zip(sentences, extractor.predict(sentences), strict=True):
-            n_right += answer.best == relation
-            show(f"  {_said(answer)} {'' if answer.best == relation else f'(not {relation}) '}{sentence}")
+            likeliest = answer.ranked[0].relation
+            n_right += likeliest == relation
+            wrong = "" if likeliest == relation else f"(not {relation}) "
+            doubt = "?" if answer.best is None else ""
+            show(f"  {likeliest + doubt:<12}{100 * answer.confidence:3.0f} %  {wrong}{sentence}")
     return n_right
-
-
-def _said(answer: Answer) -> str:
-    return f"{answer.best or 'none':<11} {100 * answer.confidence:3.0f} %"
