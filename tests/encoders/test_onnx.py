@@ -201,4 +201,5 @@ def test_an_extractor_uses_it(tmp_path: Path) -> None:
         {"capital of": ["[[Paris]] is the capital of {{France}} ."], "born in": ["[[Ann]] , born in {{Rome}} ."]}
     )
     assert isinstance(extractor.version.method.encoder, OnnxEncoder)
-    assert extractor.predict("[[Berlin]] is the capital of {{Germany}} .").best == "capital of"
+    answer = extractor.predict("[[Berlin]] is the capital of {{Germany}} .")
+    assert answer.ranked[0].relation == "capital of"

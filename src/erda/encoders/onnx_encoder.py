@@ -32,7 +32,7 @@ from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_in
 from erda.files import cache_folder, locked, read_bytes, read_json, write_bytes, write_json
 from erda.types import Example
 
-VERSION = 1  # of the graph and of what stands beside it
+VERSION = 3  # of the graph and of what stands beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 MODULES = ("onnx", "onnxruntime")
 INT8_FITS = ("minilm",)  # models that lose at most 0.3 points by int8, with the adapter that ships (docs/encoders.md)

@@ -4,8 +4,9 @@ The graph is written operator by operator from the weights, with those of ONNX R
 made for. One sentence is one run: there is no padding and no mask, and what else is asked at the same time cannot
 change a vector, not even in int8, where the scale of a matrix product's input comes from all of its rows.
 
-In int8 the weights of linear layers are rounded to whole numbers, one scale an output, once; their inputs when they
-are run, one scale a sentence.
+In int8 the weights of linear layers are rounded to whole numbers once, one scale an output; their inputs when they are
+run, one scale a word piece: each row is divided by its largest number before, and the output multiplied by it, since
+the operator has one scale for all. Queries, keys and values stay in 32 bits. Either leaves less than half of the error.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from erda.encoders.layers import LayeredModel
 OPSET, IR_VERSION = 20, 9  # of 2023: any ONNX Runtime from 1.18 on reads them
 RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 127  # of a weight in int8
+TINY = np.array(1e-9, dtype=np.float32)
 
 
 def build_graph(layers: LayeredModel, *, max_pieces: int, int8: bool = False) -> bytes:
@@ -70,9 +72,9 @@ class _Graph:
         if last:
             here = self._add("Gather", states, "marks")
             bias = bias and self._add("Gather", bias, "marks", axis=2)
-            parts = [self._linear(here, query), *self._split(self._linear(states, key, value), 2)]
+            parts = [self._exact(here, query), *self._split(self._exact(states, key, value), 2)]
         else:
-            here, parts = states, self._split(self._linear(states, query, key, value), 3)
+            here, parts = states, self._split(self._exact(states, query, key, value), 3)
         batch = self._ints(0)  # the operator wants a batch: of one sentence
         parts = [self._add("Unsqueeze", part, batch) for part in parts]
         heads = attention.num_attention_heads
@@ -82,16 +84,24 @@ class _Graph:
         inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
         return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
 
-    def _linear(self, states: str, *linears: nn.Linear) -> str:
-        """Linear layers side by side: [n, in] -> [n, sum of out]."""
+    def _exact(self, states: str, *linears: nn.Linear) -> str:
+        """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""
         weight = np.concatenate([_array(linear.weight) for linear in linears])
-        bias = self._constant(np.concatenate([_array(linear.bias) for linear in linears]))
+        bias = np.concatenate([_array(linear.bias) for linear in linears])
+        return self._add("Gemm", states, self._constant(weight), self._constant(bias), transB=1)
+
+    def _linear(self, states: str, linear: nn.Linear) -> str:
+        """A linear layer: [n, in] -> [n, out]."""
         if not self.int8:
-            return self._add("Gemm", states, self._constant(weight), bias, transB=1)
-        scale = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
-        whole = np.rint(weight / scale[:, None]).astype(np.int8)
-        constants = (self._constant(whole.T), self._constant(scale))
-        return self._add("DynamicQuantizeMatMul", states, *constants, "", bias, domain=RUNTIME)
+            return self._exact(states, linear)
+        weight, bias = _array(linear.weight), self._constant(_array(linear.bias))
+        scale = np.maximum(np.abs(weight).max(axis=1), TINY) / LARGEST
+        whole = self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T)
+        largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
+        largest = self._add("Max", largest, self._constant(TINY))
+        states = self._add("Div", states, largest)
+        product = self._add("DynamicQuantizeMatMul", states, whole, self._constant(scale), domain=RUNTIME)
+        return self._add("Add", self._add("Mul", product, largest), bias)
 
     def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
         """A residual connection and the normalisation after it."""
