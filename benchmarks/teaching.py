@@ -18,7 +18,8 @@ from dataclasses import replace
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 from erda.app.extractor import Extractor
 from erda.benchmark.metrics import ALL_SEEN, Answers, mark
@@ -35,22 +36,29 @@ ROUNDS = 5
 SHOTS = 5
 
 
+class Seconds(NamedTuple):
+    """How long something took."""
+
+    by_clock: float
+    of_processor: float
+
+
 def speed(options: argparse.Namespace) -> Iterator[Figure]:
     """Teaching, undoing and opening with 100 relations known."""
     with tempfile.TemporaryDirectory() as folder:
         extractor = _taught(Path(folder) / "x", 100, options)
         extractor.predict(_sentences()[0])
-        teach, undo = list[float](), list[float]()
+        teach, undo = list[Seconds](), list[Seconds]()
         for number in range(ROUNDS):
             examples = _examples(1000 + number)
             teach.append(_seconds(lambda e=examples: extractor.teach("new", e)))  # type: ignore[misc]
             undo.append(_seconds(extractor.undo))
-        yield Figure("teach 1 relation by 5 examples, 100 known", statistics.median(teach), "s", "<= 1")
-        yield Figure("undo it", statistics.median(undo), "s", "<= 0.2")
         opened = [_seconds(lambda: _open(extractor.folder, options)) for _ in range(ROUNDS)]
         asked = [_seconds(lambda: _open(extractor.folder, options).predict(_sentences()[0])) for _ in range(ROUNDS)]
-        yield Figure("open a store of 100 relations", statistics.median(opened), "s", "<= 2")
-        yield Figure("  and the first answer, weights loaded", statistics.median(asked), "s", "<= 2")
+    yield from _figures("teach 1 relation by 5 examples, 100 known", teach, "<= 1")
+    yield from _figures("undo it", undo, "<= 0.2")
+    yield from _figures("open a store of 100 relations", opened, "<= 2")
+    yield from _figures("open it and give the first answer, weights loaded", asked, "<= 2")
 
 
 def asking(options: argparse.Namespace) -> Iterator[Figure]:
@@ -64,10 +72,11 @@ def asking(options: argparse.Namespace) -> Iterator[Figure]:
             (_seconds(lambda q=one: few.predict(q)), _seconds(lambda q=one: many.predict(q)))  # type: ignore[misc]
             for one in questions
         ]
-        of_few, of_many = (1000 * statistics.median(column) for column in zip(*times, strict=True))
-        yield Figure("one question, 10 relations known", of_few, "ms", "<= 8")
-        yield Figure("one question, 1,000 relations known", of_many, "ms")
-        yield Figure("  times as long", of_many / of_few, "x", "<= 1.1")
+    of_few, of_many = zip(*times, strict=True)
+    ratios = [many.by_clock / few.by_clock for few, many in times]
+    yield Figure("one question, 10 relations known", 1000 * _median(of_few), "ms", "<= 8")
+    yield Figure("one question, 1,000 relations known", 1000 * _median(of_many), "ms")
+    yield Figure("  times as long", statistics.median(ratios), "x", "<= 1.1")
 
 
 def memory(options: argparse.Namespace) -> Iterator[Figure]:
@@ -146,10 +155,20 @@ def _examples(number: int) -> list[Example]:
     return [_sentences()[(SHOTS * number + shot) % len(_sentences())] for shot in range(SHOTS)]
 
 
-def _seconds(act: Callable[[], object]) -> float:
-    start = perf_counter()
+def _seconds(act: Callable[[], object]) -> Seconds:
+    start, of_processor = perf_counter(), process_time()
     act()
-    return perf_counter() - start
+    return Seconds(perf_counter() - start, process_time() - of_processor)
+
+
+def _median(times: Sequence[Seconds]) -> float:
+    return statistics.median(one.by_clock for one in times)
+
+
+def _figures(name: str, times: Sequence[Seconds], target: str) -> Iterator[Figure]:
+    """Medians. Other people's work on the machine counts by the clock, and not by the processor."""
+    yield Figure(name, _median(times), "s", target)
+    yield Figure("  of processor", statistics.median(one.of_processor for one in times), "s")
 
 
 def _resident_mb() -> float:
