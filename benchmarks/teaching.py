@@ -3,6 +3,7 @@
 python benchmarks/teaching.py                     speed and asking
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
 python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
+python benchmarks/teaching.py refusing            how often the answer is None, rightly and wrongly, on validation data
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
 
+from erda.app.answers import Answer
 from erda.app.extractor import Extractor
 from erda.benchmark.metrics import ALL_SEEN, Answers, mark
 from erda.benchmark.metrics import measure as metrics
@@ -34,6 +36,7 @@ from targets import Figure, measure
 
 ROUNDS = 5
 SHOTS = 5
+DRAWS = 5
 
 
 class Seconds(NamedTuple):
@@ -123,11 +126,38 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("  difference", 100 * abs(taught - learned), "points", "== 0")
 
 
+def refusing(options: argparse.Namespace) -> Iterator[Figure]:
+    """Few or many relations of FewRel taught, validation questions of these and of twenty others."""
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="auto", cache=FrozenCache())
+    stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
+    tests = [stream.validation(index) for index in range(len(stream))]
+    pool: dict[str, list[Example]] = {}
+    for example, relation in (
+        (one, gold) for test in tests for one, gold in zip(test.examples, test.gold, strict=True)
+    ):
+        pool.setdefault(relation, []).append(example)
+    for n_relations, shots in product((3, 10, 40), (5, 2)):
+        known, unknown = list[Answer](), list[Answer]()
+        for draw in range(DRAWS):
+            names = shuffled(sorted(pool), draw, "refusing")
+            with tempfile.TemporaryDirectory() as folder:
+                extractor = Extractor.open(folder, method=options.method, encoder=encoder)
+                extractor.teach({relation: pool[relation][:shots] for relation in names[:n_relations]})
+            known += extractor.predict([one for name in names[:n_relations] for one in pool[name][SHOTS : SHOTS + 6]])
+            unknown += extractor.predict(
+                [one for name in names[n_relations:][:20] for one in pool[name][SHOTS : SHOTS + 3]]
+            )
+        name = f"{n_relations} relations by {shots} examples: questions of these answered"
+        yield Figure(name, 100 * statistics.mean(one.best is not None for one in known), "%")
+        yield Figure("  of others refused", 100 * statistics.mean(one.best is None for one in unknown), "%")
+
+
 MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "speed": speed,
     "asking": asking,
     "memory": memory,
     "fewrel": fewrel,
+    "refusing": refusing,
 }
 DEFAULT = ("speed", "asking")
 

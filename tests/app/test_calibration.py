@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -27,6 +27,7 @@ SCORES = arrays.arrays(
 )
 
 
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(SCORES)
 def test_confidences_are_probabilities_in_the_order_of_the_scores(scores: np.ndarray) -> None:
     found = CALIBRATIONS["log-likelihood"].confidences(scores)
@@ -88,3 +89,13 @@ def test_measure_counts_an_answer_to_an_unknown_relation_as_wrong() -> None:
     assert found.risk[4] == 0
     assert found.risk[9] == 0.5
     assert measure(confidences[:1], np.array([0])).auroc is None
+
+
+def test_fewer_relations_and_examples_make_scores_count_less() -> None:
+    calibration = CALIBRATIONS["log-likelihood"]
+    assert calibration.given(40, 5) == calibration.given(1000, 50) == calibration
+    widths = [calibration.given(*case).width for case in ((40, 5), (40, 2), (10, 5), (3, 5), (3, 0))]
+    assert widths == sorted(widths)
+    low = np.array([[-8.0, -25.0, -30.0]])
+    assert calibration.known(low) < LEAST_KNOWN < calibration.given(3, 5).known(low)
+    assert CALIBRATIONS["cosine"].given(3, 5) == CALIBRATIONS["cosine"]

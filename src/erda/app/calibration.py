@@ -5,20 +5,25 @@ is seen, known and unknown are equally likely, and so are the k known relations:
 
     p(c | x) = exp(s_c / T) / (sum over relations of exp(s / T) + k exp(none))
 
-The constants were chosen on validation data (docs/calibration.md); nothing is asked of the user, and one example of one
-relation is enough. `measure` says how good such probabilities are.
+With few relations, or few examples of each, all scores lie wider: their logarithms of odds are divided by that width
+(`Calibration.given`). The constants were chosen on validation data (docs/calibration.md; `benchmarks/teaching.py
+refusing`); nothing is asked of the user, and one example of one relation is enough. `measure` says how good such
+probabilities are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from erda.types import Predictions, ScoreKind
 
+MANY, SHOTS = 40, 5  # relations, and examples of each, that the constants below are meant for
+FEWER_RELATIONS = 0.94  # by how much wider scores lie where there is an e-th of the relations
+FEWER_SHOTS = 0.35  # and where there is an example less of each
 LEAST_KNOWN = 0.5  # below it, the answer is that no known relation holds
 N_BINS = 15  # of confidences, in the calibration error
 
@@ -29,14 +34,23 @@ class Calibration:
 
     temperature: float
     none: float = -math.inf
+    width: float = 1.0  # how much wider scores lie than where there are many relations, with enough examples
+
+    def given(self, n_relations: int, shots: float) -> Calibration:
+        """That of so many relations with so many examples each."""
+        wider = FEWER_RELATIONS * math.log(MANY / min(max(n_relations, 1), MANY))
+        wider += FEWER_SHOTS * (SHOTS - min(shots, SHOTS))
+        return self if self.none == -math.inf else replace(self, width=1 + wider)
 
     def confidences(self, scores: np.ndarray) -> np.ndarray:
         """The probability of each known relation, [n, n_relations]; what a row lacks of 1 is that of none of them."""
         logits = np.asarray(scores, dtype=np.float64) / self.temperature
-        none = self.none + math.log(max(logits.shape[1], 1))
-        highest = np.maximum(logits.max(axis=1, keepdims=True, initial=-np.inf), none)
-        odds = np.exp(logits - highest)
-        return np.asarray(odds / (odds.sum(axis=1, keepdims=True) + np.exp(none - highest)))
+        highest = logits.max(axis=1, keepdims=True, initial=-np.inf)
+        mean = highest + np.log(np.exp(logits - highest).mean(axis=1, keepdims=True))
+        shares = np.exp((logits - highest) / self.width)
+        with np.errstate(over="ignore"):
+            known = 1 / (1 + np.exp(self.none - mean / self.width))
+        return np.asarray(known * shares / shares.sum(axis=1, keepdims=True))
 
     def known(self, scores: np.ndarray) -> np.ndarray:
         """The probability that any known relation holds, [n]; refuse where it is below `LEAST_KNOWN`."""

@@ -109,7 +109,10 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "erda": __version__,
         "method": version.method.name,
         "scores": version.method.score_kind,
-        "calibration": {**asdict(CALIBRATIONS[version.method.score_kind]), "least_known": LEAST_KNOWN},
+        "calibration": {
+            **asdict(CALIBRATIONS[version.method.score_kind].given(len(version.relations), version.shots)),
+            "least_known": LEAST_KNOWN,
+        },
         "token": TOKEN.pattern,
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations

@@ -95,10 +95,12 @@ class Predictor:
         """Probabilities of the relations, [n_sentences, n_relations]; what a row lacks of 1 is that of none of them."""
         by = self.known["calibration"]
         logits = scores.astype(np.float64) / by["temperature"]
-        none = by["none"] + np.log(logits.shape[1])
-        highest = np.maximum(logits.max(axis=1, keepdims=True), none)
-        odds = np.exp(logits - highest)
-        found: np.ndarray = odds / (odds.sum(axis=1, keepdims=True) + np.exp(none - highest))
+        highest = logits.max(axis=1, keepdims=True)
+        mean = highest + np.log(np.exp(logits - highest).mean(axis=1, keepdims=True))
+        shares = np.exp((logits - highest) / by["width"])
+        with np.errstate(over="ignore"):
+            known = 1 / (1 + np.exp(by["none"] - mean / by["width"]))
+        found: np.ndarray = known * shares / shares.sum(axis=1, keepdims=True)
         return found
 
     def vectors(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from torch.nn import functional as F
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
-from erda.app.calibration import LEAST_KNOWN, calibration_of
+from erda.app.calibration import LEAST_KNOWN, SHOTS, calibration_of
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
@@ -59,6 +59,11 @@ class Version:
                     raise DataError("Nothing was taught yet: begin with teach(relation, examples).")
                 self._method = self._build(self.state)
             return self._method
+
+    @cached_property
+    def shots(self) -> float:
+        """How many examples a relation has on average, where more than five count as five."""
+        return sum(min(len(one.lessons), SHOTS) for one in self.state.known) / max(len(self.state.known), 1)
 
     @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
@@ -131,7 +136,7 @@ class Version:
         if not questions:
             return []
         predictions = self.method.predict(questions)
-        confidences = calibration_of(predictions).confidences(predictions.scores)
+        confidences = calibration_of(predictions).given(len(self.relations), self.shots).confidences(predictions.scores)
         known = confidences.sum(axis=1) >= LEAST_KNOWN
         exemplars = self._exemplars
         ranks = _top(predictions.scores, max(top, 1))
