@@ -147,6 +147,7 @@ def test_the_command(
     taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ERDA_CACHE", str(taught.folder.parent / "cache"))
     monkeypatch.setenv("ERDA_STORE", str(taught.folder))
     first, second = (shlex.split(line)[1:] for line in EXPORT.rpartition("examples:\n")[2].splitlines())
     assert main(first) == 0
