@@ -22,14 +22,16 @@ class Expected:
     Constants of all relations are left out, and so are the determinants (docs/method.md).
     """
 
-    precision: Tensor  # [dim, n]
+    precisions: Tensor  # [dim, n_kinds]: one for each number of sentences, since few differ
+    kinds: Tensor  # [n]: which of them is a relation's own
     slope: Tensor  # [dim, n]
     rest: Tensor  # [n]
 
     @classmethod
-    def of(cls, means: Tensor, variances: Tensor) -> Expected:
-        """Of means and variances, [n, dim]."""
-        return cls((1 / variances).t(), (means / variances).t(), (means.square() / variances).sum(dim=1))
+    def of(cls, means: Tensor, variances: Tensor, kinds: Tensor) -> Expected:
+        """Of means, [n, dim], and variances, [n_kinds, dim]."""
+        slope = means / variances[kinds]
+        return cls((1 / variances).t().contiguous(), kinds, slope.t(), (means * slope).sum(dim=1))
 
     @classmethod
     def given(cls, counts: Tensor, means: Tensor, spread: Tensor) -> Expected:
@@ -37,13 +39,26 @@ class Expected:
 
         The variance of sentences around their relation is 1 in every direction.
         """
-        shrink = counts * spread / (counts * spread + 1)  # k: of the mean toward the centre
-        variance = 1 + spread / (counts * spread + 1)  # v: of a sentence, given n others of its relation
-        return cls.of(shrink * means, variance)
+        numbers, kinds = counts[:, 0].unique(return_inverse=True)
+        counted = numbers[:, None] * spread
+        shrink = counted / (counted + 1)  # k: of the mean toward the centre
+        variance = 1 + spread / (counted + 1)  # v: of a sentence, given n others of its relation
+        return cls.of(shrink[kinds] * means, variance, kinds)
+
+    @classmethod
+    def around(cls, means: Tensor) -> Expected:
+        """Of means, [n, dim], where all variances are 1."""
+        kinds = torch.zeros(len(means), dtype=torch.long, device=means.device)
+        return cls.of(means, torch.ones_like(means[:1]), kinds)
+
+    @property
+    def precision(self) -> Tensor:
+        """Of each relation, [dim, n]."""
+        return self.precisions[:, self.kinds]
 
     def log_likelihoods(self, z: Tensor) -> Tensor:
         """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out: [n_sentences, n]."""
-        return z @ self.slope - (z.square() @ self.precision + self.rest) / 2
+        return z @ self.slope - ((z.square() @ self.precisions)[:, self.kinds] + self.rest) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,11 +139,11 @@ class Posterior(Method):
             self.never_seen = NeverSeen.of(background, self.centre, self.basis, spread)
             return
         own = float((self.basis.t() @ within @ self.basis).trace())
-        self.expected = Expected.of(means @ self.basis, torch.ones_like(means))
+        self.expected = Expected.around(means @ self.basis)
         if self.score == "lda":  # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
             excess = own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
             self.expected = replace(self.expected, rest=self.expected.rest - excess)
-        self.never_seen = NeverSeen(Expected.of(means[:1], torch.ones_like(means[:1])), 0.0, -own / 2)
+        self.never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
 
     def _background(self, like: Tensor) -> Background:
         """That of the encoder; none where it has none, or is trained, or where the score has no use for it."""
