@@ -14,7 +14,6 @@ from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
 
 DEFAULT_ENCODER = "minilm"
-ADAPTED = {"minilm": "shipped"}  # encoder -> the trained weights that come with the package
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,6 @@ class Builder:
         settings = dict[str, Any](stored.encoder.settings if name == stored.encoder.name else {})
         if not settings:
             known = encoder_settings(name).model_fields
-            settings = {"adapter": ADAPTED[name]} if name in ADAPTED else {}
             if not kind.trains and "trained_layers" in known:
                 settings |= {"trained_layers": 0, "engine": "auto"}
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})

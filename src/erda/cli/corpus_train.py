@@ -66,7 +66,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     about = "Write what relations never taught look like to a trained model, beside it: for 'no relation' as an answer."
     background = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
-    background.add_argument("model", metavar="MODEL", help="folder of 'erda corpus train', or 'shipped'")
+    background.add_argument("model", metavar="MODEL", help="a folder; minilm or mpnet: the package's")
     background.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
     background.add_argument("--sentences", metavar="N", type=int, default=6000, help="to draw (default: 6000)")
     background.add_argument("--seed", metavar="N", type=int, default=0, help="which are drawn (default: 0)")

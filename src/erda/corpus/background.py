@@ -11,7 +11,7 @@ import torch
 
 from erda.corpus.pairs import tagged_rows
 from erda.corpus.similarity import load_similarity
-from erda.encoders.adapter import SHIPPED
+from erda.encoders.adapter import FOLDER
 from erda.encoders.background import centres_of, save_background
 from erda.errors import DataError, ModelError
 from erda.files import user_path
@@ -24,9 +24,9 @@ N_SENTENCES = 6000
 def make_background(
     model: str, sources: Sequence[Path], *, n_sentences: int = N_SENTENCES, seed: int = 0, device: str = "cpu"
 ) -> Path:
-    """Write the background of a folder of trained weights (or `shipped`), from sentences drawn from tagged files."""
+    """Write the background of a folder of trained weights (of the package: `minilm`, `mpnet`), from tagged files."""
     sentences = drawn_from(sources, n_sentences, seed)
-    folder = SHIPPED if model == SHIPPED.name else user_path(model)
+    folder = FOLDER / model if (FOLDER / model).is_dir() else user_path(model)
     similarity = load_similarity(folder, device=device)
     if similarity.weights is None:
         raise ModelError(f"{model}: is no folder of trained weights, so it has no place for a background.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from erda.encoders.devices import check_device
-from erda.encoders.settings import BiLstmSettings, TransformerSettings
+from erda.encoders.settings import AdaptedSettings, BiLstmSettings, TransformerSettings
 from erda.fields import Settings, checked_settings
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class EncoderEntry:
 
 ENCODERS: dict[str, EncoderEntry] = {
     "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
-    "minilm": EncoderEntry(TransformerSettings, "MiniLM-L6 (22M) from the registry package"),
-    "mpnet": EncoderEntry(TransformerSettings, "MPNet-base (110M) from registry packages"),
+    "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this package"),
+    "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of this package"),
 }
 
 
@@ -50,11 +50,11 @@ def build_encoder(
         return BiLstmEncoder.build(checked, seed=seed, device=device)
     from erda.encoders.adapter import TrainedWeights
     from erda.encoders.transformer import TransformerEncoder
-    from erda.encoders.weights import find_model
+    from erda.encoders.weights import find_model, origin
 
     assert isinstance(checked, TransformerSettings)
     folder = find_model(name)
-    weights = TrainedWeights.load(checked.adapter) if checked.adapter else None
+    weights = TrainedWeights.load(checked.adapter, base=origin(folder).name) if checked.adapter else None
     if checked.engine != "torch":
         from erda.encoders.onnx_encoder import open_onnx, unfit
 

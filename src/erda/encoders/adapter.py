@@ -21,12 +21,14 @@ from erda.errors import ModelError
 from erda.fields import Count
 from erda.files import inside, read_json, sha256_of, user_path, verify_sha256, whole_file, write_json
 
-SHIPPED = Path(__file__).parent / "shipped"  # a low-rank adapter over MiniLM (docs/similarity.md)
+SHIPPED = "shipped"  # the adapter that comes with the package, for each of its pretrained models (docs/similarity.md)
+FOLDER = Path(__file__).parent / SHIPPED
 SETTINGS_FILE = "similarity.json"
 VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
 AGAIN = "Train or copy the model again."
+DEFAULT_BASE = "minilm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +159,14 @@ class TrainedWeights:
         write_json(folder / SETTINGS_FILE, settings)
 
     @classmethod
-    def load(cls, name: str | Path) -> TrainedWeights:
-        """Those that come with the package (`shipped`), or those that `save` wrote into a folder."""
+    def load(cls, name: str | Path, *, base: str = DEFAULT_BASE) -> TrainedWeights:
+        """Those that come with the package for a pretrained model (`shipped`), or those that `save` wrote."""
         from safetensors import safe_open
 
-        folder = SHIPPED if str(name) == SHIPPED.name else user_path(name)
+        folder = adapter_folder(name, base=base)
         path = folder / SETTINGS_FILE
         if not path.is_file():
-            hint = (
-                "install erda again" if folder == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
-            )
+            hint = "install erda again" if name == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
             raise ModelError(f"No adapter at {folder}, it has no {SETTINGS_FILE}: {hint}.")
         saved = read_json(path, TrainedSettings, error=ModelError, remedy=AGAIN)
         file = inside(folder, saved.weights.file, error=ModelError)
@@ -183,6 +183,19 @@ class TrainedWeights:
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: is not what was written with {file.name}. {AGAIN}")
         return found
+
+
+def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
+    """Where trained weights lie: `shipped`, those of the package for a pretrained model, or a folder of one's own."""
+    if name != SHIPPED:
+        return user_path(name)
+    known = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+    if base not in known:
+        raise ModelError(
+            f"No adapter comes with the package for '{base}', only for {' and '.join(known)}. Train one: "
+            "`erda corpus train --encoder`; or leave it out: encoder.adapter=''."
+        )
+    return FOLDER / base
 
 
 def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:

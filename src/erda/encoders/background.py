@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erda.encoders.adapter import SHIPPED
+from erda.encoders.adapter import adapter_folder
 from erda.encoders.base import EncoderSpec
 from erda.errors import ModelError
-from erda.files import read_arrays, user_path, write_arrays
+from erda.files import read_arrays, write_arrays
 
 FILE = "background.npz"
 AGAIN = "Make it again: erda corpus background."
@@ -23,8 +23,8 @@ AGAIN = "Make it again: erda corpus background."
 def load_background(spec: EncoderSpec) -> Tensor | None:
     """The centres, [n, dim]; None where there are none for the weights of that encoder."""
     adapter = str(spec.settings.get("adapter", ""))
-    path = (SHIPPED if adapter == SHIPPED.name else user_path(adapter)) / FILE
-    if not adapter or not path.is_file():
+    path = adapter_folder(adapter, base=spec.name) / FILE if adapter else Path()
+    if not path.is_file():
         return None
     arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
     centres, made_with = arrays.get("centres"), arrays.get("fingerprint")

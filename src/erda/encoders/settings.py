@@ -31,18 +31,18 @@ class BiLstmSettings(Settings):
 class TransformerSettings(Settings):
     """Of a pretrained transformer.
 
-    Mode `paper`: `#` and `@` around the entities, the state of [CLS] through a trained linear layer (`projection` wide,
-    0 = as wide as the model), the last layer trained. Mode `markers`: marks of their own, the states of the two start
-    marks side by side (2 x hidden; through a linear layer only where `projection` is set), everything trained.
+    Mode `markers`: marks of their own around the entities, the states of the two start marks side by side (2 x hidden;
+    through a linear layer only where `projection` is set), everything trained. Mode `paper`: `#` and `@`, the state of
+    [CLS] through a trained linear layer (`projection` wide, 0 = as wide as the model), the last layer trained.
     `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
     `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
     `engine` runs a model of which no layer is trained, in mode `markers` on a CPU: `torch`, `onnx` (ONNX Runtime, the
     extra `onnx`), `onnx-int8` (its linear layers in whole numbers) or `auto` (docs/encoders.md: the fastest that fits).
-    `adapter` names trained weights to start from: `shipped` (over `minilm`), or a folder of `erda corpus train`. They
-    were trained in mode `markers` and bring it along, with a limit of pieces of their own.
+    `adapter` names trained weights to start from: `shipped` (for `minilm` and `mpnet`), or a folder of `erda corpus
+    train`; nothing for the pretrained model as it is. They were trained in mode `markers`, with a limit of pieces.
     """
 
-    mode: Mode = "paper"
+    mode: Mode = "markers"
     trained_layers: Annotated[int, Field(ge=BY_MODE, le=1000)] = BY_MODE
     projection: Annotated[int, Field(ge=0, le=16384)] = 0
     dropout: Share = 0.1
@@ -52,13 +52,19 @@ class TransformerSettings(Settings):
     adapter: str = ""
     engine: Literal["torch", "onnx", "onnx-int8", "auto"] = "torch"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _adapters_read_marks(cls, given: Any) -> Any:
-        return {"mode": "markers", **given} if isinstance(given, dict) and given.get("adapter") else given
-
     @model_validator(mode="after")
     def _no_adapter_in_the_papers_mode(self) -> TransformerSettings:
         if self.adapter and self.mode == "paper":
             raise ValueError("mode 'paper' cannot use an adapter, which was trained in mode 'markers'; leave mode out.")
         return self
+
+
+class AdaptedSettings(TransformerSettings):
+    """Of a pretrained transformer for which the package has an adapter: it is used unless the mode is the paper's."""
+
+    adapter: str = "shipped"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _the_paper_has_none(cls, given: Any) -> Any:
+        return {"adapter": "", **given} if isinstance(given, dict) and given.get("mode") == "paper" else given

@@ -207,7 +207,7 @@ class PosteriorTuned(Posterior):
     batch_size: Count = 64
     temperature: Positive = 0.2
     part: Fraction = 0.5  # of the way from the weights before training to those after
-    learning_rate: LearningRate = 0.0  # 0: the encoder's own
+    learning_rate: LearningRate = 3e-5  # 0: the encoder's own
     max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "posterior-tuned"

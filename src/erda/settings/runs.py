@@ -61,8 +61,8 @@ class RunSettings(Settings):
     shots: Count  # unless given: the dataset's own
     order_family: str = "erda"
     seeds: tuple[Seed, ...]  # unless given: all six of the family
-    methods: tuple[str, ...] = ("erda",)
-    encoder: str = "bilstm"
+    methods: tuple[str, ...] = ("posterior",)
+    encoder: str = "minilm"
     device: str = "cpu"
     evaluate_on: Literal["test", "validation"] = "test"
     cache_gb: Annotated[float, Field(ge=0, le=10_000)] = 4.0  # of what frozen layers compute; 0 keeps nothing
