@@ -24,6 +24,7 @@ _HOMES = {
     "erda.methods": ("METHODS",),
     "erda.methods.base": ("Method",),
     "erda.methods.erda": ("Erda",),
+    "erda.methods.posterior": ("Posterior",),
     "erda.settings.load": ("run_settings",),
     "erda.types": ("Entity", "Example", "Prediction", "Predictions", "Relation", "Span", "Task", "TestSet"),
 }

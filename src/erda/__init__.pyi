@@ -17,6 +17,7 @@ from erda.errors import ErdaError as ErdaError
 from erda.methods import METHODS as METHODS
 from erda.methods.base import Method as Method
 from erda.methods.erda import Erda as Erda
+from erda.methods.posterior import Posterior as Posterior
 from erda.settings.load import run_settings as run_settings
 from erda.types import Entity as Entity
 from erda.types import Example as Example

@@ -65,8 +65,8 @@ def test_the_command_line_and_the_report_know_it(
     data.write_text("\n".join(json.dumps(example_to_json(example)) for example in examples))
     vectors = write_vectors(tmp_path / "vectors.txt")
     sets = ["way=2", "encoder.hidden_size=8", f"encoder.vectors={vectors}", "nearest-mean.scale=2"]
-    asked = ["--dataset", str(data), "--shots", "3", "--method", "nearest-mean,emr", "--seeds", "1,2"]
-    asked += [part for one in sets for part in ("--set", one)]
+    asked = ["--dataset", str(data), "--shots", "3", "--method", "nearest-mean,emr", "--encoder", "bilstm"]
+    asked += ["--seeds", "1,2"] + [part for one in sets for part in ("--set", one)]
     assert main(["run", *asked, "--out", str(tmp_path / "runs")]) == 0
     record = json.loads((tmp_path / "runs" / "nearest-mean" / "1" / "record.json").read_text())
     assert record["settings"]["method"]["scale"] == 2.0

@@ -63,7 +63,7 @@ def test_what_cannot_be_done_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
     source = tagged(tmp_path / "tagged.jsonl", 0)
-    assert main(["corpus", "background", "shipped", str(source), *more]) == 2
+    assert main(["corpus", "background", "minilm", str(source), *more]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -126,7 +126,7 @@ def test_a_saved_model_comes_back(folder, adapter, tmp_path, kind):
 
 def test_the_packaged_model_is_the_one_that_indexes_were_made_with():
     model = load_similarity()
-    assert model.fingerprint == "29ad90400708187344bb7aaa7f8323f01ff18a414b3ad500f03ac89591345b07"
+    assert model.fingerprint == "eb671879eb055b90b02ce4f9dfb8c84cc04856a3e9464ea6c0478e475785562d"
     assert model.encoder.tokenizer.limit == 128
 
 

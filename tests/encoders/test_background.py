@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from erda.encoders.adapter import SHIPPED, TrainedWeights
+from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.background import FILE, centres_of, load_background, save_background
 from erda.encoders.base import EncoderSpec
 from erda.errors import ModelError
@@ -47,9 +47,9 @@ def test_a_damaged_file_is_said_in_one_line(tmp_path: Path, content: object) -> 
 
 def test_the_packaged_weights_come_with_theirs() -> None:
     found = load_background(spec("shipped", TrainedWeights.load("shipped").fingerprint))
-    assert found is not None, "new weights: erda corpus background shipped wiki-small.jsonl.gz"
+    assert found is not None, "new weights: erda corpus background minilm wiki-small.jsonl.gz"
     assert found.shape == (600, 768)
-    assert (SHIPPED / FILE).stat().st_size < 1_000_000
+    assert (adapter_folder("shipped") / FILE).stat().st_size < 1_000_000
 
 
 def test_centres_are_the_means_of_what_is_nearest_to_them() -> None:

@@ -13,8 +13,8 @@ from tiny_models import SENTENCES, build_model, sentence
 from torch import Tensor
 
 from erda.corpus.similarity import SimilarityModel, load_similarity
-from erda.encoders import build_encoder, tokens
-from erda.encoders.adapter import TrainedWeights
+from erda.encoders import build_encoder, encoder_settings, tokens
+from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.settings import TransformerSettings
@@ -23,6 +23,7 @@ from erda.encoders.weights import ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
 
+ADAPTED = ("minilm", "mpnet")
 TEXTS = ["capital of", "born in the city", "river"]
 
 
@@ -134,7 +135,7 @@ def test_frozen_layers_have_no_dropout_and_trained_ones_do(bert: ModelFolder) ->
 
 def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: ModelFolder) -> None:
     before = torch.random.get_rng_state()
-    one, same, other = (encoder_of(bert, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (encoder_of(bert, mode="paper", seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
     first, again, another = (encoder.trained_state()["linear.weight"] for encoder in (one, same, other))
     assert torch.equal(first, again)
@@ -144,11 +145,11 @@ def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: 
 
 
 def test_a_trained_state_goes_into_a_fresh_encoder(bert: ModelFolder) -> None:
-    encoder = encoder_of(bert, seed=1).eval()
+    encoder = encoder_of(bert, mode="paper", seed=1).eval()
     with torch.no_grad():
         for weight in encoder.trained_parameters():
             weight.add_(0.1)
-    fresh = encoder_of(bert, seed=2).eval()
+    fresh = encoder_of(bert, mode="paper", seed=2).eval()
     fresh.load_trained_state(encoder.trained_state())
     assert torch.equal(fresh.encode(SENTENCES), encoder.encode(SENTENCES))
 
@@ -213,20 +214,20 @@ def test_frozen_layers_run_once_per_sentence(
     bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = FrozenCache(tmp_path)
-    one = encoder_of(bert, seed=1, cache=cache)
+    one = encoder_of(bert, mode="paper", seed=1, cache=cache)
     counted = count_frozen_sentences(one, monkeypatch)
     embed(one, SENTENCES[:4], batch_size=3)
     embed(one, SENTENCES[1:5])
     assert sum(counted) == 5
     for other_cache in (cache, FrozenCache(tmp_path)):  # another seed in this process, and as if in another process
-        two = encoder_of(bert, seed=2, cache=other_cache)
+        two = encoder_of(bert, mode="paper", seed=2, cache=other_cache)
         counted = count_frozen_sentences(two, monkeypatch)
         embed(two, SENTENCES[:5])
         assert counted == []
 
 
 def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(bert, cache=FrozenCache())
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache())
     embed(encoder, SENTENCES[:2])
     counted = count_frozen_sentences(encoder, monkeypatch)
     encoder.warm([*SENTENCES, *SENTENCES])
@@ -234,13 +235,13 @@ def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPa
     encoder.warm(SENTENCES)
     embed(encoder, SENTENCES)
     assert sum(counted) == len(SENTENCES) - 2
-    encoder_of(bert).warm(SENTENCES)  # nothing to fill: no cache
+    encoder_of(bert, mode="paper").warm(SENTENCES)  # nothing to fill: no cache
     encoder_of(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
 
 
 def test_sentences_met_once_in_training_are_not_kept(bert: ModelFolder) -> None:
     cache = FrozenCache()
-    encoder = encoder_of(bert, cache=cache).train()
+    encoder = encoder_of(bert, mode="paper", cache=cache).train()
     store = encoder._store()
     assert store is not None
     encoder.encode(SENTENCES[:3])
@@ -253,20 +254,20 @@ def test_other_weights_or_settings_never_share_states(bert: ModelFolder, tmp_pat
     other_weights = build_model(tmp_path / "other", seed=1)
     cache = FrozenCache()
     encoders = [
-        encoder_of(bert, cache=cache),
-        encoder_of(other_weights, cache=cache),
-        encoder_of(bert, trained_layers=2, cache=cache),
-        encoder_of(bert, trained_layers=0, cache=cache),
+        encoder_of(bert, mode="paper", cache=cache),
+        encoder_of(other_weights, mode="paper", cache=cache),
+        encoder_of(bert, mode="paper", trained_layers=2, cache=cache),
+        encoder_of(bert, mode="paper", trained_layers=0, cache=cache),
         encoder_of(bert, mode="markers", trained_layers=0, cache=cache),
-        encoder_of(bert, precision="bf16", cache=cache),
+        encoder_of(bert, mode="paper", precision="bf16", cache=cache),
     ]
     stores = {id(encoder._store()) for encoder in encoders}
     assert len(stores) == len(encoders)
-    assert encoders[0]._store() is encoder_of(bert, seed=9, dropout=0.3, cache=cache)._store()
+    assert encoders[0]._store() is encoder_of(bert, mode="paper", seed=9, dropout=0.3, cache=cache)._store()
 
 
 def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
-    encoder = encoder_of(bert, cache=FrozenCache()).eval()
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache()).eval()
     before = embed(encoder, SENTENCES)
     with torch.no_grad():
         encoder.layers.layers[0].output.dense.weight.mul_(1.5)
@@ -277,7 +278,7 @@ def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
 
 
 def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
-    encoder = encoder_of(bert, cache=FrozenCache()).eval()
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache()).eval()
     before = embed(encoder, SENTENCES)
     copied = copy.deepcopy(encoder)
     with torch.no_grad():
@@ -289,8 +290,8 @@ def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
 
 
 def test_half_precision_is_near(bert: ModelFolder) -> None:
-    exact = embed(encoder_of(bert), SENTENCES)
-    encoder = encoder_of(bert, cache=FrozenCache(half=True))
+    exact = embed(encoder_of(bert, mode="paper"), SENTENCES)
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache(half=True))
     first, second = embed(encoder, SENTENCES), embed(encoder, SENTENCES)
     assert torch.equal(first, second)  # computed or found makes no difference
     assert torch.allclose(first, exact, atol=2e-2)
@@ -307,7 +308,7 @@ def test_bf16_is_near(bert: ModelFolder) -> None:
 
 
 def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(bert)
+    encoder = encoder_of(bert, mode="paper")
     seen: list[list[tuple[int, int]]] = []
     run = encoder.layers.run_packed
 
@@ -325,7 +326,7 @@ def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeyp
 
 def test_minilm_is_the_same_with_and_without() -> None:
     examples = [sentence(" ".join(example.tokens), (0, 1), (1, 2)) for example in SENTENCES]
-    without, cached = (build_encoder("minilm", cache=cache) for cache in (None, FrozenCache()))
+    without, cached = (build_encoder("minilm", mode="paper", cache=cache) for cache in (None, FrozenCache()))
     cached.warm(examples)
     for encoder in (without, cached):
         train(encoder, 3)
@@ -338,7 +339,7 @@ def test_minilm_is_the_same_with_and_without() -> None:
 
 
 def test_minilm_knows_names_from_sentences() -> None:
-    encoder = build_encoder("minilm", cache=FrozenCache())
+    encoder = build_encoder("minilm", mode="paper", cache=FrozenCache())
     examples = [
         sentence("the capital of Germany is Berlin", (3, 4), (5, 6)),
         sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6)),
@@ -478,12 +479,24 @@ def test_adapters_that_do_not_fit_are_refused(folders: dict[str, ModelFolder], t
         build_encoder("minilm", adapter=str(tmp_path))
 
 
-def test_the_shipped_adapter_is_over_minilm() -> None:
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0)
+def test_minilm_alone_is_the_one_with_the_shipped_adapter() -> None:
+    encoder = build_encoder("minilm", trained_layers=0)
+    assert encoder.spec.settings["adapter"] == "shipped"
     assert encoder.trained_parameters() == []
     assert np.allclose(
         torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1), load_similarity().encode(SENTENCES), atol=1e-5
     )
+
+
+def test_which_models_have_a_shipped_adapter(bert: ModelFolder) -> None:
+    sizes = {name: (adapter_folder("shipped", base=name) / "adapter.safetensors").stat().st_size for name in ADAPTED}
+    assert sizes["minilm"] < 8_000_000
+    assert sizes["mpnet"] < 14_000_000
+    assert all(TrainedWeights.load("shipped", base=name).base.name == name for name in ADAPTED)
+    assert {name: encoder_settings(name)(mode="paper").adapter for name in ADAPTED} == dict.fromkeys(ADAPTED, "")
+    assert encoder_settings(str(bert.path))().adapter == ""
+    with pytest.raises(ModelError, match="only for minilm and mpnet"):
+        build_encoder(str(bert.path), adapter="shipped")
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------

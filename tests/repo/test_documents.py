@@ -60,7 +60,7 @@ def test_readme_loop_runs(tmp_path):
     code = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert code is not None
     shown: list[str] = []
-    source = code.group(1).replace("erda-model", str(tmp_path / "model"))
+    source = code.group(1).replace("my-model", str(tmp_path / "model"))
     exec(compile(source, "README.md", "exec"), {"print": lambda *parts: shown.append(" ".join(map(str, parts)))})
     assert len(shown) >= 3
 

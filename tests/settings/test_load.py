@@ -17,6 +17,9 @@ from erda.settings.load import preset_names, read_preset, run_settings
 from erda.settings.runs import RunSettings
 
 
+PAPER = {"methods": "erda", "encoder": "bilstm"}
+
+
 def load_settings(
     preset: str | None = None,
     file: Path | None = None,
@@ -45,9 +48,10 @@ def toml(folder: Path, text: str) -> Path:
 
 def test_defaults_are_a_run_on_the_embedded_dataset() -> None:
     settings = load_settings()
-    assert (settings.dataset, settings.shots, settings.methods, settings.encoder) == ("atlas", 5, ("erda",), "bilstm")
+    assert (settings.dataset, settings.shots, settings.methods) == ("atlas", 5, ("posterior",))
+    assert (settings.encoder, settings.encoder_settings) == ("minilm", {})
     assert settings.seeds == (100, 110, 120, 130, 140, 150)
-    assert settings.method_settings["erda"]["contrastive_weight"] == 0.1
+    assert load_settings(flags=PAPER).method_settings["erda"]["contrastive_weight"] == 0.1
 
 
 def test_flag_over_set_over_file_over_preset(tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_one_method_over_all_methods_within_a_place_but_the_later_place_wins(tmp
 
 
 def test_encoder_settings_are_kept_apart() -> None:
-    settings = load_settings(sets=["encoder.hidden_size=64", "encoder.dropout=0.5"])
+    settings = load_settings(sets=["encoder.hidden_size=64", "encoder.dropout=0.5"], flags=PAPER)
     assert settings.encoder_settings == {"hidden_size": 64, "dropout": 0.5}
 
 
@@ -154,14 +158,14 @@ def test_what_no_file_should_hold_is_a_sentence(tmp_path: Path, text: str) -> No
     ],
 )
 def test_text_is_read_strictly(text: str, message: str) -> None:
-    (found,) = faults(sets=[text])
+    (found,) = faults(sets=[text], flags=PAPER)
     assert found.startswith(message)
     assert len(found) < 200
 
 
 def test_text_becomes_the_value_it_stands_for() -> None:
     sets = ["seeds= 1 , 2,", "average_multi_margin=TRUE", "temperature=1", "encoder.vectors=7"]
-    settings = load_settings(sets=sets)
+    settings = load_settings(sets=sets, flags=PAPER)
     assert settings.seeds == (1, 2)
     assert settings.method_settings["erda"]["average_multi_margin"] is True
     assert settings.method_settings["erda"]["temperature"] == 1.0
@@ -184,7 +188,9 @@ def test_settings_that_exclude_each_other_are_refused_before_anything_runs() -> 
 
 def test_faults_of_a_program_are_named_by_the_setting() -> None:
     with pytest.raises(SettingsError) as caught:
-        run_settings(shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0})
+        run_settings(
+            **PAPER, shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0}
+        )
     assert str(caught.value).splitlines() == [
         "shots: expected a whole number, got '5'.",
         "seeds: expected a whole number, got 1.5.",
@@ -229,7 +235,7 @@ def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sets": ["agreement=foo"]}, "--set agreement: Unknown word 'foo'. Known: mean, nearest, none."),
+        ({"sets": ["agreement=foo"], "flags": PAPER}, "--set agreement: Unknown word 'foo'. Known: mean, nearest, none."),
         (
             {"sets": ["erda.agreement=neares"]},
             "--set erda.agreement: Unknown word 'neares'. Did you mean 'nearest'?",

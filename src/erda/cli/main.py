@@ -29,7 +29,7 @@ EXAMPLES = """\
 examples:
   erda demo
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}."
-  erda run --dataset fewrel --shots 5 --method erda,seqrun --out runs/x
+  erda run --dataset fewrel --shots 5 --method posterior,erda --out runs/x
   erda report runs/x
 """
 FAULT = 2

@@ -19,7 +19,7 @@ examples:
   erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
   erda run --preset fewrel-5-shot --out runs/main --engine ray --address auto
   erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
-  erda run --dataset my/examples.jsonl --set way=3 --set erda.contrastive_weight=0.2 --out runs/mine
+  erda run --dataset my/examples.jsonl --set way=3 --out runs/mine
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,14 @@ from erda.cli.settings import add_settings, load_settings, read_flags, read_sets
 
 if TYPE_CHECKING:
     from erda.benchmark.search.search import Search
+    from erda.settings.load import Assignment
 
 EPILOG = """\
-NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --space the paper's grid for ERDA:
-match_threshold 0.3 to 0.8, n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to
-0.3, contrastive_margin 0.01 to 0.03, memory_iterations 1 to 3. Only validation data are looked at. A search that was
-stopped goes on with the same command; more --trials add to it.
+NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --method ERDA, over the
+BiLSTM unless another encoder is given; without --space the paper's grid for it: match_threshold 0.3 to 0.8,
+n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to 0.3, contrastive_margin
+0.01 to 0.03, memory_iterations 1 to 3. Only validation data are looked at. A search that was stopped goes on with the
+same command; more --trials add to it.
 
 examples:
   erda search --preset fewrel-5-shot --seeds 100,130 --out runs/search --jobs 2
@@ -93,8 +96,11 @@ def _asked(options: argparse.Namespace) -> Search:
     faults = below_one(options, "jobs", "trials")
     asked = argparse.Namespace(**{**vars(options), "evaluate_on": "validation", "methods": options.methods or "erda"})
     try:
+        given = list(_given(options))
+        if not options.methods and not any(one.name == "encoder" for one in given):
+            asked.encoder = "bilstm"
         settings = load_settings(asked)
-        _refuse_test(options)
+        _refuse_test(given)
         if len(settings.methods) > 1:
             raise SettingsError(f"--method: a search is for one method, got {', '.join(settings.methods)}.")
         method = settings.methods[0]
@@ -117,12 +123,17 @@ def _asked(options: argparse.Namespace) -> Search:
     )
 
 
-def _refuse_test(options: argparse.Namespace) -> None:
-    """Settings are never chosen on what they are measured with, wherever that was asked."""
-    from erda.errors import SettingsError
+def _given(options: argparse.Namespace) -> Iterator[Assignment]:
+    """What was given, the later over the earlier, wherever it was."""
     from erda.settings.load import layers_of
 
-    given = chain(*layers_of(options.preset, options.config), read_sets(options.sets, []), read_flags(options))
+    return chain(*layers_of(options.preset, options.config), read_sets(options.sets, []), read_flags(options))
+
+
+def _refuse_test(given: Iterable[Assignment]) -> None:
+    """Settings are never chosen on what they are measured with, wherever that was asked."""
+    from erda.errors import SettingsError
+
     if any(one.name == "evaluate_on" and one.value != "validation" for one in given):
         raise SettingsError(
             "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing "
