@@ -39,7 +39,8 @@ def own_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_command(data: Path, out: Path, *more: str) -> list[str]:
     small = ["--set", "way=2", "--set", "candidates=3", "--set", "encoder.hidden_size=16"]
-    return ["run", "--dataset", str(data), "--shots", "2", *small, "--out", str(out), *more]
+    paper = ["--method", "erda", "--encoder", "bilstm"]
+    return ["run", "--dataset", str(data), "--shots", "2", *paper, *small, "--out", str(out), *more]
 
 
 def record(out: Path, method: str, seed: int) -> dict[str, object]:
@@ -206,7 +207,7 @@ def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsy
         (["run", "--out", "x", "--config", "none.toml"], "none.toml: cannot be read"),
         (["run", "--out", "x", "--order-family", "emar"], "Unknown order family 'emar'"),
         (["run", "--out", "x", "--method", ","], "methods: none given."),
-        (["run", "--out", "x", "--set", "agreement=foo"], "--set agreement: Unknown word 'foo'."),
+        (["run", "--out", "x", "--method", "erda", "--set", "agreement=foo"], "--set agreement: Unknown word 'foo'."),
         (["run", "--out", "x", "--jobs", "0", "--address", "auto"], "--address: only with --engine ray."),
         (["report", "nowhere"], "there is no such folder"),
     ],

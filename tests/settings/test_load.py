@@ -188,9 +188,7 @@ def test_settings_that_exclude_each_other_are_refused_before_anything_runs() -> 
 
 def test_faults_of_a_program_are_named_by_the_setting() -> None:
     with pytest.raises(SettingsError) as caught:
-        run_settings(
-            **PAPER, shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0}
-        )
+        run_settings(**PAPER, shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0})
     assert str(caught.value).splitlines() == [
         "shots: expected a whole number, got '5'.",
         "seeds: expected a whole number, got 1.5.",
@@ -235,7 +233,10 @@ def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sets": ["agreement=foo"], "flags": PAPER}, "--set agreement: Unknown word 'foo'. Known: mean, nearest, none."),
+        (
+            {"sets": ["agreement=foo"], "flags": PAPER},
+            "--set agreement: Unknown word 'foo'. Known: mean, nearest, none.",
+        ),
         (
             {"sets": ["erda.agreement=neares"]},
             "--set erda.agreement: Unknown word 'neares'. Did you mean 'nearest'?",

@@ -34,7 +34,7 @@ SPACE = ("memory_iterations=1:2", "learning_rate=0.001,0.01,0.1")
 def asked(
     *, seeds: Sequence[int] = (100, 110), space: tuple[str, ...] = SPACE, sampler: str = "random", **more: Any
 ) -> Search:
-    settings = run_settings(settings=SMALL, seeds=seeds, evaluate_on="validation")
+    settings = run_settings(methods="erda", encoder="bilstm", settings=SMALL, seeds=seeds, evaluate_on="validation")
     choices = parse_space(space, method="erda", encoder="bilstm", grid=sampler == "grid")
     return Search(settings=settings, space=choices, sampler=sampler, protocol="all-seen", **more)
 
