@@ -16,7 +16,6 @@ from erda.methods import METHODS
 from erda.settings.load import preset_names, read_preset, run_settings
 from erda.settings.runs import RunSettings
 
-
 PAPER = {"methods": "erda", "encoder": "bilstm"}
 
 
