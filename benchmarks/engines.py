@@ -58,7 +58,7 @@ def speed(options: argparse.Namespace) -> Iterator[Figure]:
 
     sentences = _sentences()[: options.sentences]
     folder = find_model(options.encoder)
-    weights = TrainedWeights.load(options.adapter) if options.adapter else None
+    weights = TrainedWeights.load(options.adapter, base=options.encoder) if options.adapter else None
     ours = {dtype: SimilarityModel(folder, weights, dtype=dtype) for dtype in ("int8", "float32")}
     theirs = SentenceTransformer(str(folder.path), device="cpu")
     theirs.max_seq_length = ours["int8"].encoder.tokenizer.limit

@@ -83,9 +83,8 @@ def asked(method: str, encoder: Encoder, task: Task, questions: Sequence[Example
 
 def figures(options: argparse.Namespace) -> Iterator[Figure]:
     """Means over the draws, beside their targets."""
-    settings = {"adapter": options.adapter} if options.adapter else {"mode": "markers"}
     cache = FrozenCache(options.cache, max_bytes=2**31)
-    encoder = build_encoder(options.encoder, trained_layers=0, cache=cache, **settings)
+    encoder = build_encoder(options.encoder, adapter=options.adapter, trained_layers=0, cache=cache)
     ask = partial(asked, options.method, encoder)
     curves: dict[str, Sequence[float]] = {}
     for name, n_known, shots, target in (

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_models import build_model
 
 from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.background import FILE, centres_of, load_background, save_background
 from erda.encoders.base import EncoderSpec
 from erda.errors import ModelError
+from erda.files import write_json
 
 
 def spec(adapter: str, fingerprint: str = "made") -> EncoderSpec:
@@ -50,6 +52,13 @@ def test_the_packaged_weights_come_with_theirs() -> None:
     assert found is not None, "new weights: erda corpus background minilm wiki-small.jsonl.gz"
     assert found.shape == (600, 768)
     assert (adapter_folder("shipped") / FILE).stat().st_size < 1_000_000
+
+
+def test_a_copy_in_half_precision_has_that_of_its_original(tmp_path: Path) -> None:
+    copy = build_model(tmp_path / "copy").path
+    write_json(copy / "origin.json", {"name": "minilm", "fingerprint": "original"})
+    made_with = TrainedWeights.load("shipped").fingerprint
+    assert load_background(EncoderSpec(str(copy), {"adapter": "shipped"}, made_with)) is not None
 
 
 def test_centres_are_the_means_of_what_is_nearest_to_them() -> None:

@@ -19,7 +19,7 @@ from erda.app.version import Version
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder, pack_encoder, unfit
 from erda.encoders.settings import TransformerSettings
-from erda.encoders.weights import find_model
+from erda.encoders.weights import find_model, origin
 from erda.errors import DataError, ModelError, SettingsError, WriteError
 from erda.fields import checked_settings
 from erda.files import cannot_write, read_bytes, user_path, write_arrays, write_bytes, write_json
@@ -94,7 +94,7 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
         raise ModelError(f"Encoder '{spec.name}' cannot be exported; only transformers can.")
     settings = checked_settings(TransformerSettings, {**spec.settings, "engine": engine})
     folder = find_model(spec.name)
-    weights = TrainedWeights.load(settings.adapter) if settings.adapter else None
+    weights = TrainedWeights.load(settings.adapter, base=origin(folder).name) if settings.adapter else None
     if (weights.fingerprint if weights else folder.fingerprint) != spec.fingerprint:
         raise ModelError(f"The extractor was taught over other weights of encoder '{spec.name}' than those here.")
     reason = unfit(folder, settings, "cpu")

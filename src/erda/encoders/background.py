@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erda.encoders.adapter import adapter_folder
+from erda.encoders.adapter import SHIPPED, adapter_folder
 from erda.encoders.base import EncoderSpec
+from erda.encoders.weights import find_model, origin
 from erda.errors import ModelError
 from erda.files import read_arrays, write_arrays
 
@@ -23,7 +24,8 @@ AGAIN = "Make it again: erda corpus background."
 def load_background(spec: EncoderSpec) -> Tensor | None:
     """The centres, [n, dim]; None where there are none for the weights of that encoder."""
     adapter = str(spec.settings.get("adapter", ""))
-    path = adapter_folder(adapter, base=spec.name) / FILE if adapter else Path()
+    base = origin(find_model(spec.name)).name if adapter == SHIPPED else spec.name
+    path = adapter_folder(adapter, base=base) / FILE if adapter else Path()
     if not path.is_file():
         return None
     arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
