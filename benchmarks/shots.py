@@ -54,7 +54,7 @@ def measured(label: str, shots: int, asked: argparse.Namespace) -> Point | None:
     settings = run_settings(
         dataset="fewrel-full",
         shots=first,
-        seeds=asked.seeds,
+        seeds=tuple(map(int, asked.seeds.split(","))),
         methods=method,
         encoder=asked.encoder,
         settings={"first_shots": first, "test_per_relation": asked.tests, "cache_dir": str(asked.out / "cache"), **own},

@@ -14,7 +14,7 @@ A row that cannot be read has an 'error' in place of an answer; all of them are 
 With --out, the same command goes on where it was stopped.
 
 examples:
-  echo "[[SpaceX]] was set up in 2002 by {{Elon Musk}}." | erda predict
+  erda predict "[[SpaceX]] was set up in 2002 by {{Elon Musk}}."
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\
@@ -36,7 +36,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Say which relation holds between the two marked entities of each sentence, or that none does."
     predict = add_command(commands, "predict", about, PREDICT, brief="ask an extractor about sentences")
-    _add_input(predict, "sentences in any format of docs/data.md (default: -, standard input)")
+    _add_input(predict, "sentences in any format of docs/data.md, or one with marks (default: -, standard input)")
     add_format(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     add_store(predict)

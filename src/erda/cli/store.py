@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -51,22 +52,23 @@ def open_store(options: argparse.Namespace, *, create: bool = False, **asked: An
 
 @contextmanager
 def input_file(path: Path) -> Iterator[Path]:
-    """A file to read; `-` is what comes in, put into a file until it is read."""
+    """A file to read; `-` is what comes in, put into a file until it is read, and so is a sentence with marks."""
     from erda.errors import ErdaError
 
-    if path != STANDARD_INPUT:
+    is_sentence = "[[" in str(path) and not path.exists()
+    if path != STANDARD_INPUT and not is_sentence:
         yield path
         return
-    if sys.stdin.isatty():
+    if not is_sentence and sys.stdin.isatty():
         print("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
     with TemporaryDirectory() as folder:
-        copy = Path(folder) / "stdin"
+        copy = Path(folder) / ("sentence" if is_sentence else "stdin")
         with copy.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            shutil.copyfileobj(BytesIO(str(path).encode()) if is_sentence else sys.stdin.buffer, file)
         try:
             yield copy
         except ErdaError as fault:
-            raise type(fault)(str(fault).replace(str(copy), "standard input")) from None
+            raise type(fault)(str(fault).replace(str(copy), "sentence" if is_sentence else "standard input")) from None
 
 
 @contextmanager
