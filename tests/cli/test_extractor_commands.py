@@ -103,7 +103,9 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     Path("my-questions.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in QUESTIONS))
     piped, filed = (run_example(erda, line) for line in commands_of(predict.PREDICT))
     row = json.loads(piped.out)
-    assert (row["id"], row["line"], row["head"], len(row["ranked"])) == ("stdin:1", 1, "SpaceX", 2)
+    assert (row["id"], row["line"], row["head"], len(row["ranked"])) == ("sentence:1", 1, "SpaceX", 2)
+    through = run_example(erda, 'echo "[[SpaceX]] was set up in 2002 by {{Elon Musk}}." | erda predict')
+    assert json.loads(through.out) == {**row, "id": "stdin:1"}
     assert filed.lines == ["answers.csv: 3 rows"]
     answers = Path("answers.csv").read_text().splitlines()
     assert answers[0] == "id,line,text,head,tail,relation,confidence,error"
