@@ -13,7 +13,7 @@ from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.background import FILE, centres_of, load_background, save_background
 from erda.encoders.base import EncoderSpec
 from erda.errors import ModelError
-from erda.files import write_json
+from erda.files import read_arrays, write_json
 
 
 def spec(adapter: str, fingerprint: str = "made") -> EncoderSpec:
@@ -47,11 +47,14 @@ def test_a_damaged_file_is_said_in_one_line(tmp_path: Path, content: object) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_the_packaged_weights_come_with_theirs() -> None:
-    found = load_background(spec("shipped", TrainedWeights.load("shipped").fingerprint))
-    assert found is not None, "new weights: erda corpus background minilm wiki-small.jsonl.gz"
-    assert found.shape == (600, 768)
-    assert (adapter_folder("shipped") / FILE).stat().st_size < 1_000_000
+@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536)])
+def test_the_packaged_weights_come_with_theirs(name: str, dim: int) -> None:
+    path = adapter_folder("shipped", base=name) / FILE
+    found = read_arrays(path, error=ModelError)
+    made_with = TrainedWeights.load("shipped", base=name).fingerprint
+    assert str(found["fingerprint"]) == made_with, f"new weights: erda corpus background {name} wiki-small.jsonl.gz"
+    assert found["centres"].shape == (600, dim)
+    assert path.stat().st_size < 2_000_000
 
 
 def test_a_copy_in_half_precision_has_that_of_its_original(tmp_path: Path) -> None:
