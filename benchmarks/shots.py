@@ -102,7 +102,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     axes.set_ylabel("all-seen accuracy of 80 relations, %")
     axes.set_ylim(0, PERCENT)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower right")
     figure.savefig(path, dpi=150)
 
 

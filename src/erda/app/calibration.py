@@ -59,7 +59,7 @@ class Calibration:
 
 # What scores of a kind mean. Only log-likelihoods are measured against a relation never seen, so only these refuse.
 CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
-    "log-likelihood": Calibration(1.0, none=-3.4),
+    "log-likelihood": Calibration(1.25, none=-3.4),
     "cosine": Calibration(0.1),
     "logit": Calibration(1.0),
     "negative distance": Calibration(1.0),
