@@ -1,4 +1,4 @@
-"""Teaching a stream through the extractor is learning it: the same scores, and the benchmark's accuracy."""
+"""Teaching a stream through the extractor is learning it (FewRel: benchmarks/teaching.py fewrel)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from toy_extractor import Words
 
 from erda.app.extractor import Extractor
 from erda.benchmark.metrics import ALL_SEEN, Answers, mark, measure
 from erda.data.catalogue import open_stream
 from erda.data.streams import TaskStream
-from erda.encoders import build_encoder
 from erda.encoders.base import Encoder
-from erda.encoders.frozen import FrozenCache
 from erda.methods import METHODS
 
 
@@ -40,11 +37,3 @@ def test_the_embedded_dataset(tmp_path: Path) -> None:
     check_stream(
         open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "posterior", 100, tmp_path
     )
-
-
-@pytest.mark.slow
-@pytest.mark.fewrel
-@pytest.mark.usefixtures("data_folder")
-def test_fewrel_five_shots(tmp_path: Path) -> None:
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="auto", cache=FrozenCache())
-    check_stream(open_stream("fewrel", shots=5, seed=100), encoder, "posterior", 100, tmp_path)

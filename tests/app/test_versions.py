@@ -308,8 +308,3 @@ def check_kills(folder: Path, n: int) -> None:
 
 def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path / "x", 20)
-
-
-@pytest.mark.slow
-def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
-    check_kills(tmp_path / "x", 200)
