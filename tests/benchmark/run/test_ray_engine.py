@@ -20,7 +20,7 @@ from erda.benchmark.run.ray_engine import TASK, run_on_ray
 from ray_cluster import BIN, processes_with, run_command, two_nodes
 
 pytestmark = pytest.mark.timeout(900)  # a minute on two idle cores: every process of Ray's imports a lot
-SMALL = ["--set", "n_tasks=2", "--set", "encoder.hidden_size=8"]
+SMALL = ["--encoder", "bilstm", "--set", "n_tasks=2", "--set", "encoder.hidden_size=8"]
 
 
 @pytest.fixture(scope="module")
