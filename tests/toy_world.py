@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from erda.encoders.base import Encoder
 from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.glove import WordVectors
 from erda.encoders.settings import BiLstmSettings
+from erda.methods import base
 from erda.types import Entity, Example, Relation, Span, Task
 
 NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
@@ -73,3 +77,18 @@ def toy_questions(n_relations: int, *, each: int = 4) -> tuple[list[Example], li
     """Unseen examples without their relation, and the answers."""
     rows = [(number, row) for number in range(n_relations) for row in range(100, 100 + each)]
     return [toy_example(*row, labelled=False) for row in rows], [f"r{number}" for number, _ in rows]
+
+
+def instead_of_learning(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], None] = lambda: None
+) -> list[list[Example]]:
+    """Replace the gradient loop by `change`; gives what it was handed."""
+    seen: list[list[Example]] = []
+
+    def record(items: Sequence[Example], *_: object, **__: Any) -> float:
+        seen.append(list(items))
+        change()
+        return 0.0
+
+    monkeypatch.setattr(base, "descend", record)
+    return seen

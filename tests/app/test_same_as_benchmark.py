@@ -11,18 +11,17 @@ from toy_extractor import Words
 from erda.app.extractor import Extractor
 from erda.benchmark.metrics import ALL_SEEN, Answers, mark, measure
 from erda.data.catalogue import open_stream
-from erda.data.streams import TaskStream
-from erda.encoders.base import Encoder
 from erda.methods import METHODS
 
 
-def check_stream(stream: TaskStream, encoder: Encoder, name: str, seed: int, folder: Path) -> None:
-    method = METHODS[name].from_settings(encoder, {"seed": seed})
-    settings = {"seed": seed}
+def test_a_stream_taught_through_the_extractor_is_the_benchmarks(tmp_path: Path) -> None:
+    stream = open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5)
+    encoder, name, settings = Words(), "posterior", {"seed": 100}
+    method = METHODS[name].from_settings(encoder, settings)
     for task in stream:
-        Extractor.open(folder, method=name, method_settings=settings, encoder=encoder).teach(task)  # opened each time
+        Extractor.open(tmp_path, method=name, method_settings=settings, encoder=encoder).teach(task)  # opened each time
         method.learn(task)
-    extractor = Extractor.open(folder, encoder=encoder)
+    extractor = Extractor.open(tmp_path, encoder=encoder)
     marks, questions = [], []
     for index in range(len(stream)):
         test = stream.test(index)
@@ -31,9 +30,3 @@ def check_stream(stream: TaskStream, encoder: Encoder, name: str, seed: int, fol
         marks.append(mark(predictions, Answers.of(test)))
         questions += [replace(one, relation=gold) for one, gold in zip(test.examples, test.gold, strict=True)]
     assert extractor.evaluate(questions).accuracy_of_known == measure(marks).accuracy[ALL_SEEN]
-
-
-def test_the_embedded_dataset(tmp_path: Path) -> None:
-    check_stream(
-        open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5), Words(), "posterior", 100, tmp_path
-    )

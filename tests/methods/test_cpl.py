@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,25 +11,9 @@ import torch
 from torch.nn import functional as F
 
 from erda.encoders.base import embed
-from erda.methods import base
 from erda.methods.cpl import Cpl
 from erda.types import Example
-from toy_world import toy_encoder, toy_questions, toy_task
-
-
-def instead_of_learning(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[], None] = lambda: None
-) -> list[list[Example]]:
-    """Replace the gradient loop by `change`; gives what it was handed."""
-    seen: list[list[Example]] = []
-
-    def record(items: Sequence[Example], *_: object, **__: Any) -> float:
-        seen.append(list(items))
-        change()
-        return 0.0
-
-    monkeypatch.setattr(base, "descend", record)
-    return seen
+from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 
 def mean(method: Cpl, examples: Sequence[Example]) -> torch.Tensor:

@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import EncoderSpec
 from erda.encoders.devices import device_kind
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.layers import BERT_KIN
+from erda.encoders.marked import MarkedEncoder
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder
 from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
 from erda.files import cache_folder, locked, read_bytes, read_json, write_bytes, write_json
-from erda.types import Example
 
 VERSION = 3  # of the graph and of what stands beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
@@ -77,7 +77,7 @@ class PackedEncoder:
         return cls(about, files[GRAPH], files[TOKENIZER])
 
 
-class OnnxEncoder(Encoder):
+class OnnxEncoder(MarkedEncoder):
     """Vectors as `TransformerEncoder` gives them where no layer is trained. Each sentence is a run of its own."""
 
     def __init__(self, packed: PackedEncoder, spec: EncoderSpec, *, cache: FrozenCache | None = None) -> None:
@@ -114,18 +114,6 @@ class OnnxEncoder(Encoder):
     def device(self) -> torch.device:
         """Always the CPU."""
         return torch.device("cpu")
-
-    def encode(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of marked sentences: [n_examples, dim]."""
-        return self.encode_pieces(self.tokenizer.encode(examples))
-
-    def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of sentences with a mask in the place of every entity name: [n_examples, dim]."""
-        return self.encode_pieces(self.tokenizer.encode(examples, blanked=[(True, True)] * len(examples)))
-
-    def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of plain texts: [n_texts, dim]."""
-        return self.encode_pieces(self.tokenizer.encode_texts(texts))
 
     def encode_pieces(self, batch: Sequence[Pieces]) -> Tensor:
         """Vectors of sentences that are already word pieces: [n, dim]."""

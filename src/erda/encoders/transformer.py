@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import EncoderSpec
 from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, states_at
+from erda.encoders.marked import MarkedEncoder
 from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
 from erda.encoders.weights import ModelFolder
@@ -34,7 +35,7 @@ CPU_PIECES, GPU_PIECES = 2048, 65536  # how many pieces go through frozen layers
 MIN_ROWS = 32  # matrix products of a few rows use other kernels, whose last digits differ; so they are filled up
 
 
-class TransformerEncoder(Encoder):
+class TransformerEncoder(MarkedEncoder):
     """A pretrained model, its lower layers frozen; `TransformerSettings` says what the settings do.
 
     `weights` are merged into the pretrained ones: those of `settings.adapter`, or any that were trained over `folder`.
@@ -87,18 +88,6 @@ class TransformerEncoder(Encoder):
         for module in self.layers.frozen_modules():
             module.eval()
         return self
-
-    def encode(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of marked sentences: [n_examples, dim]."""
-        return self.encode_pieces(self.tokenizer.encode(examples))
-
-    def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of marked sentences with a mask in the place of each entity's name: [n_examples, dim]."""
-        return self.encode_pieces(self.tokenizer.encode(examples, blanked=[(True, True)] * len(examples)))
-
-    def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of plain texts: [n_texts, dim]."""
-        return self.encode_pieces(self.tokenizer.encode_texts(texts))
 
     def encode_pieces(self, batch: Sequence[Pieces]) -> Tensor:
         """Vectors of sentences that are already word pieces: [n, dim]."""
