@@ -21,7 +21,8 @@ SIGNS = tuple(f"sign{i}" for i in range(6))  # the word that gives a relation aw
 N_EACH = 12
 NOTES = "what the user wrote\n"
 
-SMALL = ["--set", "encoder.vectors=vectors.txt", "--set", "encoder.hidden_size=8", "--set", "way=2", "--set", "shots=4"]
+SMALL = ["--encoder", "bilstm", "--set", "encoder.vectors=vectors.txt", "--set", "encoder.hidden_size=8"]
+SMALL += ["--set", "way=2", "--set", "shots=4"]
 RUN = ["run", "--dataset", "data.jsonl", "--method", "erda,seqrun", "--seeds", "100", *SMALL, "--keep-methods"]
 RUN += ["--out", "run"]
 BUILD = ["corpus", "build", "rows.jsonl", "--exclude", "data.jsonl", "--out", "corpus"]
@@ -32,7 +33,8 @@ AUGMENT = ["corpus", "augment", "data.jsonl", "--corpus", "corpus", "--model", "
 SEARCH = ["search", "--dataset", "data.jsonl", "--method", "seqrun", "--seeds", "100", *SMALL, "--out", "search"]
 SEARCH += ["--space", "epochs=1:3", "--trials", "2"]
 FROZEN = ["run", "--dataset", "data.jsonl", "--method", "seqrun", "--encoder", "tiny", "--seeds", "100", "--out", "far"]
-FROZEN += ["--set", "way=2", "--set", "shots=4", "--set", "cache_dir=cache", "--set", "n_tasks=2"]
+FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "n_tasks=2"]
+FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
 PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv"]
 CONFIG = """\

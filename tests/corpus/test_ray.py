@@ -12,6 +12,7 @@ from toy_corpus import random_rows, toy_store
 
 from erda.corpus import ray_jobs
 from erda.corpus.mining import RowPairs
+from erda.corpus.pairs import PairRows
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
 from erda.corpus.vectors import VectorShards, vectors_folder
@@ -102,10 +103,11 @@ def test_the_command_mines_on_the_cluster(
 ) -> None:
     address, environment = cluster
     command = [str(BIN / "erda"), "corpus", "pairs", str(store.folder), "--limit", "30", "--out"]
-    run_command([*command, str(tmp_path / "here.jsonl")], environment)
-    run_command([*command, str(tmp_path / "far.jsonl"), "--engine", "ray", "--address", address], environment)
-    assert len((tmp_path / "far.jsonl").read_text().splitlines()) > 30
-    assert (tmp_path / "far.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+    run_command([*command, str(tmp_path / "here.npz")], environment)
+    run_command([*command, str(tmp_path / "far.npz"), "--engine", "ray", "--address", address], environment)
+    here, far = (PairRows.load(tmp_path / name) for name in ("here.npz", "far.npz"))
+    assert far.n_links >= 30
+    assert far.digest == here.digest
 
 
 def test_faults_of_ours_are_found_inside_those_of_ray() -> None:
