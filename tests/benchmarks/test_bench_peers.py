@@ -11,7 +11,7 @@ from peers import GRIDS, PRESET, choices, main
 
 def test_methods_are_searched_with_settings_that_they_have(tmp_path: Path) -> None:
     assert {*GRIDS} <= {name for name in read_preset(PRESET)["methods"] if METHODS[name].trains}
-    for one in choices([*GRIDS], tmp_path):
+    for one in choices([*GRIDS], tmp_path, trials=100):
         run = one.planned(100, layers_of(PRESET)).asked
         assert run.evaluate_on == "validation"
         assert {**run.settings["method"], **one.values} == run.settings["method"]

@@ -3,4 +3,24 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).parents[1] / "encoders"))
+
+from tiny_models import build_model
+from toy_pairs import toy_rows, toy_sentences
+
+from erda.corpus.pairs import PairRows
+from erda.encoders.weights import ModelFolder
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    """A tiny model of two layers."""
+    return build_model(tmp_path_factory.mktemp("bert"), n_layers=2)
+
+
+@pytest.fixture(scope="session")
+def rows(folder: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> PairRows:
+    """Sentences of forty entity pairs, packed for it."""
+    return toy_rows(folder, tmp_path_factory.mktemp("rows") / "rows.jsonl", toy_sentences(40))

@@ -6,12 +6,19 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from erda.corpus.batches import PairBatches
 from erda.corpus.pairs import PairRows, read_rows
+from erda.corpus.recipe import TrainingSettings
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import ModelFolder
+from erda.fields import changed_settings
 from erda.types import Entity, Example, Span
 
+SMALL = TrainingSettings(rank=4, batch_size=8, learning_rate=1e-2)
 HOW = ["was born in", "is the capital of", "is a river in", "was queen of"]
 FILLERS = ["the", "a", "of", "is", "city", "king"]
 
@@ -48,3 +55,11 @@ def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
 def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> PairRows:
     """Examples packed for a tiny model, by way of a file."""
     return read_rows([write_tagged(path, examples)], MarkedTokenizer.load(folder, mode="markers"))
+
+
+def batches_of(
+    rows: PairRows, *, limit: int | None = None, share: int = 0, n_shares: int = 1, **changes: Any
+) -> PairBatches:
+    """Batches of all sentences, with `SMALL` settings but for `changes`."""
+    settings = changed_settings(SMALL, changes)
+    return PairBatches(rows, np.arange(len(rows)), settings, limit=limit, share=share, n_shares=n_shares)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SENTENCES, build_model, sentence
+from tiny_models import SENTENCES, sentence
 
 from erda.app.extractor import Extractor
 from erda.corpus.similarity import SimilarityModel
@@ -30,21 +30,10 @@ TEXTS = ["capital of", "born in the city", ""]
 LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
-    place = tmp_path_factory.mktemp("models")
-    return {kind: build_model(place / kind, kind) for kind in ("bert", "roberta", "mpnet", "electra")}
-
-
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "onnx"
-
-
-@pytest.fixture
-def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
-    return folders["bert"]
 
 
 def build(folder: ModelFolder, engine: str = "onnx", **settings: Any) -> Encoder:

@@ -1,14 +1,19 @@
 """Tiny models with random weights and a tiny vocabulary, saved to a folder: no hub, no registry."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.types import Entity, Example, Span
 
 PLACES = ["paris", "france", "berlin", "germany"]
 WORDS = ["the", "a", "of", "in", "was", "is", "born", "capital", "city", "king", "queen", "river", "marie", "curie"]
+TEXTS = ["capital of", "born in the city", "river"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789é"
 
 
@@ -70,3 +75,10 @@ SENTENCES = [
     sentence("the queen of france was born in berlin , a city in germany .", (1, 2), (7, 8)),
     sentence("berlin paris", (1, 2), (0, 1)),
 ]
+
+
+def encoder_of(
+    folder: ModelFolder, *, seed: int = 0, cache: FrozenCache | None = None, **settings: Any
+) -> TransformerEncoder:
+    """The encoder of a folder with these settings."""
+    return TransformerEncoder(folder, TransformerSettings(**settings), seed=seed, cache=cache)

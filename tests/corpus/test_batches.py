@@ -1,0 +1,61 @@
+"""Which pairs a batch shows, and how."""
+
+import numpy as np
+import pytest
+from toy_pairs import batches_of, toy_rows, toy_sentences
+
+from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE
+
+
+def links(batch):
+    n = (len(batch.shown.rows) - len(batch.anchor)) // 2
+    return {tuple(sorted(pair)) for pair in batch.shown.rows[: 2 * n].reshape(2, n).T.tolist()}
+
+
+def test_each_pass_shows_pairs_drawn_anew(rows):
+    batches = batches_of(rows, n_epochs=3)
+    assert (batches.n_pairs, batches.n_batches, batches.n_steps) == (40, 5, 15)
+    passes = [set().union(*(links(batches[5 * epoch + i]) for i in range(5))) for epoch in range(3)]
+    assert [len(one) for one in passes] == [40] * 3
+    assert len(passes[0] | passes[1] | passes[2]) > 1.5 * 40
+    for step in range(15):
+        shown, n = batches[step].shown.rows, 8
+        pair = rows.pair[shown]
+        assert np.array_equal(pair[:n], pair[n : 2 * n])
+        assert (pair[2 * n :] != pair[batches[step].anchor]).all()
+    again = batches_of(rows, n_epochs=3)
+    for step in (8, 1, 14, 0):
+        for name in ("rows", "names", "around"):
+            assert np.array_equal(getattr(again[step].shown, name), getattr(batches[step].shown, name))
+
+
+def test_a_limit_bounds_a_pass_and_devices_share_it(rows):
+    assert batches_of(rows, limit=17).n_pairs == 17
+    assert batches_of(rows, limit=17).n_batches == 2
+    assert batches_of(rows, limit=5).n_batches == 1
+    both = [batches_of(rows, batch_size=4, share=share, n_shares=2) for share in (0, 1)]
+    alone = batches_of(rows, batch_size=8)
+    for step in range(5):
+        assert not links(both[0][step]) & links(both[1][step])
+        assert links(both[0][step]) | links(both[1][step]) == links(alone[step])
+
+
+def test_names_are_hidden_and_sentences_cropped_as_often_as_asked(folder, tmp_path):
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(400))
+    for share in (0.0, 0.7, 1.0):
+        shown = batches_of(rows, blank_names=share, batch_size=400)[0].shown
+        assert (shown.names == MASKED).mean() == pytest.approx(share, abs=0.04)
+        assert (shown.around == WHOLE).all()
+    shown = batches_of(rows, crop=0.4, blank_names=0.0, batch_size=400)[0].shown
+    cropped = shown.around[:, 0] != WHOLE
+    assert cropped.mean() == pytest.approx(0.4, abs=0.05)
+    assert (shown.names[~cropped] == AS_IT_IS).all()
+    assert (shown.names[cropped, 0] == shown.names[cropped, 1]).all()
+    assert {*shown.names[cropped].ravel()} == {MASKED, SOMETHING}
+    assert {*shown.around[cropped].ravel()} == {0, 1, 2, 3}
+
+
+def test_hard_negatives_come_as_often_as_asked(rows):
+    for share, low, high in ((0.0, 0.0, 0.0), (0.5, 0.3, 0.7), (1.0, 1.0, 1.0)):
+        found = len(batches_of(rows, hard_negatives=share, batch_size=40)[0].anchor) / 40
+        assert low <= found <= high

@@ -1,0 +1,149 @@
+"""The losses of similarity training, and their gradients."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import build_model
+from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
+
+from erda.corpus.learner import Learner, infonce_loss, paper_loss, teacher_loss
+from erda.corpus.recipe import Machine
+from erda.corpus.similarity import SimilarityModel
+from erda.fields import changed_settings
+
+CPU = torch.device("cpu")
+
+
+def test_infonce_by_hand():
+    similarities = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
+    same = torch.eye(2, dtype=torch.bool)
+    first = -math.log(math.e / (math.e + 1))  # row 0: 1 against 0
+    second = math.log(2)  # row 1: a tie
+    assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
+
+
+def test_infonce_against_a_loop():
+    generator = torch.Generator().manual_seed(0)
+    similarities = torch.rand(4, 7, generator=generator) * 2 - 1
+    pair = [5, 6, 5, 8, 9, 5, 6]  # column 2 and 5 are no negatives of row 0
+    same = torch.tensor([[pair[i] == pair[j] for j in range(7)] for i in range(4)])
+    losses = []
+    for i in range(4):
+        kept = [j for j in range(7) if j == i or pair[j] != pair[i]]
+        total = sum(math.exp(similarities[i, j].item() / 0.07) for j in kept)
+        losses.append(-similarities[i, i].item() / 0.07 + math.log(total))
+    assert infonce_loss(similarities, same, 0.07).item() == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_paper_loss_by_hand():
+    def sigma(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    positive, negative = [0.8, -0.2], [0.1]
+    expected = -np.mean([math.log(sigma(s)) for s in positive]) - math.log(1 - sigma(0.1))
+    assert paper_loss(torch.tensor(positive), torch.tensor(negative)).item() == pytest.approx(expected, abs=1e-6)
+    alone = paper_loss(torch.tensor([0.8]), torch.tensor([]))
+    assert alone.item() == pytest.approx(-math.log(sigma(0.8)), abs=1e-6)
+    closer = paper_loss(torch.tensor([0.9]), torch.tensor(negative), 0.1)
+    assert closer < paper_loss(torch.tensor([0.8]), torch.tensor(negative), 0.1)
+
+
+def test_a_teacher_is_followed():
+    teacher = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    assert teacher_loss(teacher, teacher).item() == pytest.approx(0, abs=1e-6)
+    p = [1 / (1 + math.exp(-2)), 1 / (1 + math.exp(2))]
+    uniform = sum(one * math.log(one / 0.5) for one in p)
+    found = teacher_loss(torch.zeros(1, 2), teacher[:1]).item()
+    assert found == pytest.approx(uniform, abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["infonce", "paper"])
+def test_the_loss_of_a_batch_against_single_sentences(folder, rows, objective):
+    settings = changed_settings(
+        SMALL, {"objective": objective, "blank_names": 0.0, "temperature": 0.5, "batch_size": 6}
+    )
+    batch = batches_of(rows, **settings.model_dump())[0]
+    loss = Learner(folder, rows, settings, Machine(), CPU).backward(batch).item()
+    vectors = SimilarityModel(folder).encode(toy_sentences(40))
+    used = batch.shown.rows
+    n = 6
+    first, second, negative = vectors[used[:n]], vectors[used[n : 2 * n]], vectors[used[2 * n :]]
+    assert batch.anchor.tolist() == list(range(6))
+    if objective == "paper":
+        scores = [(first * second).sum(1), -(first * negative).sum(1)]
+        expected = sum(np.log1p(np.exp(-s / 0.5)).mean() for s in scores)
+    else:
+        pair, other = rows.pair[used[:n]], rows.pair[used[2 * n :]]
+        losses = []
+        for one, two in ((first, second), (second, first)):
+            for i in range(n):
+                wrong = [two[j] for j in range(n) if pair[j] != pair[i]]
+                wrong += [negative[j] for j in range(n) if other[j] != pair[i]]
+                right = math.exp(one[i] @ two[i] / 0.5)
+                losses.append(-math.log(right / (right + sum(math.exp(one[i] @ w / 0.5) for w in wrong))))
+        expected = np.mean(losses)
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
+@pytest.mark.parametrize("rank", [4, 0])
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_cached_gradients_are_the_plain_ones(tmp_path, kind, rank, dropout):
+    folder = build_model(tmp_path / "model", kind, n_layers=2)
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
+    settings = changed_settings(SMALL, {"rank": rank, "dropout": dropout})
+    batch = batches_of(rows, hard_negatives=0.0)[0]
+    found = []
+    for size in (0, 2):  # 16 sentences in 8 chunks either way, so that dropout drops the same
+        learner = Learner(folder, rows, settings, Machine(chunk_size=size), CPU)
+        with torch.no_grad():
+            for number, (name, one) in enumerate(learner.trained.items()):
+                if name.endswith(".up"):
+                    one.add_(torch.randn(one.shape, generator=torch.Generator().manual_seed(number)), alpha=0.3)
+        loss = learner.backward(batch)
+        found.append((loss, {name: one.grad for name, one in learner.trained.items()}))
+    (loss, plain), (again, cached) = found
+    assert again.item() == pytest.approx(loss.item(), rel=1e-5)
+    for name, gradient in plain.items():
+        assert (gradient is None) == (cached[name] is None), name
+        if gradient is not None:
+            assert torch.allclose(cached[name], gradient, atol=1e-6, rtol=1e-4), name
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_bfloat16_is_float32_but_for_rounding(tmp_path, kind):
+    folder = build_model(tmp_path / "model", kind, n_layers=2)
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
+    settings = changed_settings(SMALL, {"rank": 0, "temperature": 0.5})
+    batch = batches_of(rows)[0]
+    losses, gradients = [], []
+    for bf16 in (False, True):
+        learner = Learner(folder, rows, settings, Machine(bf16=bf16), CPU)
+        losses.append(learner.backward(batch).item())
+        found = [one.grad for one in learner.trained.values() if one.grad is not None]
+        assert {one.dtype for one in found} == {torch.float32}
+        gradients.append(torch.cat([one.flatten() for one in found]))
+    assert losses[1] == pytest.approx(losses[0], abs=5e-3)
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.99
+
+
+def test_gradients_are_those_of_the_model_as_it_is_loaded(folder, rows):
+    """The gradient of the loss along a direction, against a difference."""
+    settings = changed_settings(SMALL, {"hard_negatives": 0.5, "temperature": 1.0})
+    batch = batches_of(rows)[0]
+    learner = Learner(folder, rows, settings, Machine(), CPU)
+    with torch.no_grad():
+        for one in learner.trained.values():
+            one.add_(torch.randn(one.shape, generator=torch.Generator().manual_seed(0)), alpha=0.05)
+    learner.backward(batch)
+    slope = sum(float(one.grad.pow(2).sum()) for one in learner.trained.values())
+    losses = []
+    for way in (-1e-2, 1e-2):
+        moved = Learner(folder, rows, settings, Machine(), CPU)
+        with torch.no_grad():
+            for name, one in moved.trained.items():
+                one.copy_(learner.trained[name] + way * learner.trained[name].grad)
+        losses.append(moved.backward(batch).item())
+    assert (losses[1] - losses[0]) / 2e-2 == pytest.approx(slope, rel=0.02)

@@ -1,0 +1,19 @@
+"""Tiny models, built once."""
+
+import pytest
+from tiny_models import build_model
+
+from erda.encoders.weights import ModelFolder
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
+    """One of each kind."""
+    place = tmp_path_factory.mktemp("models")
+    return {kind: build_model(place / kind, kind) for kind in ("bert", "roberta", "mpnet", "electra")}
+
+
+@pytest.fixture
+def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
+    """The one that most tests use."""
+    return folders["bert"]

@@ -1,0 +1,88 @@
+"""Adapters: merged into the pretrained weights, told apart, refused where they do not fit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import SENTENCES, encoder_of
+
+from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.encoders import build_encoder, encoder_settings
+from erda.encoders.adapter import TrainedWeights, adapter_folder
+from erda.encoders.base import embed
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import ModelFolder, origin
+from erda.errors import ModelError, SettingsError
+
+ADAPTED = ("minilm", "mpnet")
+
+
+@pytest.fixture(scope="module")
+def trained(folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an adapter over the tiny BERT, as `erda corpus train` writes it."""
+    encoder = encoder_of(folders["bert"], mode="markers")
+    fresh = TrainedWeights.fresh(encoder.layers, base=origin(folders["bert"]), max_pieces=20, rank=2)
+    generator = torch.Generator().manual_seed(0)
+    drawn = {name: one + 0.1 * torch.randn(one.shape, generator=generator) for name, one in fresh.tensors.items()}
+    out = tmp_path_factory.mktemp("trained")
+    replace(fresh, tensors=drawn).save(out)
+    return out
+
+
+@pytest.mark.parametrize("n_trained", [-1, 1, 0])
+def test_an_adapter_is_merged_and_brings_mode_and_limit(bert: ModelFolder, trained: Path, n_trained: int) -> None:
+    encoder = build_encoder(str(bert.path), adapter=str(trained), trained_layers=n_trained)
+    assert isinstance(encoder, TransformerEncoder)
+    assert (encoder.mode, encoder.tokenizer.limit, encoder.dim) == ("markers", 20, 32)
+    expected = SimilarityModel(bert, TrainedWeights.load(trained)).encode(SENTENCES)
+    found = torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1)
+    assert np.allclose(found.numpy(), expected, atol=1e-5)
+    assert len(encoder.trained_parameters()) == {-1: len(list(encoder.parameters())), 1: 16, 0: 0}[n_trained]
+    again = build_encoder(encoder.spec.name, **encoder.spec.settings)
+    assert again.spec == encoder.spec
+    assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
+    again.load_trained_state(encoder.trained_state())  # none at all where no layer is trained
+    assert again.device == torch.device("cpu")
+
+
+def test_the_cache_tells_adapted_weights_apart(bert: ModelFolder, trained: Path) -> None:
+    cache = FrozenCache()
+    plain = build_encoder(str(bert.path), cache=cache, mode="markers", trained_layers=0)
+    adapted = build_encoder(str(bert.path), cache=cache, adapter=str(trained), trained_layers=0)
+    for encoder in (plain, adapted):
+        vectors = embed(encoder, SENTENCES)
+        assert torch.equal(embed(encoder, SENTENCES), vectors)
+    assert not torch.allclose(embed(plain, SENTENCES), embed(adapted, SENTENCES), atol=1e-3)
+    assert cache.used_bytes() == 2 * 2 * len(SENTENCES) * 16 * 4  # the two pooled states of each, and a row of zeros
+
+
+def test_adapters_that_do_not_fit_are_refused(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="mode 'paper' cannot use an adapter"):
+        build_encoder(str(folders["bert"].path), adapter=str(trained), mode="paper")
+    with pytest.raises(ModelError, match=r"The adapter was trained over .*/bert' .* not over .*/mpnet'"):
+        build_encoder(str(folders["mpnet"].path), adapter=str(trained))
+    with pytest.raises(ModelError, match=r"No adapter at .*: expected 'shipped' or a folder"):
+        build_encoder("minilm", adapter=str(tmp_path))
+
+
+def test_minilm_alone_is_the_one_with_the_shipped_adapter() -> None:
+    encoder = build_encoder("minilm", trained_layers=0)
+    assert encoder.spec.settings["adapter"] == "shipped"
+    assert encoder.trained_parameters() == []
+    assert np.allclose(
+        torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1), load_similarity().encode(SENTENCES), atol=1e-5
+    )
+
+
+def test_which_models_have_a_shipped_adapter(bert: ModelFolder) -> None:
+    sizes = {name: (adapter_folder("shipped", base=name) / "adapter.safetensors").stat().st_size for name in ADAPTED}
+    assert sizes["minilm"] < 8_000_000
+    assert sizes["mpnet"] < 14_000_000
+    assert all(TrainedWeights.load("shipped", base=name).base.name == name for name in ADAPTED)
+    assert {name: encoder_settings(name)(mode="paper").adapter for name in ADAPTED} == dict.fromkeys(ADAPTED, "")
+    assert encoder_settings(str(bert.path))().adapter == ""
+    with pytest.raises(ModelError, match="only for minilm and mpnet"):
+        build_encoder(str(bert.path), adapter="shipped")

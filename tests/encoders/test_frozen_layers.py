@@ -1,0 +1,193 @@
+"""The transformer gives the same with and without the cache of its frozen layers, and sooner with it."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
+from torch import Tensor
+
+from erda.encoders import build_encoder
+from erda.encoders.base import embed
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.transformer import MIN_ROWS, TransformerEncoder
+from erda.encoders.weights import ModelFolder
+
+CASES = [
+    *(("bert", mode, n_trained) for mode in ("paper", "markers") for n_trained in (0, 1, 2)),
+    ("bert", "markers", -1),
+    ("mpnet", "paper", 1),
+    ("mpnet", "markers", 0),
+]
+
+
+def train(encoder: TransformerEncoder, n_steps: int = 6) -> list[float]:
+    """A few steps on changing batches with dropout on; the loss of each."""
+    losses = []
+    weights = encoder.trained_parameters() or [torch.nn.Parameter(torch.zeros(1))]
+    optimizer = torch.optim.SGD(weights, lr=1e-2)
+    encoder.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        for step in range(n_steps):
+            batch = [SENTENCES[(step + i) % len(SENTENCES)] for i in range(3)]
+            vectors = torch.cat([encoder.encode(batch), encoder.encode_texts(TEXTS[:2])])
+            loss = (vectors @ vectors.T).softmax(-1).diagonal().mean() + 0 * weights[0].sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(("kind", "mode", "n_trained"), CASES)
+def test_training_and_vectors_are_the_same_with_and_without(
+    folders: dict[str, ModelFolder], tmp_path: Path, kind: str, mode: str, n_trained: int
+) -> None:
+    results: list[tuple[list[float], Tensor]] = []
+    for cache in (None, FrozenCache(), FrozenCache(tmp_path), FrozenCache(tmp_path), FrozenCache(max_bytes=1500)):
+        encoder = encoder_of(folders[kind], mode=mode, trained_layers=n_trained, cache=cache)
+        results.append(
+            (train(encoder), torch.cat([embed(encoder, SENTENCES), embed(encoder, SENTENCES, batch_size=2)]))
+        )
+    for losses, vectors in results[1:]:
+        assert losses == pytest.approx(results[0][0], abs=1e-5)
+        assert torch.allclose(vectors, results[0][1], atol=1e-4)
+
+
+def count_frozen_sentences(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    counted: list[int] = []
+    run = encoder._frozen_states
+
+    def counting(batch: list) -> Tensor:
+        counted.append(len(batch))
+        return run(batch)
+
+    monkeypatch.setattr(encoder, "_frozen_states", counting)
+    return counted
+
+
+def test_frozen_layers_run_once_per_sentence(
+    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = FrozenCache(tmp_path)
+    one = encoder_of(bert, mode="paper", seed=1, cache=cache)
+    counted = count_frozen_sentences(one, monkeypatch)
+    embed(one, SENTENCES[:4], batch_size=3)
+    embed(one, SENTENCES[1:5])
+    assert sum(counted) == 5
+    for other_cache in (cache, FrozenCache(tmp_path)):  # another seed in this process, and as if in another process
+        two = encoder_of(bert, mode="paper", seed=2, cache=other_cache)
+        counted = count_frozen_sentences(two, monkeypatch)
+        embed(two, SENTENCES[:5])
+        assert counted == []
+
+
+def test_warming_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache())
+    embed(encoder, SENTENCES[:2])
+    counted = count_frozen_sentences(encoder, monkeypatch)
+    encoder.warm([*SENTENCES, *SENTENCES])
+    assert sum(counted) == len(SENTENCES) - 2
+    encoder.warm(SENTENCES)
+    embed(encoder, SENTENCES)
+    assert sum(counted) == len(SENTENCES) - 2
+    encoder_of(bert, mode="paper").warm(SENTENCES)  # nothing to fill: no cache
+    encoder_of(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
+
+
+def test_sentences_met_once_in_training_are_not_kept(bert: ModelFolder) -> None:
+    cache = FrozenCache()
+    encoder = encoder_of(bert, mode="paper", cache=cache).train()
+    store = encoder._store()
+    assert store is not None
+    encoder.encode(SENTENCES[:3])
+    assert len(store) == 0
+    encoder.encode(SENTENCES[:1])
+    assert len(store) == 1
+
+
+def test_other_weights_or_settings_never_share_states(bert: ModelFolder, tmp_path: Path) -> None:
+    other_weights = build_model(tmp_path / "other", seed=1)
+    cache = FrozenCache()
+    encoders = [
+        encoder_of(bert, mode="paper", cache=cache),
+        encoder_of(other_weights, mode="paper", cache=cache),
+        encoder_of(bert, mode="paper", trained_layers=2, cache=cache),
+        encoder_of(bert, mode="paper", trained_layers=0, cache=cache),
+        encoder_of(bert, mode="markers", trained_layers=0, cache=cache),
+        encoder_of(bert, mode="paper", precision="bf16", cache=cache),
+    ]
+    stores = {id(encoder._store()) for encoder in encoders}
+    assert len(stores) == len(encoders)
+    assert encoders[0]._store() is encoder_of(bert, mode="paper", seed=9, dropout=0.3, cache=cache)._store()
+
+
+def test_a_change_of_frozen_weights_is_noticed(bert: ModelFolder) -> None:
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache()).eval()
+    before = embed(encoder, SENTENCES)
+    with torch.no_grad():
+        encoder.layers.layers[0].output.dense.weight.mul_(1.5)
+    after = embed(encoder, SENTENCES)
+    encoder.cache = None
+    assert torch.allclose(embed(encoder, SENTENCES), after, atol=1e-5)
+    assert not torch.allclose(before, after, atol=1e-3)
+
+
+def test_a_copy_is_apart_but_shares_what_is_kept(bert: ModelFolder) -> None:
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache()).eval()
+    before = embed(encoder, SENTENCES)
+    copied = copy.deepcopy(encoder)
+    with torch.no_grad():
+        for weight in encoder.trained_parameters():
+            weight.add_(0.1)
+    assert torch.equal(embed(copied, SENTENCES), before)
+    assert not torch.equal(embed(encoder, SENTENCES), before)
+    assert copied._store() is encoder._store()
+
+
+def test_half_precision_is_near(bert: ModelFolder) -> None:
+    exact = embed(encoder_of(bert, mode="paper"), SENTENCES)
+    encoder = encoder_of(bert, mode="paper", cache=FrozenCache(half=True))
+    first, second = embed(encoder, SENTENCES), embed(encoder, SENTENCES)
+    assert torch.equal(first, second)  # computed or found makes no difference
+    assert torch.allclose(first, exact, atol=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 computes it the slow way
+def test_bf16_is_near(bert: ModelFolder) -> None:
+    for mode in ("paper", "markers"):
+        exact = embed(encoder_of(bert, mode=mode), SENTENCES)
+        near = embed(encoder_of(bert, mode=mode, precision="bf16"), SENTENCES)
+        assert near.dtype == torch.float32
+        assert torch.allclose(near, exact, atol=0.3)
+        assert not torch.equal(near, exact)
+
+
+def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of(bert, mode="paper")
+    seen: list[list[tuple[int, int]]] = []
+    run = encoder.layers.run_packed
+
+    def watched(states: Tensor, blocks: list[tuple[int, int]], start: int, stop: int) -> Tensor:
+        seen.append(blocks)
+        return run(states, blocks, start, stop)
+
+    monkeypatch.setattr(encoder.layers, "run_packed", watched)
+    encoder.encode_texts(["river"])
+    encoder.encode(SENTENCES)
+    lengths = sorted(len(pieces) for pieces in encoder.tokenizer.encode(SENTENCES))
+    assert seen[0] == [(1, 3), (1, MIN_ROWS - 3)]  # [CLS] river [SEP], and zeros
+    assert [length for n, length in seen[1] for _ in range(n)] == lengths
+
+
+def test_minilm_is_the_same_with_and_without() -> None:
+    examples = [sentence(" ".join(example.tokens), (0, 1), (1, 2)) for example in SENTENCES]
+    without, cached = (build_encoder("minilm", mode="paper", cache=cache) for cache in (None, FrozenCache()))
+    cached.warm(examples)
+    for encoder in (without, cached):
+        train(encoder, 3)
+    expected, got = embed(without, examples), embed(cached, examples, batch_size=4)
+    assert torch.allclose(got, expected, atol=1e-5)
+    assert (got @ got.T).argsort(1).tolist() == (expected @ expected.T).argsort(1).tolist()
