@@ -2,15 +2,17 @@
 
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
 
-What `erda search` does for one method, for all at once and without Optuna. Every choice is run on the first order;
-those of a method that are at its median or above go on to the next. The best is printed, and with --write put into the
-presets *-adapter. What is finished is read, so a search that was stopped goes on.
+What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
+another. Every choice is run on the first order; those of a method that are at its median or above go on to the next.
+The best is printed, and with --write put into the presets *-adapter. What is finished is read, so a search that was
+stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -99,12 +101,13 @@ class Choice:
         return f"{PERCENT * mean(self.reached):6.2f}  {len(self.reached)}  {self.method:8} {values}"
 
 
-def choices(methods: Sequence[str], out: Path) -> list[Choice]:
-    """Every choice of the grids."""
+def choices(methods: Sequence[str], out: Path, trials: int) -> list[Choice]:
+    """At most `trials` choices of each method's grids, drawn by a fixed seed."""
     found = []
     for method in methods:
         every = [dict(zip(grid, values, strict=True)) for grid in GRIDS[method] for values in product(*grid.values())]
-        found += [Choice(method, values, out / f"{method}-{number}", []) for number, values in enumerate(every)]
+        drawn = sorted(random.Random(0).sample(range(len(every)), min(trials, len(every))))
+        found += [Choice(method, every[number], out / f"{method}-{number}", []) for number in drawn]
     return found
 
 
@@ -144,12 +147,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_settings(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
+    parser.add_argument("--trials", type=int, default=8, metavar="N", help="choices of a method (default: 8)")
     parser.add_argument("--write", action="store_true", help="put the best settings into the presets *-adapter")
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
     try:
         layers = [*layers_of(options.preset, options.config), read_given(options)]
-        asked = choices([name for name in GRIDS if name in settings_from(layers).methods], options.out)
+        asked = choices([name for name in GRIDS if name in settings_from(layers).methods], options.out, options.trials)
         faults = search(asked, layers, options.jobs)
     except ErdaError as fault:
         print(fault, file=sys.stderr)
