@@ -125,6 +125,10 @@ class Line:
         """Forgetting in points."""
         return self.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
 
+    def newest(self, protocol: str) -> Summary | None:
+        """Accuracy on the last task's own questions, once it is learned, in per cent."""
+        return self.summary(lambda record: rows[-1][-1] if (rows := record.matrix[protocol]) else None, scale=PERCENT)
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:

@@ -60,6 +60,7 @@ def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float 
         "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
         "seconds": {"learn": [1.0, 2.0, 3.0], "predict": [0.5, 0.5, 0.5]},
         "forgetting": {ALL_SEEN: 0.25, CANDIDATES: 0.125},
+        "matrix": {name: [[0.9], [0.8, 0.7], [0.6, 0.5, 0.4]] for name in (ALL_SEEN, CANDIDATES)},
         **changes,
     }
     return replace(template, method=method, seed=seed, **values)
@@ -171,6 +172,7 @@ def test_page_holds_numbers_of_paper_and_records_and_the_command(runs: Path, tmp
     assert (erda["the paper's name"], erda["paper"]) == ("ERDA w.o. DA", "51.51 ± 0.70")
     assert (erda["n"], erda["ours"], erda["95 % interval"]) == ("6", "54.33 ± 2.16", "52.07 to 56.60")
     assert (erda["p (t)"], erda["forgetting"], erda["seconds"]) == ("reference", "12.50 ± 0.00", "7.5")
+    assert erda["newest task"] == "40.00 ± 0.00"
     assert (emr["the paper's name"], emr["paper"], emr["n"]) == ("EMR", "37.51 ± 1.53", "5")
     assert (emr["p (t)"], emr["p (sign-flip)"]) == (P_EMR, "0.0625")
     assert "Protocol all-seen, after task 3" in text

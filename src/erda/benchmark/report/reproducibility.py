@@ -26,8 +26,9 @@ INTRODUCTION = f"""\
 Written by `erda report {{place}} --reproducibility FILE` from {{n_records}} records; no number here is typed by hand.
 For each method: accuracy after the last task (per cent, mean ± standard deviation over n streams), the 95 % interval of
 its mean by the t distribution, the paper's number where it has one, p of the paired tests against the reference method
-(two-sided, Holm's correction over the table), forgetting in points, and the seconds of one stream, learning and
-predicting together. Protocols and tests are explained in docs/benchmark.md.
+(two-sided, Holm's correction over the table), forgetting in points, accuracy on the questions of the newest task
+alone, and the seconds of one stream, learning and predicting together. Protocols and tests
+are explained in docs/benchmark.md.
 
 {DEVIATION_NOTE} The paper is Qin and Joty (2022), which measured by
 the protocol candidates. A command writes its records under `{AGAIN}`; `erda report` shows them. A corpus is named by
@@ -128,6 +129,7 @@ def _table(section: Section, protocol: str) -> Table:
             *([row.last if row else None] if has_paper else []),
             *(_tests(family, line.label) if family else []),
             line.forgetting(protocol),
+            line.newest(protocol),
             seconds and f"{seconds.mean:.1f}",
         )
 
@@ -140,7 +142,7 @@ def _table(section: Section, protocol: str) -> Table:
     return Table(
         name=f"reproducibility-{protocol}",
         title=f"Protocol {protocol}, after task {experiment.n_tasks}",
-        columns=("method", *name, "n", "ours", "95 % interval", *paper, *tests, "forgetting", "seconds"),
+        columns=("method", *name, "n", "ours", "95 % interval", *paper, *tests, "forgetting", "newest task", "seconds"),
         rows=tuple(map(cells, experiment.lines)),
         notes=(*notes, *experiment.notes),
         text_columns=1 + has_paper,

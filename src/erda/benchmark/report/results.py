@@ -44,7 +44,7 @@ def accuracy_table(experiment: Experiment, protocol: str) -> Table:
 
 
 def final_table(experiment: Experiment) -> Table:
-    """After the last task: micro and macro accuracy and forgetting, by each protocol."""
+    """After the last task: micro and macro accuracy, forgetting and the last task's own, by each protocol."""
     rows = [
         (
             line.label,
@@ -53,6 +53,7 @@ def final_table(experiment: Experiment) -> Table:
             line.accuracy(protocol, -1),
             line.after("macro", protocol, -1),
             line.forgetting(protocol),
+            line.newest(protocol),
         )
         for protocol in experiment.protocols
         for line in experiment.lines
@@ -63,12 +64,13 @@ def final_table(experiment: Experiment) -> Table:
     forgetting = (
         "Forgetting: best earlier accuracy on a task minus its final one, mean over all tasks but the last, in points."
     )
+    newest = "Newest task: accuracy on the questions of the last task alone."
     return Table(
         name="final",
         title=f"After task {experiment.n_tasks} (%): {experiment.title}",
-        columns=("method", "protocol", "n", "accuracy", "macro over tasks", "forgetting"),
+        columns=("method", "protocol", "n", "accuracy", "macro over tasks", "forgetting", "newest task"),
         rows=tuple(rows),
-        notes=(MEAN_NOTE, forgetting, fallback, *experiment.notes),
+        notes=(MEAN_NOTE, forgetting, newest, fallback, *experiment.notes),
         text_columns=2,
     )
 
