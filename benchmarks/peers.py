@@ -38,23 +38,35 @@ MARK = "# Chosen on validation data"  # from here on a preset is what a search w
 
 Layers = Sequence[Sequence[Assignment]]
 
-# method -> grids, each a choice of values for some settings; the rest is the preset's
+# method -> grids, each a choice of values for every setting that a search puts into the presets; the rest is theirs
 Grid = Mapping[str, tuple[Any, ...]]
 CLASSIFIER: tuple[Grid, ...] = (
-    {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "epochs": (5, 20)},
-    {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (3, 10)},
+    {"train_encoder": (False,), "own_rate": (3e-4, 1e-3, 1e-2), "epochs": (2, 5, 20)},
+    {"train_encoder": (True,), "learning_rate": (2e-5, 5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (2, 3, 10)},
 )
 GRIDS: dict[str, tuple[Grid, ...]] = {
-    "joint": (CLASSIFIER[0], {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (3, 6)}),
+    "joint": (CLASSIFIER[0], {**CLASSIFIER[1], "epochs": (2, 3, 6)}),
     "seqrun": CLASSIFIER,
     "emr": CLASSIFIER,
     "emar": (
         {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
-        {"learning_rate": (5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
+        {
+            "train_encoder": (True,),
+            "learning_rate": (5e-5, 2e-4),
+            "own_rate": (1e-3, 1e-2),
+            "temperature": (0.05, 0.1, 0.2),
+        },
     ),
     "idlvq-c": (
-        {"train_encoder": (False,), "unit_vectors": (True,), "own_rate": (1e-5, 1e-4), "margin": (0.1, 0.5)},
         {
+            "train_encoder": (False,),
+            "unit_vectors": (True,),
+            "own_rate": (1e-5, 1e-4),
+            "base_epochs": (3, 8),
+            "margin": (0.1, 0.5),
+        },
+        {
+            "train_encoder": (True,),
             "unit_vectors": (True,),
             "learning_rate": (5e-5, 2e-4),
             "own_rate": (1e-4, 1e-2),
@@ -64,12 +76,18 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
     ),
     "sckd": (
         {"train_encoder": (False,), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (10,)},
-        {"learning_rate": (5e-5, 2e-4), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (5,)},
+        {
+            "train_encoder": (True,),
+            "learning_rate": (5e-5, 2e-4),
+            "own_rate": (3e-4, 1e-3),
+            "new_epochs": (3, 10),
+            "memory_epochs": (5,),
+        },
     ),
     "cpl": (
         {
-            "learning_rate": (2e-5, 1e-4, 3e-4),
-            "temperature": (0.05, 0.1),
+            "learning_rate": (5e-6, 2e-5, 1e-4),
+            "temperature": (0.05, 0.1, 0.2),
             "shot_means": (False, True),
             "memory_epochs": (3,),
         },
@@ -97,8 +115,13 @@ class Choice:
 
     def line(self) -> str:
         """For the terminal."""
-        values = " ".join(f"{name}={as_text(value)}" for name, value in self.values.items())
-        return f"{PERCENT * mean(self.reached):6.2f}  {len(self.reached)}  {self.method:8} {values}"
+        return (
+            f"{PERCENT * mean(self.reached):6.2f}  {len(self.reached)}  {self.method:8} {' '.join(_texts(self.values))}"
+        )
+
+
+def _texts(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={as_text(value)}" for name, value in values.items()]
 
 
 def choices(methods: Sequence[str], out: Path, trials: int) -> list[Choice]:
@@ -106,8 +129,8 @@ def choices(methods: Sequence[str], out: Path, trials: int) -> list[Choice]:
     found = []
     for method in methods:
         every = [dict(zip(grid, values, strict=True)) for grid in GRIDS[method] for values in product(*grid.values())]
-        drawn = sorted(random.Random(0).sample(range(len(every)), min(trials, len(every))))
-        found += [Choice(method, every[number], out / f"{method}-{number}", []) for number in drawn]
+        drawn = random.Random(0).sample(every, min(trials, len(every)))
+        found += [Choice(method, values, out / "-".join([method, *_texts(values)]), []) for values in drawn]
     return found
 
 
@@ -147,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_settings(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
-    parser.add_argument("--trials", type=int, default=8, metavar="N", help="choices of a method (default: 8)")
+    parser.add_argument("--trials", type=int, default=12, metavar="N", help="choices of a method (default: 12)")
     parser.add_argument("--write", action="store_true", help="put the best settings into the presets *-adapter")
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
