@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_models import build_model
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
@@ -115,6 +116,14 @@ def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> 
     assert extractor.version.number == 1
 
 
+def test_examples_beside_many_relations_are_refused(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    for asked in ({"examples": FOUNDED}, {"description": "who began it"}):
+        with pytest.raises(DataError, match=r"go with a single relation: teach\(relation, examples\)"):
+            extractor.teach({"born in": BORN}, **asked)
+    assert not extractor.relations
+
+
 def test_more_examples_of_a_known_relation(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     said = extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
@@ -220,6 +229,16 @@ def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Pat
     other.rollback(2)
     with pytest.raises(ErdaError):
         other.predict(QUESTIONS)
+
+
+def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> None:
+    model = str(build_model(tmp_path / "model").path)
+    kinds = []
+    for method in ("posterior", "seqrun", "posterior"):
+        extractor = Extractor.open(tmp_path / "x", method=method, encoder=model, relearn=True)
+        extractor.teach({"founded by": FOUNDED, "born in": BORN})
+        kinds.append(bool(extractor.version.method.encoder.trained_parameters()))
+    assert kinds == [False, True, False]
 
 
 def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

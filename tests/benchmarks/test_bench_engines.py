@@ -1,12 +1,9 @@
-import sys
 from pathlib import Path
 
 import pytest
+from tiny_models import SENTENCES, build_model
 
 import engines
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
-from tiny_models import SENTENCES, build_model
 
 
 def test_speed_stands_beside_its_targets(

@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "app"))
 from toy_extractor import BORN, FOUNDED, QUESTIONS, Words
 
 from erda.app import predicting

@@ -28,7 +28,7 @@ from erda.app.lessons import Known, Lesson, Teachable, added, taken_back, wanted
 from erda.app.setup import NOTHING, Asked, Builder, Setup
 from erda.app.store import Stamp, State, Store
 from erda.app.teaching import relearned, replayed
-from erda.app.version import TOP, Version
+from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.encoders.base import Encoder
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import user_path
@@ -80,11 +80,14 @@ class Extractor:
         asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
         if version is not None:
+            extractor._store.refuse_missing(version)
             with extractor._store.writing(create=True):
                 extractor._store.point(version)
         if extractor._store.exists():
-            extractor.refresh()
-            extractor._agree(relearn=relearn, progress=progress)
+            if relearn:
+                extractor._relearn(progress)
+            else:
+                extractor.refresh()
         return extractor
 
     # -- what it knows -------------------------------------------------------------------------------------------------
@@ -134,7 +137,10 @@ class Extractor:
 
     def compare(self, before: int, after: int, questions: str | Path | Sequence[Example]) -> list[Change]:
         """Which of these questions two versions answer differently."""
-        return compare(self._at(before), self._at(after), read_questions(questions))
+        asked = read_questions(questions)
+        with self._lock:
+            versions = self._at(before), self._at(after)
+        return compare(*versions, asked)
 
     def suggest(self, relation: str, corpus: str | Path, *, n: int = 10) -> list[Suggestion]:
         """Sentences of a corpus (`erda corpus`) that may hold a relation, the most useful to be told about first."""
@@ -160,7 +166,7 @@ class Extractor:
         if self._store.exists():
             self.refresh()
         new = wanted(what, examples, description, self.relations)
-        with self._writing() as before:
+        with self._writing(begin=True) as before:
             refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
             addition = added(
@@ -228,26 +234,22 @@ class Extractor:
             raise DataError(f"keep: must be at least 0, got {keep}.")
         with self._writing():
             numbers = [one.number for one in self._store.history()]
-            return self._store.prune(numbers[len(numbers) - keep :])
+            return self._store.prune(numbers[max(len(numbers) - keep, 0) :])
 
     def refresh(self) -> int:
         """Look whether another process taught something, and take it over; the number of the current version."""
         with self._lock:
-            for attempt in range(3):
-                head = self._store.head()
-                if head.id != self._id:
-                    self._id, self._at_hand = head.id, {}
-                try:
-                    self._current = self._at(head.current)
-                    break
-                except ErdaError:  # pruned while it was read, unless it is still the current one
-                    if attempt == 2 or self._store.head() == head:
-                        raise
-            return self._current.number
+            newest = self._newest()
+            if self._current.state.stamp.setup is NOTHING:  # another process may have begun it with something else
+                self._refuse_other(newest.state.stamp.setup)
+            self._current = newest
+            return newest.number
 
     def save(self, folder: str | Path) -> None:
         """Write what is known now as a store of its own, without what came before; this one stays where it is."""
         store, state = Store(user_path(folder)), self._current.state
+        if state.stamp.setup is NOTHING:
+            raise DataError(NOTHING_TAUGHT)
         if store.exists():
             raise DataError(f"{folder} holds an extractor already; name another folder.")
         with store.writing(create=True):
@@ -262,14 +264,18 @@ class Extractor:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self) -> Iterator[State]:
-        """The current state, that of the disk, while nobody else teaches, in this process or another."""
+    def _writing(self, *, begin: bool = False) -> Iterator[State]:
+        """The current state, that of the disk, while nobody else teaches, in this process or another.
+
+        Where nothing was ever written, only `begin` begins.
+        """
         with self._lock:
             is_new = self._current.state.stamp.setup is NOTHING and not self._store.exists()
+            if is_new and not begin:
+                raise DataError(NOTHING_TAUGHT)
             with self._store.writing(create=is_new):
                 if is_new and not self._store.exists():
-                    first = replace(self._current.state.stamp, setup=self._builder.setup())
-                    self._keep(self._store.write(State(first)))
+                    self._store.write(State(replace(self._current.state.stamp, setup=self._builder.setup())))
                 self.refresh()
                 yield self._current.state
 
@@ -305,6 +311,19 @@ class Extractor:
         self._current = version
         return number
 
+    def _newest(self) -> Version:
+        """The current version of the disk."""
+        for _ in range(2):
+            head = self._store.head()
+            if head.id != self._id:
+                self._id, self._at_hand = head.id, {}
+            try:
+                return self._at(head.current)
+            except ErdaError:  # pruned while it was read, unless it is still the current one
+                if self._store.head() == head:
+                    raise
+        return self._at(self._store.head().current)
+
     def _at(self, number: int) -> Version:
         """A version of the disk, or the same at hand."""
         if number in self._at_hand:
@@ -325,20 +344,25 @@ class Extractor:
             method.restore(state.learned)
         return method
 
-    def _agree(self, *, relearn: bool, progress: Progress | None) -> None:
-        """See that the store has what was asked for; else refuse it, or teach it everything."""
-        stored = self._current.state.stamp.setup
-        if not relearn and self._builder.asked.is_met_by(stored):
+    def _refuse_other(self, stored: Setup) -> None:
+        """Refuse a store that was taught to something else than what was asked for."""
+        if self._builder.asked.is_met_by(stored):
             return
         setup = self._builder.setup(stored)
-        if setup == stored:
-            return
-        if not relearn:
+        if setup != stored:
             raise ModelError(
                 f"{self.folder} was taught to method '{stored.method}' over encoder '{stored.encoder.name}', not to "
                 f"'{setup.method}' over '{setup.encoder.name}' with these settings. Leave them out, or open it with "
                 "relearn=True to teach all its examples again."
             )
+
+    def _relearn(self, progress: Progress | None) -> None:
+        """Teach everything to what was asked for, where the store has something else."""
+        self._current = self._newest()
+        stored = self._current.state.stamp.setup
+        setup = self._builder.setup(stored)
+        if setup == stored:
+            return
         with self._writing() as before:
             method = replayed(self._builder.blank(setup), before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"

@@ -78,6 +78,8 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
 
     if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
         add(what, examples, description)
+    elif examples or description:
+        raise DataError("examples and description go with a single relation: teach(relation, examples).")
     elif isinstance(what, Mapping):
         for name, some in what.items():
             add(name, some)

@@ -9,11 +9,13 @@ from typing import Any
 
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.settings import BY_MODE
 from erda.errors import ModelError
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
 
 DEFAULT_ENCODER = "minilm"
+FROZEN = {"trained_layers": 0, "engine": "auto"}  # of a transformer that no method trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,11 @@ class Builder:
 
     def _asked_encoder(self, stored: Setup, kind: type[Method]) -> Encoder:
         name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
-        settings = dict[str, Any](stored.encoder.settings if name == stored.encoder.name else {})
-        if not settings:
-            known = encoder_settings(name).model_fields
-            if not kind.trains and "trained_layers" in known:
-                settings |= {"trained_layers": 0, "engine": "auto"}
+        is_stored = name == stored.encoder.name
+        settings = dict[str, Any](stored.encoder.settings if is_stored else {})
+        as_before = is_stored and find_method(stored.method).trains == kind.trains
+        if not as_before and "trained_layers" in encoder_settings(name).model_fields:
+            settings |= {"trained_layers": BY_MODE, "engine": "torch"} if kind.trains else FROZEN
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:

@@ -214,7 +214,7 @@ class Store:
             head = self.head()
         except ModelError:
             head = Head(FORMAT, uuid4().hex, number, max(self._numbers(), default=0))
-        self._refuse_missing(number, head.last)
+        self.refuse_missing(number, head.last)
         write_json(self.folder / HEAD, sealed(replace(head, current=number)))
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -248,12 +248,13 @@ class Store:
         return [self._read_version(number).info(head.current) for number in self._numbers(head.last)]
 
     def _read_version(self, number: int) -> VersionFile:
-        self._refuse_missing(number, self.head().last)
+        self.refuse_missing(number, self.head().last)
         return read_sealed(self._version_path(number), VersionFile, error=ModelError, remedy=DAMAGED)
 
-    def _refuse_missing(self, number: int, last: int) -> None:
+    def refuse_missing(self, number: int, last: float = math.inf) -> None:
+        """Refuse a version that is not there, or that was never the current one."""
         if number > last or not self._version_path(number).is_file():
-            there = ", ".join(map(str, self._numbers(last)))
+            there = ", ".join(map(str, self._numbers(last))) or "none"
             raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
 
     def _read_relation(self, files: RelationFiles) -> Part:
@@ -323,7 +324,7 @@ class Store:
     def _write_object(self, content: bytes, ending: str) -> str:
         digest = hashlib.sha256(content).hexdigest()
         place = self.folder / OBJECTS / f"{digest}.{ending}"
-        if not place.is_file() or place.read_bytes() != content:
+        if not place.is_file() or read_bytes(place, error=ModelError) != content:
             write_bytes(place, content)
         return digest
 
@@ -335,10 +336,10 @@ class Store:
         names = {name for version in kept for name in version.objects()}
         numbered = {f"{version.stamp.number}.json" for version in kept}
         try:
-            for path in (self.folder / VERSIONS).iterdir():
+            for path in (self.folder / VERSIONS).glob("*"):
                 if path.name not in numbered:
                     path.unlink(missing_ok=True)
-            for path in (self.folder / OBJECTS).iterdir():
+            for path in (self.folder / OBJECTS).glob("*"):
                 if path.name not in names:
                     path.unlink(missing_ok=True)
         except OSError as fault:

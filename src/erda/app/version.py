@@ -26,6 +26,7 @@ from erda.methods.base import Method
 from erda.text.pairs import ordered_pairs
 from erda.types import Entity, Example, Relation, Span
 
+NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
 TOP = 5  # ranked relations of an answer
 AT_ONCE = 1024  # questions between two calls of `progress`
 MOST_PAIRS = 10_000  # of a text
@@ -56,7 +57,7 @@ class Version:
         with self._lock:
             if self._method is None:
                 if not self.state.known:
-                    raise DataError("Nothing was taught yet: begin with teach(relation, examples).")
+                    raise DataError(NOTHING_TAUGHT)
                 self._method = self._build(self.state)
             return self._method
 
