@@ -15,6 +15,7 @@ from erda.benchmark.experiments import Experiment
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare_all, p_value
+from erda.benchmark.report.layout import experiment_section
 from erda.benchmark.report.published import published_of
 from erda.benchmark.report.results import comparison_table, later_table, orders_table, published_table
 from erda.benchmark.report.tables import to_csv, to_latex, to_markdown, to_terminal
@@ -147,6 +148,20 @@ def test_the_reference_against_each(template: Record) -> None:
     one = comparison_table(experiment(template, {"erda": ENDS["erda"], "emr": ENDS["emr"]}), "erda", CANDIDATES)
     assert "Holm's correction is over one row." in one.notes
     assert not any("cannot give less" in note for note in one.notes)  # 0.0312 can be reached
+
+
+def test_where_nobody_names_a_reference_it_is_ours_as_it_is_then_erda_then_the_first(template: Record) -> None:
+    assert experiment_section(experiment(template, ENDS)).reference == "erda"
+    assert experiment_section(experiment(template, {"emr": [0.4], "emar": [0.5]})).reference == "emr"
+    assert experiment_section(experiment(template, {"emr": [0.4]})).reference is None
+    plain = default_settings(METHODS["posterior"])
+    (found,) = grouped(
+        record(
+            template, "posterior", 100, 0.7, settings={"method": {**plain, "score": score}, "encoder": {}, "stream": {}}
+        )
+        for score in ("lda", plain["score"])
+    )
+    assert experiment_section(found).reference == "posterior (score=two-covariance)"
 
 
 def test_other_streams_are_left_out_and_named(template: Record) -> None:

@@ -18,6 +18,8 @@ from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure,
 from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.benchmark.report.tables import Table
 from erda.errors import RecordError
+from erda.methods import DEFAULT_METHOD, METHODS
+from erda.settings.runs import default_settings
 
 Item = Table | Figure
 
@@ -57,6 +59,7 @@ class ShownSection:
 
 
 Layout = Callable[[Records], tuple[Section, ...]]
+REFERENCES = (DEFAULT_METHOD, "erda")
 
 
 def experiment_sections(found: Records) -> tuple[Section, ...]:
@@ -65,11 +68,16 @@ def experiment_sections(found: Records) -> tuple[Section, ...]:
 
 
 def experiment_section(experiment: Experiment) -> Section:
-    """An experiment as it is shown where nobody said how: everything, and the others against ERDA."""
-    labels = [line.label for line in experiment.lines]
-    erda = [line.label for line in experiment.lines if line.method == "erda"]
-    reference = (erda or labels)[0] if len(labels) > 1 else None
+    """An experiment as it is shown where nobody said how: everything, and the others against our method or ERDA."""
+    reference = min(experiment.lines, key=_rank).label if len(experiment.lines) > 1 else None
     return Section(experiment.slug, experiment.title, "", experiment, reference)
+
+
+def _rank(line: Line) -> tuple[int, bool]:
+    """Which line the others are tested against: the least. Of one method's lines that with its default settings."""
+    if line.method not in REFERENCES:
+        return len(REFERENCES), False
+    return REFERENCES.index(line.method), line.first.settings["method"] != default_settings(METHODS[line.method])
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
