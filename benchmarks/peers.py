@@ -205,7 +205,7 @@ def write_presets(lines: Sequence[str]) -> None:
     """Put lines into the presets *-adapter, in the place of those of an earlier search."""
     for path in sorted(PRESETS.glob("*-adapter.toml")):
         kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
-        write_bytes(path, "\n".join([kept, *lines, ""]).encode())
+        write_bytes(path, "\n".join([kept, "", *lines, ""]).encode())
         print(path)
 
 
