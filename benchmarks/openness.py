@@ -15,16 +15,17 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 
-from erda.app.calibration import Quality, calibration_of
-from erda.app.calibration import measure as quality_of
+from erda.app.calibration import CALIBRATIONS
+from erda.corpus.similarity_run import auc
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
@@ -37,6 +38,51 @@ from targets import Figure, measure
 SHOTS = 5
 N_KNOWN = 40
 N_OF_A_RELATION = 60  # of redoc41, asked and taught together
+N_BINS = 15  # of confidences, in the calibration error
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good confidences are. Each is None where there is nothing to measure it on.
+
+    `auroc`: the chance that a question of a known relation looks more known than one of an unknown relation.
+    `error`: by how much confidence and share of right answers differ, on questions of known relations.
+    `open_error`: the same on all questions, where an answer to a question of an unknown relation is wrong.
+    `risk`: the share of wrong answers among the tenth, two tenths, ... of all questions answered with most confidence.
+    """
+
+    auroc: float | None
+    error: float | None
+    open_error: float | None
+    risk: tuple[float, ...]
+
+
+def quality_of(confidences: np.ndarray, gold: np.ndarray) -> Quality:
+    """The quality of confidences, [n, n_relations]; `gold` has the right column, or -1 for an unknown relation."""
+    known, sure = gold >= 0, confidences.max(axis=1)
+    right = confidences.argmax(axis=1) == gold
+    total = confidences.sum(axis=1)
+    return Quality(
+        auc(total[known], total[~known]) if known.any() and not known.all() else None,
+        calibration_error(sure[known] / total[known].clip(1e-300), right[known]),
+        calibration_error(sure, right),
+        tuple(risk_at(sure, right, share / 10) for share in range(1, 11)) if len(gold) else (),
+    )
+
+
+def calibration_error(confidences: np.ndarray, right: np.ndarray, *, n_bins: int = N_BINS) -> float | None:
+    """Expected calibration error: |confidence - share of right answers|, the mean over bins of equal width."""
+    if not len(right):
+        return None
+    bins = np.minimum((confidences * n_bins).astype(int), n_bins - 1)
+    gap = np.bincount(bins, confidences, n_bins) - np.bincount(bins, right, n_bins)
+    return float(np.abs(gap).sum() / len(right))
+
+
+def risk_at(confidences: np.ndarray, right: np.ndarray, coverage: float) -> float:
+    """The share of wrong answers where only the most confident `coverage` of all questions is answered."""
+    answered = np.argsort(-confidences, kind="stable")[: max(round(coverage * len(right)), 1)]
+    return float(1 - right[answered].mean())
 
 
 def fewrel_draws(questions: str, n_draws: int, n_known: int, shots: int | None) -> Iterator[tuple[Task, list[Example]]]:
@@ -78,7 +124,9 @@ def asked(method: str, encoder: Encoder, task: Task, questions: Sequence[Example
     predictions = learner.predict([replace(question, relation=None) for question in questions])
     columns = {relation: column for column, relation in enumerate(predictions.relations)}
     gold = np.array([columns.get(question.relation or "", -1) for question in questions])
-    return quality_of(calibration_of(predictions).confidences(predictions.scores), gold)
+    n_examples = Counter(example.relation for example in task.examples)
+    calibration = CALIBRATIONS[learner.score_kind].given([n_examples[one] for one in predictions.relations])
+    return quality_of(calibration.confidences(predictions.scores), gold)
 
 
 def figures(options: argparse.Namespace) -> Iterator[Figure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import openness
@@ -49,3 +50,26 @@ def test_quality_is_measured_and_drawn(tmp_path: Path) -> None:
     assert lines[0].value == pytest.approx(100 * found.auroc)
     openness._draw({"toy": found.risk}, tmp_path / "risk.png")
     assert (tmp_path / "risk.png").stat().st_size > 1000
+
+
+def test_calibration_error_by_hand() -> None:
+    confidences, right = np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True])
+    # two bins: (0.95 + 0.95 + 1 - 2) and (0.55 - 1), four answers
+    assert openness.calibration_error(confidences, right, n_bins=10) == pytest.approx((0.9 + 0.45) / 4)
+    assert openness.calibration_error(confidences[:0], right[:0]) is None
+
+
+def test_risk_falls_where_confidence_tells_right_from_wrong() -> None:
+    confidences, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, True, False, False])
+    assert [openness.risk_at(confidences, right, share) for share in (0.25, 0.5, 1.0)] == [0, 0, 0.5]
+
+
+def test_measure_counts_an_answer_to_an_unknown_relation_as_wrong() -> None:
+    confidences = np.array([[0.8, 0.1], [0.1, 0.2]])
+    found = openness.quality_of(confidences, np.array([0, -1]))
+    assert found.auroc == 1
+    assert found.error == pytest.approx(1 - 0.8 / 0.9)
+    assert found.open_error == pytest.approx((0.2 + 0.2) / 2)
+    assert found.risk[4] == 0
+    assert found.risk[9] == 0.5
+    assert openness.quality_of(confidences[:1], np.array([0])).auroc is None

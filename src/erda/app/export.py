@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erda import __version__
-from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN
+from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder, pack_encoder, unfit
@@ -109,10 +109,7 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "erda": __version__,
         "method": version.method.name,
         "scores": version.method.score_kind,
-        "calibration": {
-            **asdict(CALIBRATIONS[version.method.score_kind].given(len(version.relations), version.shots)),
-            "least_known": LEAST_KNOWN,
-        },
+        "calibration": {**asdict(version.calibration), "least_known": LEAST_KNOWN},
         "token": TOKEN.pattern,
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations

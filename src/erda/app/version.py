@@ -15,7 +15,7 @@ import numpy as np
 from torch.nn import functional as F
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
-from erda.app.calibration import LEAST_KNOWN, SHOTS, calibration_of
+from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
@@ -62,9 +62,9 @@ class Version:
             return self._method
 
     @cached_property
-    def shots(self) -> float:
-        """How many examples a relation has on average, where more than five count as five."""
-        return sum(min(len(one.lessons), SHOTS) for one in self.state.known) / max(len(self.state.known), 1)
+    def calibration(self) -> Calibration:
+        """What turns its method's scores into confidences."""
+        return CALIBRATIONS[self.method.score_kind].given([len(one.lessons) for one in self.state.known])
 
     @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
@@ -137,10 +137,10 @@ class Version:
         if not questions:
             return []
         predictions = self.method.predict(questions)
-        confidences = calibration_of(predictions).given(len(self.relations), self.shots).confidences(predictions.scores)
+        confidences = self.calibration.confidences(predictions.scores)
         known = confidences.sum(axis=1) >= LEAST_KNOWN
         exemplars = self._exemplars
-        ranks = _top(predictions.scores, max(top, 1))
+        ranks = np.argsort(-predictions.scores, axis=1, kind="stable")[:, : max(top, 1)]
         answers = []
         for row, (question, columns) in enumerate(zip(questions, ranks.tolist(), strict=True)):
             ranked = tuple(
@@ -154,15 +154,6 @@ class Version:
             )
             answers.append(Answer(question, ranked[0].relation if known[row] else None, ranked))
         return answers
-
-
-def _top(scores: np.ndarray, n: int) -> np.ndarray:
-    """The columns of the n largest of each row, largest first; ties go to the relation learned first."""
-    if n < scores.shape[1] and scores.shape[1] > 64:
-        some = np.sort(np.argpartition(-scores, n, axis=1)[:, :n], axis=1)
-        order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
-        return np.take_along_axis(some, order, axis=1)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :n]
 
 
 def _confidence(answer: Answer, relation: str) -> float:
