@@ -55,6 +55,11 @@ def test_the_least_certain_comes_first_and_can_be_taught(extractor: Extractor, t
     assert sentences[0] not in [" ".join(one.example.tokens) for one in extractor.suggest("author", tmp_path, n=9)]
 
 
+def test_more_are_asked_for_than_there_are(extractor: Extractor, tmp_path: Path) -> None:
+    everything = extractor.suggest("author", tmp_path, n=100_000)
+    assert everything == extractor.suggest("author", tmp_path, n=100)
+
+
 def test_what_cannot_be_suggested(extractor: Extractor, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Unknown relation 'autor'"):
         extractor.suggest("autor", tmp_path)

@@ -235,11 +235,11 @@ class Store:
                 name: {part.known.id: part.rows[name] for part in parts if name in part.rows}
                 for name in dict.fromkeys(name for part in parts for name in part.rows)
             },
-            {name[7:]: tensor for name, tensor in others.items() if name.startswith("shared.")},
-            {name[8:]: tensor for name, tensor in others.items() if name.startswith("encoder.")},
+            _named(others, "shared."),
+            _named(others, "encoder."),
         )
         known = tuple(part.known for part in parts)
-        files = {one.id: one_file for one, one_file in zip(known, version.relations, strict=True)}
+        files = dict(zip((one.id for one in known), version.relations, strict=True))
         return State(version.stamp, known, learned if known else None, files)
 
     def history(self) -> list[VersionInfo]:
@@ -345,6 +345,10 @@ class Store:
         except OSError as fault:
             raise WriteError(cannot_write(self.folder, fault)) from fault
         return len(numbers) - len(kept)
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 
 
 def parts_of(state: State) -> list[Part]:

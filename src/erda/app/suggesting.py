@@ -6,7 +6,7 @@ from pathlib import Path
 
 from erda.app.answers import Suggestion
 from erda.app.version import Version
-from erda.corpus.augment import open_augmenter
+from erda.corpus.augment import MOST_NEIGHBOURS, open_augmenter
 from erda.errors import DataError
 
 MOST_ASKED = 50  # taught examples whose neighbours are looked for
@@ -24,7 +24,7 @@ def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> li
     if not known.lessons:
         raise DataError(f"'{known.id}' was taught by its name alone; suggestions need at least one example of it.")
     taught = [lesson.example for lesson in known.lessons[-MOST_ASKED:]]
-    each = -(-WIDER * n // len(taught))
+    each = min(-(-WIDER * n // len(taught)), MOST_NEIGHBOURS)
     found = open_augmenter(corpus).find(
         taught,
         known=[lesson.example for one in version.state.known for lesson in one.lessons],

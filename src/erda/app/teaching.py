@@ -12,7 +12,7 @@ from copy import copy, deepcopy
 from dataclasses import replace
 
 from erda.app.answers import Progress
-from erda.app.lessons import Known, Lesson
+from erda.app.lessons import Known
 from erda.methods.base import Checkpoint, Method
 from erda.types import Task
 
@@ -71,28 +71,21 @@ def forked(method: Method) -> Method:
 
 def _task(known: Sequence[Known], teaching: int, index: int) -> Task | None:
     """What one teaching brought, as a task; the examples in the order in which they were taught."""
-    lessons = sorted((one for each in known for one in each.lessons if one.teaching == teaching), key=_number)
+    taught = (lesson for one in known for lesson in one.lessons if lesson.teaching == teaching)
+    lessons = sorted(taught, key=lambda lesson: lesson.number)
     named = {lesson.example.relation for lesson in lessons}
     relations = tuple(one.relation for one in known if one.since == teaching or one.id in named)
     return Task(index, relations, tuple(one.example for one in lessons)) if relations else None
 
 
-def _number(lesson: Lesson) -> int:
-    return lesson.number
-
-
 def _merged(old: Checkpoint, new: Checkpoint, order: Sequence[str]) -> Checkpoint:
     """The relations named in `order`: as in `new` where they were learned anew, else as in `old`."""
-    fresh = {one.id: one for one in new.relations}
-    texts = {one.id: one for one in old.relations} | fresh
-    stays = [one for one in order if one not in fresh]
+    texts = {one.id: one for one in (*old.relations, *new.relations)}
+    fresh = {one.id for one in new.relations}
+    source = {one: new if one in fresh else old for one in order}
     rows = {
-        name: {
-            owner: (new if owner in fresh else old).rows[name][owner]
-            for owner in order
-            if owner in (new if owner in fresh else old).rows.get(name, {})
-        }
+        name: {one: found.rows[name][one] for one, found in source.items() if one in found.rows.get(name, {})}
         for name in {**old.rows, **new.rows}
     }
-    kept = tuple(one for one in old.kept if one.relation in stays) + new.kept
+    kept = tuple(one for one in old.kept if source.get(one.relation or "") is old) + new.kept
     return replace(old, relations=tuple(texts[one] for one in order), kept=kept, rows=rows)

@@ -13,7 +13,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
         "Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
-        "then ERDA with extra examples from unlabelled text and Frozen (a trained transformer that stays as it is), "
+        "then ERDA with extra examples from unlabelled text and Posterior (a trained transformer that stays as it is), "
         "and show how well each remembers; at the end teach an extractor five relations. "
         "Takes at most three minutes on two cores; nothing is downloaded."
     )

@@ -55,7 +55,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_format(teach)
     teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
-    teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else frozen)")
+    teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text to vectors (default: the store's, else minilm)")
     again = "teach all that is known to another --method or --encoder"
     teach.add_argument("--relearn", action="store_true", help=again)
