@@ -302,13 +302,13 @@ def test_a_full_disk_at_any_moment_leaves_the_last_version(tmp_path: Path, monke
     assert len(open_toy(tmp_path).relations) == 4
 
 
-def kill_while_teaching(folder: Path, seconds: float) -> int:
-    """A process that teaches and is killed; how many relations it said were taught."""
+def kill_while_teaching(folder: Path, n_teachings: int, seconds: float) -> int:
+    """A process that is killed a while after so many teachings; how many relations it said were taught."""
     reading, writing = FORKS.Pipe(duplex=False)
     child = FORKS.Process(target=teach_until_killed, args=(folder, writing))
     child.start()
     writing.close()
-    said = reading.recv()  # it begins
+    said = [reading.recv() for _ in range(1 + n_teachings)][-1]  # once when it begins
     time.sleep(seconds)
     child.kill()
     child.join()
@@ -321,7 +321,7 @@ def kill_while_teaching(folder: Path, seconds: float) -> int:
 def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     folder, rng, least = tmp_path / "x", random.Random(20), 0
     for _ in range(20):
-        least = max(least, kill_while_teaching(folder, rng.uniform(0, 0.25)))
+        least = max(least, kill_while_teaching(folder, rng.randrange(3), rng.uniform(0, 0.1)))
         if not (folder / "extractor.json").exists():
             assert least == 0
             continue
