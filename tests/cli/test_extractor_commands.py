@@ -112,7 +112,7 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     shown, written = (run_example(erda, line) for line in commands_of(predict.EXTRACT))
     pairs = {(row["head"], row["tail"]) for row in map(json.loads, shown.lines)}
     assert pairs <= {("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")}
-    assert written.lines == ["found.csv is written."]
+    assert written.lines == [f"found.csv: {len(pairs)} row{'' if len(pairs) == 1 else 's'}"]
     write_rows("my-tests.jsonl", TESTS)
     measured, changed = (run_example(erda, line) for line in commands_of(predict.EVALUATE))
     assert "of 2 questions answered rightly" in measured.out
@@ -198,6 +198,11 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("predict plain.txt", "In plain sentences mark the entities"),
         ("predict nothing.txt", "nothing.txt: no such file."),
         ("predict", "standard input: the file is empty."),
+        ("predict ''", "FILE: expected a name or a sentence, got nothing."),
+        ("teach --file ''", "FILE: expected a name or a sentence, got nothing."),
+        ('predict "Ada was born in London."', "no such file. A sentence has its entities marked: [["),
+        ('predict "my questions.txt"', "my questions.txt: no such file."),
+        ("predict published.json", "run first: erda data convert published.json --out OUT.jsonl"),
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
         ("forget nothing", "Unknown relation 'nothing'."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
@@ -213,6 +218,9 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     Path("q.txt").write_text("\n".join(QUESTIONS))
     Path("q.csv").write_text("text\n[[a]] b {{c}}\n")
     Path("plain.txt").write_text("Nobody marked anything here.")
+    Path("published.json").write_text(
+        '{"P19": [{"tokens": ["A", "b"], "h": ["a", "Q1", [[0]]], "t": ["b", "Q2", [[1]]]}]}'
+    )
     Path("other").mkdir()
     Path("other/thesis.tex").touch()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -221,6 +229,59 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     assert message in done.err
     assert "Traceback" not in done.err
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        erda("relations", "--store", "")
+    assert "argument --store: expected a name, got nothing." in capsys.readouterr().err
+
+
+def test_a_sentence_may_be_long_and_begin_with_either_entity(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    asked = erda("predict", f"{{{{Elon}}}} founded {'far // away ' * 100} [[SpaceX]]")
+    assert asked.status == 0
+    assert json.loads(asked.out)["text"].startswith("{{Elon}} founded far / / away")
+
+
+def test_a_closed_standard_input_is_said(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    monkeypatch.setattr("erda.cli.store.sys", SimpleNamespace(stdin=None))
+    assert "Standard input is closed; name a file." in erda("predict").err
+
+
+def test_every_line_has_its_row_though_it_cannot_be_read(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    first, second, _ = QUESTIONS
+    Path("q.txt").write_bytes(f"{first}\n[[Fran\xe7ois]] met {{{{Ada}}}}\n{second}\n\xe7\n".encode("latin-1"))
+    done = erda("predict", "q.txt", "--out", "a.jsonl")
+    assert (done.status, done.lines) == (2, ["a.jsonl: 4 rows"])
+    assert ["error" in json.loads(line) for line in Path("a.jsonl").read_text().splitlines()] == [0, 1, 0, 1]
+    assert "q.txt:2: not UTF-8 (byte 0xe7)" in done.err
+    assert [json.loads(line)["line"] for line in erda("predict", "q.txt").lines] == [1, 2, 3, 4]
+
+
+def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    named = ("--entity", "SpaceX", "--entity", "Elon Musk")
+    assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--all", *named).lines) == 2
+    nothing = erda("extract", "It rained.", *named)
+    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No relation was found; entities met: 0.\n")
+    assert "--entity NAME, or --names FILE." in erda("extract", "It rained.").err
+
+
+def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.version.MOST_PAIRS", 3)
+    erda("teach", "founded by", *FOUNDED)
+    Path("news.txt").write_bytes(b"Ann \x07 met Bo.\nAnn \xe7 met Bo.\nAnn met Bo. Ann met Bo. Ann met Bo.\n")
+    done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--all", "--out", "found.csv")
+    assert (done.status, done.lines) == (2, ["found.csv: 3 rows"])
+    said = done.err.splitlines()
+    assert said[0].startswith("3 pairs of entities left out")
+    assert said[1].startswith("erda: news.txt:1: the text holds a control character")
+    assert said[2].startswith("news.txt:2: not UTF-8")
 
 
 def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:

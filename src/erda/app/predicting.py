@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from erda.app.entities import Entities
-from erda.app.inputs import example_of
+from erda.app.inputs import check_text, example_of
 from erda.app.tables import PlainRow, json_line, writer_for
 from erda.app.version import TOP, Version
 from erda.data.convert import refuse_input
@@ -78,12 +78,11 @@ def predict_file(
     with locked(folder, busy=f"another command is writing {out}"):
         rows = folder / "rows.jsonl"
         n_found = _begin(folder / "job.json", job, rows)
-        faults = Faults(path)
-        for piece in answer_pieces(version, OWN[format][0](path, faults), skip=n_found, top=top):
+        for piece in answer_pieces(version, _every_row(path, format), skip=n_found, top=top):
             _append(rows, piece)
             tick(piece[-1]["line"])
         write(out, _rows(rows))
-        n_rows = 0
+        n_rows, faults = 0, Faults(path)
         for row in _rows(rows):
             n_rows += 1
             if row.get("error"):
@@ -106,6 +105,31 @@ def answer_pieces(version: Version, rows: Iterable[Row], *, skip: int = 0, top: 
         ]
 
 
+class _Passed(Faults):
+    """What a reader passes over, as rows in their places."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.rows: list[Row] = []
+
+    def add(self, line: int, message: str) -> None:
+        self.rows.append(Row(line, partial(_refuse, message)))
+
+
+def _every_row(path: Path, format: str) -> Iterator[Row]:
+    """The rows of a file in its order, those too that cannot be read."""
+    passed = _Passed(path)
+    for row in chain(OWN[format][0](path, passed), [None]):
+        yield from passed.rows
+        passed.rows.clear()
+        if row is not None:
+            yield row
+
+
+def _refuse(message: str) -> Example:
+    raise DataError(message)
+
+
 def _read(row: Row) -> Example | str:
     try:
         example = row.read()
@@ -119,7 +143,7 @@ def print_answers(
 ) -> None:
     """Show every row of a file with its answer as a line of JSON; rows that cannot be read end it with a fault."""
     faults = Faults(path)
-    for piece in answer_pieces(version, OWN[own_format(path, format)][0](path, faults), top=top):
+    for piece in answer_pieces(version, _every_row(path, own_format(path, format)), top=top):
         for row in piece:
             show(json_line(row))
             if row.get("error"):
@@ -127,14 +151,33 @@ def print_answers(
     faults.raise_if_any()
 
 
-def extract_rows(
-    version: Version, path: Path, entities: Entities = None, *, everything: bool = False
-) -> Iterator[PlainRow]:
-    """What holds between the entities of a text file, line by line; with `everything`, also pairs without."""
-    for number, line in read_lines(path):
-        if line and not line.isspace():
-            found = version.extract(line, entities, top=1)
-            for answer in found.answers if everything else found.found:
+class ExtractedRows:
+    """What holds between the entities of a text file, line by line; with `everything`, also pairs without.
+
+    What was met is counted on the way; a line that is no text is a fault. `tick` hears which line was reached.
+    """
+
+    def __init__(self, version: Version, path: Path, entities: Entities = None, *, everything: bool = False) -> None:
+        self.n_rows = self.n_entities = self.n_left_out = 0  # left out: pairs over the bound of a line
+        self.faults = Faults(path)
+        self.tick: Callable[[int], object] = lambda line: None
+        self._version, self._entities, self._everything = version, entities, everything
+
+    def __iter__(self) -> Iterator[PlainRow]:
+        for number, line in read_lines(self.faults.path, self.faults):
+            self.tick(number)
+            if not line.strip():
+                continue
+            try:
+                check_text(line, most=None)
+            except DataError as fault:
+                self.faults.add(number, str(fault))
+                continue
+            found = self._version.extract(line, self._entities, top=1)
+            self.n_entities += found.n_entities
+            self.n_left_out += found.n_left_out
+            for answer in found.answers if self._everything else found.found:
+                self.n_rows += 1
                 yield {"line": number, "entities": found.tagger, **answer.to_json()}
 
 
@@ -150,7 +193,9 @@ def own_format(path: Path, format: str | None) -> str:
     """The format of a file that can be read row by row."""
     found = format_of(path, format)
     if found not in OWN:
-        raise SettingsError(f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path}")
+        raise SettingsError(
+            f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
+        )
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 Commands = argparse._SubParsersAction  # of ArgumentParser, where commands are added
 
@@ -17,6 +18,13 @@ def add_command(
     """Add a command that says what it does (`brief`, where commands are listed) and ends its help with examples."""
     plain = argparse.RawDescriptionHelpFormatter
     return commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
+
+
+def named_path(text: str) -> Path:
+    """A path that somebody named: an empty text, as of a variable that is not set, is not the folder one is in."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a name, got nothing.")
+    return Path(text)
 
 
 def below_one(options: argparse.Namespace, *names: str) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from erda.cli.checking import Commands, add_command
+from erda.cli.checking import Commands, add_command, named_path
 
 EXAMPLES = """examples:
   erda data list
@@ -60,7 +60,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
     names = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy, tacred"
-    parser.add_argument("file", metavar="FILE", type=Path, help="examples in any of the formats of docs/data.md")
+    parser.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
     parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
     parser.add_argument(
         "--no-relation",

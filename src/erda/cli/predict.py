@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, refuse
+from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
 from erda.cli.printing import counted
 from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, open_store, progress_bar
+
+if TYPE_CHECKING:
+    from erda.app.predicting import ExtractedRows
 
 PREDICT = """\
 A row that cannot be read has an 'error' in place of an answer; all of them are named at the end, with exit status 2.
@@ -44,7 +49,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
     about = "Find the relations between all entities of raw text, every ordered pair that shares a sentence."
     extract = add_command(commands, "extract", about, EXTRACT, brief="find relations in raw text")
-    _add_input(extract, "text, a line at a time (default: -, standard input)")
+    _add_input(extract, "text, a line at a time, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     names = "entities, one a line; an id may follow after a tab"
     extract.add_argument("--names", type=Path, metavar="FILE", help=names)
@@ -54,7 +59,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
     about = "Compare what an extractor answers with the truth: accuracy, each relation, what is mistaken for what."
     evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="how well an extractor answers a file")
-    evaluate.add_argument("file", type=Path, metavar="FILE", help="examples with their relations, in any format")
+    evaluate.add_argument("file", type=named_path, metavar="FILE", help="examples with their relations, in any format")
     against = "list the questions that this version answers differently"
     evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     add_store(evaluate)
@@ -62,7 +67,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
+    parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
     parser.add_argument("--out", type=Path, metavar="OUT", help=".jsonl, .csv or .parquet (default: print JSONL)")
 
 
@@ -76,7 +81,8 @@ def run_predict(options: argparse.Namespace) -> int:
         if options.out is None:
             print_answers(version, path, format=options.format, top=options.top, show=print)
             return 0
-        options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
+        if path == Path(options.file):  # what came in is not there another time
+            options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
         total = count_lines(path)
         with progress_bar("answering") as progress:
             predicted = predict_file(
@@ -95,7 +101,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text, line by line."""
-    from erda.app.predicting import extract_rows
+    from erda.app.predicting import ExtractedRows, count_lines
     from erda.app.tables import json_line, writer_for
     from erda.data.convert import refuse_input
     from erda.errors import SettingsError
@@ -105,16 +111,33 @@ def run_extract(options: argparse.Namespace) -> int:
         raise SettingsError("Give --entity or --names, not both.")
     entities = read_names(options.names) if options.names else options.entity
     version = open_store(options).version
-    with input_file(options.file) as path:
-        rows = extract_rows(version, path, entities, everything=options.all)
+    with input_file(options.file, plain=True) as path:
+        rows = ExtractedRows(version, path, entities, everything=options.all)
         if options.out is None:
             for row in rows:
                 print(json_line(row))
         else:
             refuse_input(path, options.out)
-            writer_for(options.out)(options.out, rows)
-            print(f"{options.out} is written.")
+            total = count_lines(path)
+            with progress_bar("reading") as progress:
+                rows.tick = lambda line: progress(line, total)
+                writer_for(options.out)(options.out, rows)
+            print(f"{options.out}: {counted(rows.n_rows, 'row')}")
+        _say_what_is_missing(rows, is_named=entities is not None)
+        rows.faults.raise_if_any()
     return 0
+
+
+def _say_what_is_missing(rows: ExtractedRows, *, is_named: bool) -> None:
+    """Why nothing or not everything came out, on stderr."""
+    from erda.app.version import MOST_PAIRS
+
+    if rows.n_left_out:
+        n_pairs = counted(rows.n_left_out, "pair")
+        print(f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut long lines.", file=sys.stderr)
+    if not rows.n_rows:
+        remedy = "" if is_named else " Entities can be named: --entity NAME, or --names FILE."
+        print(f"No relation was found; entities met: {rows.n_entities:,}.{remedy}", file=sys.stderr)
 
 
 def run_evaluate(options: argparse.Namespace) -> int:

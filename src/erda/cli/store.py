@@ -13,18 +13,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from erda.cli.checking import named_path
+
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
 
 STORE = "my-extractor"
-STANDARD_INPUT = Path("-")
+STANDARD_INPUT = "-"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option that says which extractor is meant."""
     parser.add_argument(
         "--store",
-        type=Path,
+        type=named_path,
         metavar="DIR",
         default=Path(os.environ.get("ERDA_STORE") or STORE),
         help=f"where the extractor is kept (default: $ERDA_STORE, else {STORE})",
@@ -51,24 +53,46 @@ def open_store(options: argparse.Namespace, *, create: bool = False, **asked: An
 
 
 @contextmanager
-def input_file(path: Path) -> Iterator[Path]:
-    """A file to read; `-` is what comes in, put into a file until it is read, and so is a sentence with marks."""
-    from erda.errors import ErdaError
+def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
+    """A file to read; `-` is what comes in, put into a file until it is read, and so is a sentence that is given.
 
-    is_sentence = "[[" in str(path) and not path.exists()
-    if path != STANDARD_INPUT and not is_sentence:
-        yield path
+    Where `plain` text is read, a sentence needs no marks.
+    """
+    from erda.errors import DataError, ErdaError
+
+    is_sentence = _is_sentence(given, plain=plain)
+    if given != STANDARD_INPUT and not is_sentence:
+        yield Path(given)
         return
+    if not is_sentence and sys.stdin is None:
+        raise DataError("Standard input is closed; name a file.")
     if not is_sentence and sys.stdin.isatty():
         print("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
     with TemporaryDirectory() as folder:
         copy = Path(folder) / ("sentence" if is_sentence else "stdin")
         with copy.open("wb") as file:
-            shutil.copyfileobj(BytesIO(str(path).encode()) if is_sentence else sys.stdin.buffer, file)
+            shutil.copyfileobj(BytesIO(os.fsencode(given)) if is_sentence else sys.stdin.buffer, file)
         try:
             yield copy
         except ErdaError as fault:
             raise type(fault)(str(fault).replace(str(copy), "sentence" if is_sentence else "standard input")) from None
+
+
+def _is_sentence(given: str, *, plain: bool) -> bool:
+    """Whether what was given is no file but a sentence: it has marks, or several words and no ending of a file."""
+    from erda.errors import DataError
+
+    if not given.strip():
+        raise DataError("FILE: expected a name or a sentence, got nothing.")
+    if given == STANDARD_INPUT or os.path.exists(given):  # noqa: PTH110 (False of a text too long for a name)
+        return False
+    ending, has_marks = Path(given).suffix, "[[" in given or "{{" in given
+    has_words = " " in given and (not ending or " " in ending)
+    if has_words and not (plain or has_marks):
+        raise DataError(
+            f"{given[:80]}: no such file. A sentence has its entities marked: [[Tesla]] was begun by {{{{Eberhard}}}}."
+        )
+    return has_marks or has_words
 
 
 @contextmanager

@@ -50,9 +50,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach = add_command(commands, "teach", about, TEACH, brief="teach an extractor relations by a few sentences")
     teach.add_argument("relation", metavar="RELATION", nargs="?", help="its name, as in 'founded by'")
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
-    teach.add_argument(
-        "--file", type=Path, metavar="FILE", help="examples in any format of docs/data.md; -: read stdin"
-    )
+    teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
     add_format(teach)
     teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
     teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else posterior)")
@@ -106,12 +104,12 @@ def run_teach(options: argparse.Namespace) -> int:
 
     if options.relation is None and options.file is None:
         raise SettingsError("Teach what? Give a RELATION with sentences, or --file FILE.")
-    if options.file and options.sentences:
+    if options.file is not None and options.sentences:
         raise SettingsError("Give sentences or --file, not both.")
     if options.description and options.relation is None:
         raise SettingsError("--description: describes one relation; name it.")
     options.kept = f"{options.store} knows what it knew before; the same command begins again."
-    found = _read(options) if options.file else options.sentences
+    found = options.sentences if options.file is None else _read(options)
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     extractor = open_store(options, create=True, **asked)
     with progress_bar("teaching") as progress:
