@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from erda.errors import DataError
 
 pytest.importorskip("faiss", reason="needs the extra corpus")
 pytest.importorskip("duckdb", reason="needs the extra corpus")
-sys.path.append(str(Path(__file__).parents[1] / "corpus"))
 
 WROTE = ["[[Gengangere]] , a play that {{Ibsen}} wrote", "{{Undset}} wrote the novel [[Kransen]] at home ."]
 COAST = ["[[Bergen]] lies on the coast of {{Norway}} .", "[[Malmo]] sits on the coast of {{Sweden}} ."]

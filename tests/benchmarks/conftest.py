@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "torture"), str(ROOT / "tests" / "benchmark")]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "torture")]

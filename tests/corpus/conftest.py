@@ -1,12 +1,6 @@
 """Tests of the corpus use the tiny models of the encoders' tests."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "encoders"))
-
 from tiny_models import build_model
 from toy_pairs import toy_rows, toy_sentences
 

@@ -5,6 +5,7 @@ from errno import ENOSPC
 from pathlib import Path
 
 import pytest
+from tiny_models import build_model
 from toy_pairs import SMALL
 
 from erda.corpus.checkpoints import CHECKPOINTS
@@ -20,8 +21,11 @@ def test_an_interrupted_training_goes_on(folder, rows, tmp_path, changes):
     settings = changed_settings(SMALL, {"n_epochs": 2, **changes})
     whole = train(folder, rows, settings, out=tmp_path / "whole")
     interrupt(folder, rows, settings, out=tmp_path / "part", save_steps=5)
-    with pytest.raises(SettingsError, match="unfinished training with other settings"):
+    with pytest.raises(SettingsError, match="unfinished training with another encoder, other settings or pairs"):
         train(folder, rows, changed_settings(settings, {"seed": 3}), out=tmp_path / "part")
+    other = build_model(tmp_path / "other", n_layers=2, seed=5)
+    with pytest.raises(SettingsError, match="unfinished training with another encoder"):
+        train(other, rows, settings, out=tmp_path / "part")
     seen: list[int] = []
     machine = Machine(save_steps=5)
     resumed = train(folder, rows, settings, out=tmp_path / "part", machine=machine, after_step=seen.append)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_models import build_model
 from toy_corpus import random_rows, toy_store
 
 from erda.corpus import ray_jobs
@@ -35,9 +36,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> CorpusStore:
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    sys.path.append(str(Path(__file__).parent.parent / "encoders"))
-    from tiny_models import build_model
-
     return str(build_model(tmp_path_factory.mktemp("model") / "tiny").path)
 
 

@@ -36,6 +36,8 @@ class Unfinished(Settings):
     version: int = 3  # of the checkpoints beside it
     settings: dict[str, Any]
     pairs: str
+    encoder: str = ""  # fingerprint of the pretrained weights
+    n_processes: int = 1  # each gets a share of every batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ def last_checkpoint(folder: Path, run: Unfinished, *, resume: bool) -> Checkpoin
             shutil.rmtree(folder, ignore_errors=True)
         elif before != run:
             raise SettingsError(
-                f"{folder} holds an unfinished training with other settings or pairs; finish it with the same ones, "
-                "or give it up with --no-resume."
+                f"{folder} holds an unfinished training with another encoder, other settings or pairs; finish it with "
+                "the same ones, or give it up with --no-resume."
             )
         else:
             return _last_whole(folder)

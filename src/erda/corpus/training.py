@@ -20,14 +20,7 @@ import torch
 from torch import Tensor, distributed
 
 from erda.corpus.batches import PairBatches
-from erda.corpus.checkpoints import (
-    CHECKPOINTS,
-    Unfinished,
-    last_checkpoint,
-    load_tensors,
-    refuse_foreign,
-    save_checkpoint,
-)
+from erda.corpus.checkpoints import CHECKPOINTS, Unfinished, last_checkpoint, load_tensors, save_checkpoint
 from erda.corpus.learner import Learner
 from erda.corpus.pairs import PairRows
 from erda.corpus.recipe import Machine, TrainingSettings
@@ -73,10 +66,13 @@ def train(
             raise DataError(f"{batches.n_pairs} pairs of sentences: nothing to train on.")
         if settings.objective == "paper" and not batches.has_negatives:
             raise DataError("objective 'paper' needs hard negatives, and no two entity pairs share an entity.")
-        if is_main_process():
-            refuse_foreign(out)
         learner = Learner(folder, rows, settings, machine, device)
-        run = Unfinished(settings=settings.model_dump(), pairs=f"{rows.digest[:16]} {len(among)} {limit}")
+        run = Unfinished(
+            settings=settings.model_dump(),
+            pairs=f"{rows.digest[:16]} {len(among)} {limit}",
+            encoder=learner.start.base.fingerprint,
+            n_processes=n_shares,
+        )
         found = [last_checkpoint(out / CHECKPOINTS, run, resume=resume) if is_main_process() else None]
         if n_shares > 1:
             distributed.broadcast_object_list(found, device=device)
