@@ -85,6 +85,15 @@ def printable(text: str, *, colours: bool = False) -> str:
     return re.sub(pattern, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def counted(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def merge_faults(faults: Iterable[str]) -> list[str]:
     """Faults of the form `whose: what`, those that say the same put together; the order of their lines does not count.
 

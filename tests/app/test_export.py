@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -105,12 +106,12 @@ def test_it_runs_as_a_command(exported: Path) -> None:
     command = [sys.executable, str(exported / "predict.py")]
     ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["relation"] in LESSONS
-    ran = subprocess.run(
-        command, input=f"{json.dumps(ROWS[0])}\nno marks\n", capture_output=True, text=True, check=False
-    )
-    first, second = map(json.loads, ran.stdout.splitlines())
-    assert (ran.returncode, first["relation"] in LESSONS) == (2, True)
+    lines = f"{json.dumps(ROWS[0])}\nno marks\n".encode() + b"Fran\xe7ois\n"
+    asked = subprocess.run(command, input=lines, capture_output=True, check=False)
+    first, second, third = map(json.loads, asked.stdout.splitlines())
+    assert (asked.returncode, first["relation"] in LESSONS) == (2, True)
     assert second == {"error": "put the first entity in [[ ]] and the second in {{ }}, once each."}
+    assert "can't decode byte 0xe7" in third["error"]
     assert "3 relations" in (exported / "README.md").read_text()
 
 
@@ -121,6 +122,14 @@ def test_a_damaged_export_is_refused(exported: Path, tmp_path: Path, name: str) 
         (tmp_path / file.name).write_bytes(content[:-1] + b"x" if file.name == name else content)
     with pytest.raises(ValueError, match=f"{name} is damaged"):
         Predictor(tmp_path)
+
+
+def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(shutil.copy(exported / "predict.py", tmp_path))]
+    ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=False)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
+    assert "encoder.json" in ran.stderr
+    assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path) -> None:

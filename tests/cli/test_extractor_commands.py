@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,7 +82,10 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
         assert [one[:5] for one in shown] == ["    0", "    1", "    2", "    3", "*   4"]
         assert shown[4].endswith("  forgot founded by")
     undone, first = (run_example(erda, line) for line in commands_of(teach.UNDO))
-    assert undone.lines == ["my-extractor knows 2 relations by 3 examples (version 3)."]
+    assert undone.lines == [
+        "Undone: forgot founded by. It can be brought back: erda undo --to 4",
+        "my-extractor knows 2 relations by 3 examples (version 3).",
+    ]
     assert first.lines == ["my-extractor knows 1 relation by 2 examples (version 1)."]
 
 
@@ -184,7 +189,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ('teach "born in" "[[Ada {{L}}]]"', "stands inside the head"),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "born in" ""', "example 1: "),
-        ('teach "" "[[A]] in {{B}}"', "needs an id and a name"),
+        ('teach "" "[[A]] in {{B}}"', "A relation needs a name, as 'founded by'."),
         ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' by case alone"),
         ("teach", "Teach what? Give a RELATION with sentences, or --file FILE."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
@@ -195,6 +200,8 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("predict q.csv --out q.csv", "--out q.csv: is the file that is read; name another."),
         ("extract q.csv --out q.csv --entity a", "--out q.csv: is the file that is read; name another."),
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
+        ("predict table.csv", "table.csv:1: the header has no column 'text' (sentence, label)"),
+        ("predict q.txt --store q.csv", "q.csv: is a file; an extractor is a folder, name another."),
         ("predict plain.txt", "In plain sentences mark the entities"),
         ("predict nothing.txt", "nothing.txt: no such file."),
         ("predict", "standard input: the file is empty."),
@@ -221,6 +228,7 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     Path("published.json").write_text(
         '{"P19": [{"tokens": ["A", "b"], "h": ["a", "Q1", [[0]]], "t": ["b", "Q2", [[1]]]}]}'
     )
+    Path("table.csv").write_text("sentence,label\n[[a]] b {{c}},d\n")
     Path("other").mkdir()
     Path("other/thesis.tex").touch()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -288,4 +296,20 @@ def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     said = erda("teach", "led by", FOUNDED[0], FOUNDED[0]).out
     assert "moved from founded by to led by" in said
-    assert "known already" in erda("teach", "led by", FOUNDED[0]).out
+    assert erda("teach", "led by", FOUNDED[0]).lines[0] == "Nothing new; 1 example known already."
+
+
+def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    erda("teach", "founded by", *FOUNDED)
+    assert re.match(r" [01]\.\d\d  .*founded by.*  \[\[SpaceX\]\] was", erda("predict", QUESTIONS[0]).out)
+    wrong = erda("predict", "[[SpaceX]] was founded")
+    assert (wrong.out, wrong.err.count("no tail is marked")) == ("", 1)
+
+
+def test_questions_without_relations_are_called_so(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    Path("q.txt").write_text(QUESTIONS[0])
+    said = erda("evaluate", "q.txt").lines
+    assert "% of 1 question answered" in said[0]
+    assert said[1] == "No row names a relation, so that 'none' is right everywhere."

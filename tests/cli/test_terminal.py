@@ -59,6 +59,19 @@ def test_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str])
     assert "experiments:\n" in shown
 
 
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "an extractor of your own:" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_behind_the_output_is_said() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "erda", "data", "list"]
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (answer.returncode, answer.stderr.splitlines()) == (2, ["erda: [Errno 28] No space left on device"])
+
+
 DUMP = """<mediawiki><siteinfo><dbname>enwiki</dbname></siteinfo><page><title>A</title><ns>0</ns><id>1</id>
 <revision><id>2</id><text>'''A''' is [[B]] and [[C]] in the house.</text></revision></page></mediawiki>"""
 ROW = '{"tokens": ["A", "b"], "head": {"name": "A", "span": [0, 1]}, "tail": {"name": "b", "span": [1, 2]}}'

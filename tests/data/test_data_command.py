@@ -53,13 +53,13 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "        1  knows",
         "        1  meets",
         "           ... and 3 more relations, the rarest with 1",
-        "1 rows without a relation, kept apart (Dataset.unrelated)",
-        "1 duplicates, kept once:",
+        "1 row without a relation, kept apart (Dataset.unrelated)",
+        "1 duplicate, kept once:",
         "  2 repeats 1",
         "2 examples have the same sentence and entities as another, with another relation",
         "5 relations have fewer than 6 examples, too few for 5 shots and a test: "
         "knows (1), meets (1), r0 (1), r1 (1), r2 (1)",
-        f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine",
+        f"  an extractor learns from any number: erda teach --file {path}",
         "longest sentence: 4 tokens",
     ]
 
@@ -74,12 +74,21 @@ def test_check_names_every_fault(tmp_path: Path) -> None:
         erda("data", "check", str(path))
 
 
+def test_check_says_how_rare_relations_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [row(tokens=["Al", str(number), "Bo"], relation="rare" if number == 0 else "common") for number in range(9)]
+    path = write_lines(tmp_path / "mine.jsonl", rows)
+    assert erda("data", "check", str(path)) == 0
+    *_, rare, remedy, _ = capsys.readouterr().out.splitlines()
+    assert rare == "1 relation has fewer than 6 examples, too few for 5 shots and a test: rare (1)"
+    assert remedy == f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine"
+
+
 def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
     path.write_text(json.dumps({"P1": [example, example]}))
     assert erda("data", "check", str(path), "--format", "fewrel") == 0
-    assert "2 examples of 1 relations (fewrel)" in capsys.readouterr().out
+    assert "2 examples of 1 relation (fewrel)" in capsys.readouterr().out
     with pytest.raises(DataError, match="not JSON"):
         erda("data", "check", str(path), "--format", "tacred")
 
@@ -112,8 +121,8 @@ def test_convert_does_what_its_help_says(inputs: Path, capsys: pytest.CaptureFix
         assert erda(*line.split()[1:]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
-        "my-examples.jsonl: 1 examples of 1 relations, from annotated.json (labelstudio)",
-        "1 rows left out: the task has no relation",
+        "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
+        "1 row left out: the task has no relation",
     ]
     for name in ("my-examples.jsonl", "my-examples.csv"):
         (example,) = read_examples(Path(name)).examples

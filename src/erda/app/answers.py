@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from erda.errors import counted
 from erda.text.marks import example_to_marks
 from erda.types import Example
 
@@ -113,9 +114,10 @@ class Taught:
     forgotten: tuple[str, ...] = ()  # relations whose last example moved away
 
     def __str__(self) -> str:
-        said = [f"Version {self.version}: {_counted(self.n_examples, 'new example')}"]
+        changed = self.new or self.n_examples or self.moved
+        said = [f"Version {self.version}: {counted(self.n_examples, 'new example')}" if changed else "Nothing new"]
         said += [f"new: {', '.join(self.new)}"] if self.new else []
-        said += [f"{_counted(len(self.duplicates), 'example')} known already"] if self.duplicates else []
+        said += [f"{counted(len(self.duplicates), 'example')} known already"] if self.duplicates else []
         said += [f"'{example_to_marks(one.example)}' moved from {one.before} to {one.after}" for one in self.moved]
         said += [f"{name} has no example left and is forgotten" for name in self.forgotten]
         return "; ".join(said) + "."
@@ -184,7 +186,3 @@ class VersionInfo:
     n_relations: int
     n_examples: int
     is_current: bool = False
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

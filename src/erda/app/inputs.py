@@ -55,6 +55,8 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     if not isinstance(given, str | Relation):
         raise DataError(f"expected the name of a relation, got {given!r:.80}.")
     name = given if isinstance(given, str) else given.id
+    if not name.strip():
+        raise DataError("A relation needs a name, as 'founded by'.")
     found = find_relation(name, known)
     if isinstance(given, Relation):
         relation = Relation(

@@ -22,7 +22,7 @@ from typing import Any
 
 from erda.app.entities import Entities
 from erda.app.inputs import check_text, example_of
-from erda.app.tables import PlainRow, json_line, writer_for
+from erda.app.tables import PlainRow, writer_for
 from erda.app.version import TOP, Version
 from erda.data.convert import refuse_input
 from erda.data.dataset import Stamps, file_stamps
@@ -139,13 +139,13 @@ def _read(row: Row) -> Example | str:
 
 
 def print_answers(
-    version: Version, path: Path, *, format: str | None = None, top: int = TOP, show: Callable[[str], object]
+    version: Version, path: Path, *, format: str | None = None, top: int = TOP, show: Callable[[PlainRow], object]
 ) -> None:
-    """Show every row of a file with its answer as a line of JSON; rows that cannot be read end it with a fault."""
+    """Show every row of a file with its answer; rows that cannot be read end it with a fault."""
     faults = Faults(path)
     for piece in answer_pieces(version, _every_row(path, own_format(path, format)), top=top):
         for row in piece:
-            show(json_line(row))
+            show(row)
             if row.get("error"):
                 faults.add(row["line"], row["error"])
     faults.raise_if_any()

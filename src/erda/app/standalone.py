@@ -63,9 +63,8 @@ class Predictor:
         names = [relation["id"] for relation in self.known["relations"]]
         answers = []
         for row in confidences:
-            ranked = [
-                {"relation": names[i], "confidence": float(row[i])} for i in np.argsort(-row, kind="stable")[:top]
-            ]
+            order = np.argsort(-row, kind="stable")[:top]
+            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in order]
             best = ranked[0]["relation"] if row.sum() >= self.known["calibration"]["least_known"] else None
             answers.append({"relation": best, "confidence": ranked[0]["confidence"], "ranked": ranked})
         return answers
@@ -186,10 +185,18 @@ def _checked(tokens: list[str], head: Any, tail: Any, length: int) -> tuple[list
 
 def main(arguments: Sequence[str]) -> int:
     """Answer the sentences given, or those of standard input, one a line; an answer is a line of JSON."""
-    predictor = Predictor()
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    try:
+        predictor = Predictor()
+    except (ValueError, OSError) as fault:
+        print(fault, file=sys.stderr)
+        return 2
     status = 0
-    for text in arguments or (line.rstrip("\n") for line in sys.stdin):
+    for given in arguments or sys.stdin.buffer:
         try:
+            text = given if isinstance(given, str) else given.decode().rstrip("\r\n")
             sentence = json.loads(text) if text.startswith("{") and not text.startswith("{{") else text
             answer = predictor.predict([sentence])[0]
         except (ValueError, KeyError, TypeError) as fault:
@@ -199,4 +206,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read the answers has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -172,6 +172,8 @@ class Store:
             return True
         try:
             found = [path.name for path in self.folder.iterdir()] if self.folder.exists() else []
+        except NotADirectoryError:
+            raise DataError(f"{self.folder}: is a file; an extractor is a folder, name another.") from None
         except OSError as fault:
             raise DataError(f"{self.folder}: cannot be read ({fault.strerror or fault}).") from None
         ours = {".lock", VERSIONS, OBJECTS}  # a kill before the first version was whole

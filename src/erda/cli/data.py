@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
+from erda.errors import counted
 
 EXAMPLES = """examples:
   erda data list
@@ -118,8 +119,8 @@ def convert_file(args: argparse.Namespace) -> int:
 
     with tqdm(desc=args.file.name, unit=" rows", disable=None) as bar:
         reading = convert(args.file, args.out, format=args.format, no_relation=args.no_relation, tick=bar.update)
-    n, n_relations = len(reading.examples), len(reading.counts)
-    print(f"{args.out}: {n} examples of {n_relations} relations, from {args.file} ({reading.format})")
+    held = f"{counted(len(reading.examples), 'example')} of {counted(len(reading.counts), 'relation')}"
+    print(f"{args.out}: {held}, from {args.file} ({reading.format})")
     for line in set_apart(reading):
         print(line)
     return 0

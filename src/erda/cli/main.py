@@ -63,7 +63,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status; a command that can be stopped says in `options.kept` what stays."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return FAULT
+    options = parser.parse_args(arguments)
     options.arguments = [*(sys.argv[1:] if arguments is None else arguments)]  # some write it down
     try:
         with redirect_stdout(PrintableOutput(sys.stdout)):
@@ -74,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nStopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)
         return STOPPED
     except BrokenPipeError:  # whoever read the output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except (ErdaError, OSError) as fault:
         return _refuse(str(fault))
@@ -89,4 +93,12 @@ def _refuse(fault: str) -> int:
     if os.environ.get("ERDA_DEBUG"):
         raise  # noqa: PLE0704 (what was caught)
     print(f"erda: {printable(fault)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk: what is left would fail again at the end of Python
+        _drop_output()
     return FAULT
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
-from erda.cli.printing import counted
 from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, open_store, progress_bar
+from erda.errors import counted
 
 if TYPE_CHECKING:
     from erda.app.predicting import ExtractedRows
+    from erda.app.tables import PlainRow
 
 PREDICT = """\
 A row that cannot be read has an 'error' in place of an answer; all of them are named at the end, with exit status 2.
@@ -68,7 +69,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
-    parser.add_argument("--out", type=Path, metavar="OUT", help=".jsonl, .csv or .parquet (default: print JSONL)")
+    out = ".jsonl, .csv or .parquet (default: print JSONL; on a terminal, a line to read)"
+    parser.add_argument("--out", type=Path, metavar="OUT", help=out)
 
 
 def run_predict(options: argparse.Namespace) -> int:
@@ -79,7 +81,7 @@ def run_predict(options: argparse.Namespace) -> int:
     version = open_store(options).version
     with input_file(options.file) as path:
         if options.out is None:
-            print_answers(version, path, format=options.format, top=options.top, show=print)
+            print_answers(version, path, format=options.format, top=options.top, show=_show)
             return 0
         if path == Path(options.file):  # what came in is not there another time
             options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
@@ -99,10 +101,21 @@ def run_predict(options: argparse.Namespace) -> int:
     return 0
 
 
+def _show(row: PlainRow) -> None:
+    """Print a row as JSON; on a terminal, what people read of it."""
+    from erda.app.tables import json_line
+
+    if not sys.stdout.isatty():
+        print(json_line(row))
+    elif "error" not in row:  # those are said at the end
+        answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
+        print(f"{row['confidence']:5.2f}  {answer}  {row['text']}")
+
+
 def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text, line by line."""
     from erda.app.predicting import ExtractedRows, count_lines
-    from erda.app.tables import json_line, writer_for
+    from erda.app.tables import writer_for
     from erda.data.convert import refuse_input
     from erda.errors import SettingsError
     from erda.text.names import read_names
@@ -115,7 +128,7 @@ def run_extract(options: argparse.Namespace) -> int:
         rows = ExtractedRows(version, path, entities, everything=options.all)
         if options.out is None:
             for row in rows:
-                print(json_line(row))
+                _show(row)
         else:
             refuse_input(path, options.out)
             total = count_lines(path)
@@ -155,7 +168,9 @@ def run_evaluate(options: argparse.Namespace) -> int:
         return 0
     with progress_bar("answering") as progress:
         found = extractor.evaluate(options.file, progress=progress)
-    print(f"{100 * found.accuracy:.1f} % of {found.n:,} questions answered rightly; 'none' is an answer too.")
+    print(f"{100 * found.accuracy:.1f} % of {counted(found.n, 'question')} answered rightly; 'none' is an answer too.")
+    if found.accuracy_of_known is None and not found.untaught:
+        print("No row names a relation, so that 'none' is right everywhere.")
     if found.accuracy_of_known is not None:
         print(f"{100 * found.accuracy_of_known:.1f} % where the relation was taught and 'none' may not be said.")
     width = max(map(len, (*found.relations, "relation")))

@@ -27,11 +27,6 @@ def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BR
     return " ".join(words)
 
 
-def counted(n: int, noun: str) -> str:
-    """A number with its noun: 1 row, 1,200 rows."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 class PrintableOutput:
     """A stream to which only printable text is written."""
 

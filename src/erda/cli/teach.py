@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.printing import counted
 from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar
+from erda.errors import counted
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
@@ -180,7 +180,9 @@ def run_undo(options: argparse.Namespace) -> int:
     """Go back."""
     extractor = open_store(options, version=options.to)
     if options.to is None:
+        undone = extractor.version.state.stamp
         extractor.undo()
+        print(f"Undone: {undone.what}. It can be brought back: erda undo --to {undone.number}")
     _say_what_is_known(extractor)
     return 0
 
@@ -189,7 +191,7 @@ def run_history(options: argparse.Namespace) -> int:
     """Print a line for each version, the current one with a star."""
     for one in open_store(options).history():
         star = "*" if one.is_current else " "
-        counts = f"{one.n_relations:4d} relations  {one.n_examples:5d} examples"
+        counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
         print(f"{star}{one.number:4d}  {one.time[:16].replace('T', ' ')}  {counts}  {one.what}")
     return 0
 

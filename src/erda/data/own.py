@@ -22,7 +22,7 @@ from erda.data.formats import (
     table,
 )
 from erda.data.formats.base import RowsOf, read_rows
-from erda.errors import SHOWN_FAULTS, DataError, SettingsError, unknown_name
+from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, unknown_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
 
@@ -83,11 +83,13 @@ def format_of(path: Path, format: str | None = None) -> str:
 
 
 def detect_format(path: Path) -> str:
-    """The format that a file looks like, from its beginning; a folder or a text with `.ann` files is brat's."""
+    """The format that a file looks like, from its beginning; `.csv` is a table, one with `.ann` files is brat's."""
     if any(file.is_file() for file in brat.brat_files(path)):
         return "brat"
     start = read_start(path, _START)
     first = start.partition("\n")[0]
+    if path.name.lower().removesuffix(".gz").removesuffix(".bz2").endswith(".csv"):
+        return "csv"
     if _MARKED.match(first) and not _JSON.match(start):
         return "marked"
     if start[0] in "[{":
@@ -171,7 +173,9 @@ def readable_name(relation_id: str) -> str:
 def describe(reading: Reading, *, top: int = 20) -> str:
     """What a file held, for people: counts, the commonest relations, duplicates, the longest sentence."""
     counts, n_examples = reading.counts, len(reading.examples)
-    lines = [f"{reading.path}: {n_examples} examples of {len(counts)} relations ({reading.format})"]
+    lines = [
+        f"{reading.path}: {counted(n_examples, 'example')} of {counted(len(counts), 'relation')} ({reading.format})"
+    ]
     lines += [f"  {count:7d}  {relation}" for relation, count in list(counts.items())[:top]]
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
@@ -180,19 +184,19 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     if n_conflicts:
         lines.append(f"{n_conflicts} examples have the same sentence and entities as another, with another relation")
     lines += _rare(reading)
-    longest = max((len(example.tokens) for example in reading.examples), default=0)
-    lines.append(f"longest sentence: {longest} tokens")
+    longest = max((len(example.tokens) for example in (*reading.examples, *reading.unrelated)), default=0)
+    lines.append(f"longest sentence: {counted(longest, 'token')}")
     return "\n".join(lines)
 
 
 def set_apart(reading: Reading) -> list[str]:
     """What a file held besides examples of relations, for people: nothing is dropped in silence."""
     n = len(reading.unrelated)
-    lines = [f"{n} rows without a relation, kept apart (Dataset.unrelated)"] if n else []
-    lines += [f"{count} rows left out: {reason}" for reason, count in reading.left_out.items()]
+    lines = [f"{counted(n, 'row')} without a relation, kept apart (Dataset.unrelated)"] if n else []
+    lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
         kept = "kept once" if reading.format in OWN else "kept as published"
-        lines.append(f"{len(reading.duplicates)} duplicates, {kept}:")
+        lines.append(f"{counted(len(reading.duplicates), 'duplicate')}, {kept}:")
         lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
         if len(reading.duplicates) > SHOWN_FAULTS:
             lines.append(f"  ... and {len(reading.duplicates) - SHOWN_FAULTS} more")
@@ -203,14 +207,17 @@ def _rare(reading: Reading) -> list[str]:
     """A warning of relations that block a stream of the usual shape, and the command that leaves them out."""
     least = OWN_SHOTS + 1
     rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
+    file = shlex.quote(str(reading.path))
     if not rare:
         return []
     shown = ", ".join([*rare[:SHOWN_FAULTS], *["..."][: len(rare) > SHOWN_FAULTS]])
-    command = f"erda run --dataset {shlex.quote(str(reading.path))} --set min_examples={least} --out runs/mine"
-    return [
-        f"{len(rare)} relations have fewer than {least} examples, too few for {OWN_SHOTS} shots and a test: {shown}",
-        f"  leave them out: {command}",
-    ]
+    if len(rare) == len(reading.counts):
+        remedy = f"an extractor learns from any number: erda teach --file {file}"
+    else:
+        remedy = f"leave them out: erda run --dataset {file} --set min_examples={least} --out runs/mine"
+    have = counted(len(rare), "relation") + (" has" if len(rare) == 1 else " have")
+    too_few = f"fewer than {least} examples, too few for {OWN_SHOTS} shots and a test"
+    return [f"{have} {too_few}: {shown}", f"  {remedy}"]
 
 
 def _count_conflicts(examples: Iterable[Example]) -> int:

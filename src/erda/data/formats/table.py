@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.formats.base import Row
-from erda.errors import DataError
+from erda.errors import DataError, counted
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
 from erda.text.reading import Faults, read_lines
 from erda.types import Example
@@ -100,7 +100,7 @@ def _header_fault(columns: Sequence[str]) -> str:
 
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
-        raise DataError(f"{len(fields)} fields; the header names {len(columns)}.")
+        raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
     row = dict(zip(columns, map(_as_meant, fields), strict=True))
     relation, example_id, source, head_id, tail_id = (
         row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")
