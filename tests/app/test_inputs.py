@@ -92,8 +92,8 @@ def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "needs an id and a name"),
-        ("  \t", "needs an id and a name"),
+        ("", "A relation needs a name"),
+        ("  \t", "A relation needs a name"),
         ("a\x00b", "its id holds a control character"),
         ("x" * 201, "a name has at most 200 characters"),
         ("no_relation", "'no_relation' says that none holds"),
