@@ -250,7 +250,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds something else than an extractor \(notes.txt\)"):
         open_toy(tmp_path)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(DataError, match="Not a directory"):
+    with pytest.raises(DataError, match="is a file; an extractor is a folder"):
         open_toy(tmp_path / "file")
     with pytest.raises(DataError, match="No folder can be called"):
         open_toy("a\0b")  # type: ignore[arg-type]
