@@ -46,7 +46,7 @@ def test_entities_by_their_characters(extractor: Extractor) -> None:
         ("the Republic", "Rome"),
     ]
     assert found.answers[2].example.tail.id == "Q38"
-    inside = tagged_sentences("Dr. A. Bc. Def met Ghi.", [Mark(0, 14)], taught={}).sentences
+    inside = tagged_sentences("Dr. A. Bc. Def met Ghi.", [Mark(0, 14)], taught=None).sentences
     assert [sentence.entities[0].name for sentence in inside] == ["Dr. A. Bc. Def"]
     with pytest.raises(DataError, match=r"entity \(90, 900\) covers no word of the text"):
         extractor.extract(TEXT, [Mark(90, 900)])
@@ -58,7 +58,7 @@ def test_without_entities_the_taught_names_are_found(extractor: Extractor, monke
     assert found.tagger == "taught"
     assert {answer.example.head.name for answer in found.answers} == {"Microsoft", "Steve", "Ulm"}
     with pytest.raises(DataError, match=r"give entities=\[names\], or install spaCy with a pipeline"):
-        tagged_sentences("some text", None, taught={})
+        tagged_sentences("some text", None, taught=None)
 
 
 def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:

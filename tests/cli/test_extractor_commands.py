@@ -22,6 +22,7 @@ from erda.app.version import Version
 from erda.cli import predict, teach
 from erda.cli.main import main
 from erda.text.marks import example_from_marks
+from erda.text.names import NameTagger
 
 Erda = Callable[..., SimpleNamespace]
 TESTS = ("[[SpaceX]] was founded by {{Elon}} .", "founded by"), ("[[Ada]] was born in {{London}} .", "born in")
@@ -290,6 +291,18 @@ def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     assert said[0].startswith("3 pairs of entities left out")
     assert said[1].startswith("erda: news.txt:1: the text holds a control character")
     assert said[2].startswith("news.txt:2: not UTF-8")
+
+
+@pytest.mark.parametrize("more", [(), ("--names", "names.txt")])
+def test_names_are_made_ready_once_for_all_lines(erda: Erda, monkeypatch: pytest.MonkeyPatch, more: tuple) -> None:
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
+    erda("teach", "founded by", *FOUNDED)
+    Path("names.txt").write_text("Ann\nBo\n")
+    Path("news.txt").write_text("Ann met Bo.\n" * 5)
+    made, make = [], NameTagger.__init__
+    monkeypatch.setattr(NameTagger, "__init__", lambda self, names: made.append(names) or make(self, names))
+    assert erda("extract", "news.txt", *more).status == 0
+    assert len(made) == 1
 
 
 def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:

@@ -17,7 +17,7 @@ from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, tokens_of
 from erda.types import Entity, Span
 
-Entities = Iterable[str | Mark] | Mapping[str, str | None] | None
+Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 PREFERRED = "en_core_web_sm"
 
 
@@ -29,8 +29,11 @@ class Tagged:
     tagger: str
 
 
-def tagged_sentences(text: str, entities: Entities = None, *, taught: Mapping[str, str | None]) -> Tagged:
-    """The sentences of a text with the given entities; without any, with those that are found."""
+def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
+    """The sentences of a text with the given entities; without any, with those that are found.
+
+    Names that are looked for in many texts come as a tagger, which is made once.
+    """
     if not isinstance(text, str) or not text.strip():
         raise DataError("the text is empty.")
     check_text(text, most=None)
@@ -38,6 +41,8 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: Mapping[st
         raise DataError("entities: expected a list of names or marks, got a single text; put it in a list.")
     if entities is None:
         return _found(text, taught)
+    if isinstance(entities, NameTagger):
+        return Tagged(tuple(entities(text)), "names")
     given = list(entities)
     if marks := [one for one in given if isinstance(one, Mark)]:
         if len(marks) < len(given):
@@ -49,15 +54,15 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: Mapping[st
     return Tagged(tuple(NameTagger(names)(text)), "names")
 
 
-def _found(text: str, taught: Mapping[str, str | None]) -> Tagged:
+def _found(text: str, taught: NameTagger | None) -> Tagged:
     if pipeline := installed_pipeline():
         return Tagged(tuple(_spacy_tagger(pipeline)(text)), f"spacy:{pipeline}")
-    if not taught:
+    if taught is None:
         raise DataError(
             "No entities were given and none can be found: give entities=[names], or install spaCy with a pipeline "
             f"(pip install 'erda[spacy]'; python -m spacy download {PREFERRED})."
         )
-    return Tagged(tuple(NameTagger(taught)(text)), "taught")
+    return Tagged(tuple(taught(text)), "taught")
 
 
 def installed_pipeline() -> str | None:

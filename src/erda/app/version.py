@@ -23,6 +23,7 @@ from erda.app.store import State
 from erda.encoders.base import embed
 from erda.errors import DataError
 from erda.methods.base import Method
+from erda.text.names import NameTagger
 from erda.text.pairs import ordered_pairs
 from erda.types import Entity, Example, Relation, Span
 
@@ -102,8 +103,7 @@ class Version:
         `entities` are names, or stretches of characters (`Mark`); without them they are found by a spaCy pipeline,
         where one is installed, else by the names in the taught examples.
         """
-        names = {entity.name: entity.id for one in self.state.known for entity in _entities(one)}
-        tagged = tagged_sentences(text, entities, taught=names)
+        tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
         pairs, n_entities, n_left_out = list[Example](), 0, 0
         for sentence in tagged.sentences:
             found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs))
@@ -112,6 +112,11 @@ class Version:
             n_left_out += found.n_left_out
         answers = tuple(self.predict(pairs, top=top)) if pairs else ()
         return Extraction(answers, tagged.tagger, n_entities, n_left_out)
+
+    @cached_property
+    def _taught_names(self) -> NameTagger | None:
+        names = {entity.name: entity.id for one in self.state.known for entity in _entities(one)}
+        return NameTagger(names) if names else None
 
     def explain(self, given: Given) -> Explanation:
         """Why an answer is what it is: which taught examples are most like the sentence, and which words count."""

@@ -118,11 +118,12 @@ def run_extract(options: argparse.Namespace) -> int:
     from erda.app.tables import writer_for
     from erda.data.convert import refuse_input
     from erda.errors import SettingsError
-    from erda.text.names import read_names
+    from erda.text.names import NameTagger, read_names
 
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
-    entities = read_names(options.names) if options.names else options.entity
+    names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    entities = NameTagger(names) if names else None
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         rows = ExtractedRows(version, path, entities, everything=options.all)
