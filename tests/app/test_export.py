@@ -132,7 +132,10 @@ def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: P
     assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path) -> None:
+def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="name a new folder in it"):
+        taught.export(".")
     with pytest.raises(DataError, match="is not empty"):
         taught.export(taught.folder)
     with pytest.raises(ErdaError, match="expected onnx or onnx-int8"):

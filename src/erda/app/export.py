@@ -57,6 +57,8 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     With the same engine the answers are the same.
     """
     folder = user_path(folder)
+    if not folder.name:
+        raise DataError(f"{folder} cannot be written in one step; name a new folder in it.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method = version.method

@@ -129,8 +129,8 @@ def _listed_ids(path: Path) -> set[str] | None:
 def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str] = ()) -> Dataset:
     """A dataset from one file, or from a folder that holds `train.jsonl` and perhaps `validation` and `test` files.
 
-    Files end in `.jsonl` or `.json`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong to the
-    dataset.
+    They end in `.jsonl`, `.json` or `.csv`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong to
+    the dataset.
     """
     path = Path(path)
     files = {"train": path} if path.is_file() else _folder_files(path)
@@ -233,5 +233,5 @@ def _folder_files(folder: Path) -> dict[str, Path]:
     paths = ((pool, folder / f"{pool}{ending}") for pool in POOLS for ending in reversed(ENDINGS))  # the first wins
     found = {pool: path for pool, path in paths if path.is_file()}
     if "train" not in found:
-        raise DataError(f"{folder}: holds no train.jsonl (also .json; both also as .gz or .bz2).")
+        raise DataError(f"{folder}: holds no train.jsonl (also .json or .csv, and each as .gz or .bz2).")
     return found

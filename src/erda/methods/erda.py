@@ -62,6 +62,10 @@ class Erda(Trained):
     name: ClassVar[str] = "erda"
     score_kind: ClassVar[ScoreKind] = "cosine"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._objective = Objective(**{one.name: getattr(self, one.name) for one in fields(Objective)})
+
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         extras, rehearsed = self._augment(task)
         new = [*task.examples, *extras]
@@ -111,10 +115,6 @@ class Erda(Trained):
             shown = dict.fromkeys([*_numbers(keys[relation.id]), *own] if relation.id in keys else own)
             keys[relation.id] = torch.from_numpy(np.array([*shown][-MOST_KEYS:], np.uint64).view(np.int64))
         return [one for one in task.examples if len(keys[one.relation or ""]) < self.augment_below]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._objective = Objective(**{one.name: getattr(self, one.name) for one in fields(Objective)})
 
     def _train(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
         self._descend(items, lambda batch: self._loss(batch, generator), generator, epochs=epochs)
