@@ -129,8 +129,8 @@ def _listed_ids(path: Path) -> set[str] | None:
 def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str] = ()) -> Dataset:
     """A dataset from one file, or from a folder that holds `train.jsonl` and perhaps `validation` and `test` files.
 
-    They end in `.jsonl`, `.json` or `.csv`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong to
-    the dataset.
+    Files end in `.jsonl`, `.json` or `.csv`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong
+    to the dataset.
     """
     path = Path(path)
     files = {"train": path} if path.is_file() else _folder_files(path)
