@@ -188,11 +188,14 @@ def run_undo(options: argparse.Namespace) -> int:
 
 
 def run_history(options: argparse.Namespace) -> int:
-    """Print a line for each version, the current one with a star."""
+    """Print a line for each version, the current one with a star; times are those of the user's clock."""
+    from datetime import datetime
+
     for one in open_store(options).history():
         star = "*" if one.is_current else " "
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
-        print(f"{star}{one.number:4d}  {one.time[:16].replace('T', ' ')}  {counts}  {one.what}")
+        when = datetime.fromisoformat(one.time).astimezone()
+        print(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
     return 0
 
 
