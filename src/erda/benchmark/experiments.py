@@ -190,6 +190,8 @@ def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Expe
     if first.evaluate_on != "test":
         title += f", measured on {first.evaluate_on} data"
     slug = slug_of(f"{title} {first.order_family}")
+    if first.order_family == "sckd":
+        title += ", task orders of SCKD"
     return Experiment(title, slug, first.n_tasks, tuple(lines), (*notes, *_stream_notes(lines)))
 
 
