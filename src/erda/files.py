@@ -61,10 +61,13 @@ def whole_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what `whole_file` left in a folder when its process was killed; its lock must be held."""
+def remove_unfinished(folder: Path, *, of: str = "") -> None:
+    """Remove what `whole_file` left in a folder when its process was killed, all or that `of` one file.
+
+    The lock of what is removed must be held.
+    """
     for path in folder.iterdir() if folder.is_dir() else ():
-        if is_unfinished(path.name):
+        if is_unfinished(path.name) and path.name.startswith(f".{of}." if of else "."):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 

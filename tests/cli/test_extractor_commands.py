@@ -159,7 +159,11 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
     assert not Path(stopped).exists()
     with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
         file.write(b'{"id": "cut sh')
+    left, others = Path(f".{stopped}.12345.tmp"), Path(f".{whole}.12345.tmp")  # by a process that was killed
+    left.touch()
+    others.touch()
     done = erda("predict", "q.txt", "--out", stopped)
+    assert (left.exists(), others.exists()) == (False, True)
     assert done.lines == [f"{stopped}: 11 rows (4 of them by an earlier run)"]
     assert asked == [4, 3, 3, 3], "the first piece is not asked again"
     assert not Path(f"{stopped}.partial").exists()

@@ -30,7 +30,7 @@ from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
 from erda.data.own import OWN, format_of
 from erda.errors import DataError, SettingsError, WriteError
-from erda.files import cannot_write, locked, read_sealed, sealed, write_json
+from erda.files import cannot_write, locked, read_sealed, remove_unfinished, sealed, write_json
 from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
 
@@ -76,6 +76,7 @@ def predict_file(
     job = Asking(file_stamps([path, *(brat_files(path) if format == "brat" else ())]), format, stamp, top)
     folder = out.with_name(f"{out.name}.partial")
     with locked(folder, busy=f"another command is writing {out}"):
+        remove_unfinished(out.parent, of=out.name)
         rows = folder / "rows.jsonl"
         n_found = _begin(folder / "job.json", job, rows)
         for piece in answer_pieces(version, _every_row(path, format), skip=n_found, top=top):
