@@ -1,11 +1,11 @@
 """Settings of every method over one encoder, chosen on validation data: the grids of all methods in one pool.
 
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
+python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write '*-mpnet'
 
 What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
 another. Every choice is run on the first order; those of a method that are at its median or above go on to the next.
-The best is printed, and with --write put into the presets *-adapter. What is finished is read, so a search that was
-stopped goes on.
+The best is printed, and with --write put into presets. What is finished is read, so a search that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
     parser.add_argument("--trials", type=int, default=12, metavar="N", help="choices of a method (default: 12)")
-    parser.add_argument("--write", action="store_true", help="put the best settings into the presets *-adapter")
+    parser.add_argument("--write", metavar="NAMES", help="put the best settings into these presets, e.g. '*-adapter'")
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
     try:
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = chosen(done, command=shlex.join(["python", "benchmarks/peers.py", *(arguments or sys.argv[1:])]))
     print(*lines, sep="\n")
     if options.write:
-        write_presets(lines)
+        write_presets(options.write, lines)
     print(*faults, sep="\n", file=sys.stderr)
     return 2 if faults else 0
 
@@ -201,9 +201,9 @@ def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
     return lines
 
 
-def write_presets(lines: Sequence[str]) -> None:
-    """Put lines into the presets *-adapter, in the place of those of an earlier search."""
-    for path in sorted(PRESETS.glob("*-adapter.toml")):
+def write_presets(names: str, lines: Sequence[str]) -> None:
+    """Put lines into the presets of these names, in the place of those of an earlier search."""
+    for path in sorted(PRESETS.glob(f"{names}.toml")):
         kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
         write_bytes(path, "\n".join([kept, "", *lines, ""]).encode())
         print(path)

@@ -35,7 +35,7 @@ def test_poor_choices_are_run_on_the_first_order_alone(
     preset.write_text('description = "Toys."\ndataset = "atlas"\n\n[settings]\nbatch_size = 16\n')
     monkeypatch.setattr(peers, "PRESETS", tmp_path)
     for _ in range(2):  # the second takes the place of the first
-        assert main([*command, "--write"]) == 0
+        assert main([*command, "--write", "*"]) == 0
         assert capsys.readouterr().out.splitlines()[:4] == lines[:4], "what is finished is read"
         assert preset.read_text().count("Chosen on validation data") == 1
     toml = tomllib.loads(preset.read_text())
