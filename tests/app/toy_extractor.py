@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from erda.app.extractor import Extractor
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import Encoder
+from erda.encoders.settings import EncoderSpec
 from erda.types import Example
 
 DIM = 12

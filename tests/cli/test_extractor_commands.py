@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,20 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
         "my-extractor knows 2 relations by 3 examples (version 3).",
     ]
     assert first.lines == ["my-extractor knows 1 relation by 2 examples (version 1)."]
+
+
+@pytest.mark.parametrize(
+    "command", [["relations"], ["relations", "founded by"], ["history"], ["relations", "--store", "x"]]
+)
+def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    heavy = ("torch", "transformers", "numba", "onnxruntime")
+    script = (
+        f"import sys\nfrom erda.cli.main import main\nmain({command})\nprint([n for n in {heavy} if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[:-1] == erda(*command).lines
 
 
 def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:

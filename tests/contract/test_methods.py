@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from erda.encoders import build_encoder
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import Encoder
+from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, ModelError, SettingsError, StreamError
 from erda.fields import flat_values
 from erda.methods import METHODS, find_method

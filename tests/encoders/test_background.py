@@ -11,7 +11,7 @@ from tiny_models import build_model
 
 from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.background import FILE, centres_of, load_background, save_background
-from erda.encoders.base import EncoderSpec
+from erda.encoders.settings import EncoderSpec
 from erda.errors import ModelError
 from erda.files import read_arrays, write_json
 

@@ -10,7 +10,8 @@ import pytest
 import scipy.linalg
 import torch
 
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import Encoder
+from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, StreamError
 from erda.methods.posterior import COMMON_NAMES, Posterior, PosteriorTuned, grown_factor, sentences_of
 from erda.types import Example, Relation, Task

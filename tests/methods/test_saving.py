@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.encoders.base import EncoderSpec
+from erda.encoders.settings import EncoderSpec
 from erda.errors import ErdaError, ModelError, WriteError
 from erda.methods import saving
 from erda.methods.base import Method

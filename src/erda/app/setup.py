@@ -7,27 +7,16 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from erda.app.store import NOTHING, Setup
 from erda.encoders import build_encoder, encoder_settings
-from erda.encoders.base import Encoder, EncoderSpec
-from erda.encoders.settings import BY_MODE
+from erda.encoders.base import Encoder
+from erda.encoders.settings import BY_MODE, EncoderSpec
 from erda.errors import ModelError
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
 
 DEFAULT_ENCODER = "minilm"
 FROZEN = {"trained_layers": 0, "engine": "auto"}  # of a transformer that no method trains
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """A method by name with its settings, over an encoder: what rebuilds it."""
-
-    method: str
-    settings: Mapping[str, bool | int | float | str]
-    encoder: EncoderSpec
-
-
-NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
 
 
 @dataclass(frozen=True, slots=True)

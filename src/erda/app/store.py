@@ -7,6 +7,7 @@
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 version that was there. Writers take a lock; readers need none, since no file that a version names ever changes.
+PyTorch is loaded only where tensors are.
 """
 
 from __future__ import annotations
@@ -18,16 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from erda.app.answers import VersionInfo
 from erda.app.lessons import Known
-from erda.app.setup import Setup
+from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, ModelError, WriteError
 from erda.files import (
     cannot_write,
@@ -43,13 +40,29 @@ from erda.files import (
     write_bytes,
     write_json,
 )
-from erda.methods.base import Checkpoint
 from erda.types import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from erda.methods.base import Checkpoint
 
 FORMAT = 1
 HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
 WAIT = 2.0  # seconds, for another process that teaches
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A method by name with its settings, over an encoder: what rebuilds it."""
+
+    method: str
+    settings: Mapping[str, bool | int | float | str]
+    encoder: EncoderSpec
+
+
+NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +236,8 @@ class Store:
 
     def read(self, number: int, near: State | None = None) -> State:
         """A version; what it shares with `near` is not read again."""
+        from erda.methods.base import Checkpoint
+
         version = self._read_version(number)
         at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near else {}
         parts = [at_hand.get(files) or self._read_relation(files) for files in version.relations]
@@ -244,6 +259,16 @@ class Store:
         files = dict(zip((one.id for one in known), version.relations, strict=True))
         return State(version.stamp, known, learned if known else None, files)
 
+    def current(self) -> VersionInfo:
+        """The line of the current version."""
+        number = self.head().current
+        return self._read_version(number).info(number)
+
+    def known(self) -> tuple[Known, ...]:
+        """What the current version was taught; what the method made of it is not read."""
+        version = self._read_version(self.head().current)
+        return tuple(self._read_about(files).known for files in version.relations)
+
     def history(self) -> list[VersionInfo]:
         """Every version on the disk, the oldest first."""
         head = self.head()
@@ -260,13 +285,19 @@ class Store:
             raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
 
     def _read_relation(self, files: RelationFiles) -> Part:
-        content, place = self._read_object(f"{files.about}.json")
-        about = decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
+        about = self._read_about(files)
         return Part(about.known, about.kept, self._read_tensors(files.rows))
+
+    def _read_about(self, files: RelationFiles) -> RelationFile:
+        content, place = self._read_object(f"{files.about}.json")
+        return decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
 
     def _read_tensors(self, digest: str) -> dict[str, Tensor]:
         if not digest:
             return {}
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
         content, place = self._read_object(f"{digest}.safetensors")
         try:
             return load(content)
@@ -320,7 +351,10 @@ class Store:
         return RelationFiles(self._write_object(about, "json"), self._write_tensors(part.rows), len(part.known.lessons))
 
     def _write_tensors(self, tensors: Mapping[str, Tensor]) -> str:
-        plain = {name: one.cpu().clone(memory_format=torch.contiguous_format) for name, one in tensors.items()}
+        from safetensors.torch import save
+        from torch import contiguous_format
+
+        plain = {name: one.cpu().clone(memory_format=contiguous_format) for name, one in tensors.items()}
         return self._write_object(save(plain), "safetensors") if plain else ""
 
     def _write_object(self, content: bytes, ending: str) -> str:

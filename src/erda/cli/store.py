@@ -17,6 +17,7 @@ from erda.cli.checking import named_path
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
+    from erda.app.store import Store
 
 STORE = "my-extractor"
 STANDARD_INPUT = "-"
@@ -41,15 +42,23 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def open_store(options: argparse.Namespace, *, create: bool = False, **asked: Any) -> Extractor:
     """The extractor that is meant; only teaching begins a new one."""
+    if not create:
+        stored(options)
     from erda.app.extractor import Extractor
+
+    return Extractor.open(options.store, **asked)
+
+
+def stored(options: argparse.Namespace) -> Store:
+    """The files of the extractor that is meant: enough to list what it knows, without PyTorch."""
     from erda.app.store import Store
     from erda.errors import DataError
     from erda.files import user_path
 
-    extractor = Extractor.open(options.store, **asked)
-    if not create and not Store(user_path(options.store)).exists():
+    store = Store(user_path(options.store))
+    if not store.exists():
         raise DataError(f"There is no extractor in {options.store} yet. Begin one: erda teach RELATION SENTENCE ...")
-    return extractor
+    return store
 
 
 @contextmanager

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar
+from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar, stored
 from erda.errors import counted
 
 if TYPE_CHECKING:
-    from erda.app.extractor import Extractor
     from erda.types import Example
 
 TEACH = """\
@@ -118,7 +117,7 @@ def run_teach(options: argparse.Namespace) -> int:
         else:
             taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
     print(taught)
-    _say_what_is_known(extractor)
+    _say_what_is_known(options)
     return 0
 
 
@@ -145,17 +144,18 @@ def _read(options: argparse.Namespace) -> list[Example]:
 
 def run_relations(options: argparse.Namespace) -> int:
     """Print what is known."""
+    from erda.app.inputs import known_relation
     from erda.text.marks import example_to_marks
 
-    extractor = open_store(options)
+    known = {one.relation: one.lessons for one in stored(options).known()}
     if options.relation is not None:
-        for lesson in extractor.examples(options.relation):
+        for lesson in known[known_relation(options.relation, known)]:
             print(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
         return 0
-    width = max((len(one.name) for one in extractor.relations), default=0)
-    for one in extractor.relations:
-        print(f"{len(extractor.examples(one.id)):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
-    _say_what_is_known(extractor)
+    width = max((len(one.name) for one in known), default=0)
+    for one, lessons in known.items():
+        print(f"{len(lessons):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
+    _say_what_is_known(options)
     return 0
 
 
@@ -172,18 +172,18 @@ def run_forget(options: argparse.Namespace) -> int:
                 f"'{options.relation}' has no example {options.example}; list them: erda relations '{options.relation}'"
             )
         extractor.take_back(options.example)
-    _say_what_is_known(extractor)
+    _say_what_is_known(options)
     return 0
 
 
 def run_undo(options: argparse.Namespace) -> int:
     """Go back."""
-    extractor = open_store(options, version=options.to)
+    extractor = open_store(options, create=options.to is not None, version=options.to)  # that mends a damaged store
     if options.to is None:
         undone = extractor.version.state.stamp
         extractor.undo()
         print(f"Undone: {undone.what}. It can be brought back: erda undo --to {undone.number}")
-    _say_what_is_known(extractor)
+    _say_what_is_known(options)
     return 0
 
 
@@ -191,7 +191,7 @@ def run_history(options: argparse.Namespace) -> int:
     """Print a line for each version, the current one with a star; times are those of the user's clock."""
     from datetime import datetime
 
-    for one in open_store(options).history():
+    for one in stored(options).history():
         star = "*" if one.is_current else " "
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
         when = datetime.fromisoformat(one.time).astimezone()
@@ -217,7 +217,8 @@ def run_suggest(options: argparse.Namespace) -> int:
     return 0
 
 
-def _say_what_is_known(extractor: Extractor) -> None:
-    n_examples = sum(len(extractor.examples(one.id)) for one in extractor.relations)
-    known = f"{counted(len(extractor.relations), 'relation')} by {counted(n_examples, 'example')}"
-    print(f"{extractor.folder} knows {known} (version {extractor.version.number}).")
+def _say_what_is_known(options: argparse.Namespace) -> None:
+    store = stored(options)
+    now = store.current()
+    known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
+    print(f"{store.folder} knows {known} (version {now.number}).")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from erda.encoders.adapter import SHIPPED, adapter_folder
-from erda.encoders.base import EncoderSpec
+from erda.encoders.settings import EncoderSpec
 from erda.encoders.weights import find_model, origin
 from erda.errors import ModelError
 from erda.files import read_arrays, write_arrays

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from erda.encoders.settings import EncoderSpec
 from erda.errors import ModelError
 from erda.types import Example
 
 BAR_AFTER = 3.0  # seconds of embedding
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSpec:
-    """What rebuilds an encoder: its name, its settings and the fingerprint of the weights it started from."""
-
-    name: str
-    settings: Mapping[str, bool | int | float | str]
-    fingerprint: str
 
 
 class Encoder(nn.Module, ABC):

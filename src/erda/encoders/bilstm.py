@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import Encoder
 from erda.encoders.glove import WordVectors, load_vectors
-from erda.encoders.settings import BiLstmSettings
+from erda.encoders.settings import BiLstmSettings, EncoderSpec
 from erda.encoders.tokens import cut
 from erda.files import user_path
 from erda.types import Example

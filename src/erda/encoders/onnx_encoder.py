@@ -20,12 +20,11 @@ import torch
 from torch import Tensor
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.base import EncoderSpec
 from erda.encoders.devices import device_kind
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.layers import BERT_KIN
 from erda.encoders.marked import MarkedEncoder
-from erda.encoders.settings import TransformerSettings
+from erda.encoders.settings import EncoderSpec, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder

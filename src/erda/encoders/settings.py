@@ -5,6 +5,8 @@ Sizes have an upper bound: what no machine can hold is refused with a sentence, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -68,3 +70,12 @@ class AdaptedSettings(TransformerSettings):
     @classmethod
     def _the_paper_has_none(cls, given: Any) -> Any:
         return {"adapter": "", **given} if isinstance(given, dict) and given.get("mode") == "paper" else given
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """What rebuilds an encoder: its name, its settings and the fingerprint of the weights it started from."""
+
+    name: str
+    settings: Mapping[str, bool | int | float | str]
+    fingerprint: str

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.base import EncoderSpec
 from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, states_at
 from erda.encoders.marked import MarkedEncoder
-from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
+from erda.encoders.settings import ALL, BY_MODE, EncoderSpec, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
 from erda.encoders.weights import ModelFolder
 from erda.types import Example

@@ -20,7 +20,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from erda import __version__
-from erda.encoders.base import Encoder, EncoderSpec
+from erda.encoders.base import Encoder
+from erda.encoders.settings import EncoderSpec
 from erda.errors import ErdaError, ModelError, WriteError
 from erda.files import decode_json, inside, is_unfinished, read_bytes, read_json, sha256_of, write_bytes, write_json
 from erda.methods.base import Checkpoint, Method
