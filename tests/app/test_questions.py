@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
 
+from erda.app.answers import Answer
 from erda.app.entities import tagged_sentences
 from erda.app.extractor import Extractor
 from erda.data.formats import example_to_json
@@ -33,6 +34,18 @@ def test_every_ordered_pair_of_a_sentence_is_asked(extractor: Extractor) -> None
     assert ("Rome", "Texas") not in pairs, "they share no sentence"
     assert (found.tagger, found.n_entities, found.n_left_out) == ("names", 6, 0)
     assert {answer.best for answer in found.found} <= {"founded by", "born in", "capital of"}
+
+
+def test_of_two_directions_the_likelier_is_kept(extractor: Extractor) -> None:
+    names = ["SpaceX", "Elon Musk", "Texas", "Rome", "Italy"]
+    found = extractor.extract(f"{TEXT} {TEXT}", names)
+    best: dict[frozenset[str], Answer] = {}
+    for answer in found.found_both_ways:
+        pair = frozenset((answer.example.head.name, answer.example.tail.name))
+        best[pair] = max(best.get(pair, answer), answer, key=lambda one: one.confidence)
+    assert len(found.found_both_ways) > 2 * len(best) > 0, "some are answered in both directions, and all twice"
+    assert found.found == tuple(best.values())
+    assert found.found_both_ways == tuple(one for one in found.answers if one.best)
 
 
 def test_entities_by_their_characters(extractor: Extractor) -> None:

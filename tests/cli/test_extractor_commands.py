@@ -189,6 +189,55 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
         assert Path(stopped).read_bytes() == Path(whole).read_bytes()
 
 
+@pytest.mark.parametrize("pairs", [(), ("--both",), ("--all",)])
+def test_a_stopped_extraction_goes_on_to_the_same_result(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch, pairs: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(predicting, "PIECE", 5)
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    lines = [
+        "X was founded by Y.",
+        "",
+        "X and Y and Z.",
+        "nobody",
+        "Y was born in Z.",
+        "X \x07 Y",
+        "Z has X.",
+        "X met Y",
+        "",
+    ]
+    Path("news.txt").write_text("\n".join(lines))
+    Path("names.txt").write_text("X\nY\nZ\n")
+    command = ("extract", "news.txt", "--names", "names.txt", *pairs, "--out")
+    assert erda(*command, "whole.jsonl").status == 2
+    rows = [json.loads(line) for line in Path("whole.jsonl").read_text().splitlines()]
+    assert ["error" in row for row in rows if row["line"] == 6] == [True]
+    answer, asked = Version.predict, []
+
+    def stop(self: Version, given: list, **options: object) -> list:
+        asked.append(len(given))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return answer(self, given, **options)
+
+    monkeypatch.setattr(Version, "predict", stop)
+    done = erda(*command, "stopped.jsonl")
+    assert (done.status, Path("stopped.jsonl").exists()) == (130, False)
+    assert "stopped.jsonl.partial; the same command goes on from there" in done.err
+    done = erda(*command, "stopped.jsonl")
+    assert f"stopped.jsonl: {len(rows)} rows (" in done.out
+    assert asked == [8, 2, 4, 4], "what was answered is not asked again"
+    assert Path("stopped.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+    Path("names.txt").write_text("X\nY\n")
+    asked.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        erda(*command, "other.jsonl")
+    Path("names.txt").write_text("X\nY\nZ\n")
+    assert "by an earlier run" not in erda(*command, "other.jsonl").out, "other names are another job"
+
+
 def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "PIECE", 1)
     erda("teach", "founded by", *FOUNDED)
@@ -294,7 +343,8 @@ def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -
     named = ("--entity", "SpaceX", "--entity", "Elon Musk")
     assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--all", *named).lines) == 2
     nothing = erda("extract", "It rained.", *named)
-    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No relation was found; entities met: 0.\n")
+    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No relation was found; --all shows the pairs.\n")
+    assert erda("extract", "It rained.", "--all", *named).err == "No line has two entities.\n"
     assert "--entity NAME, or --names FILE." in erda("extract", "It rained.").err
 
 
@@ -305,11 +355,11 @@ def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     erda("teach", "founded by", *FOUNDED)
     Path("news.txt").write_bytes(b"Ann \x07 met Bo.\nAnn \xe7 met Bo.\nAnn met Bo. Ann met Bo. Ann met Bo.\n")
     done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--all", "--out", "found.csv")
-    assert (done.status, done.lines) == (2, ["found.csv: 3 rows"])
+    assert (done.status, done.lines) == (2, ["found.csv: 6 rows"])
     said = done.err.splitlines()
-    assert said[0].startswith("3 pairs of entities left out")
-    assert said[1].startswith("erda: news.txt:1: the text holds a control character")
-    assert said[2].startswith("news.txt:2: not UTF-8")
+    assert said[0].startswith("erda: news.txt:1: the text holds a control character")
+    assert said[1].startswith("news.txt:2: not UTF-8")
+    assert said[2].startswith("news.txt:3: 3 pairs of entities left out")
 
 
 @pytest.mark.parametrize("more", [(), ("--names", "names.txt")])

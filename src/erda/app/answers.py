@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,23 @@ class Extraction:
 
     @property
     def found(self) -> tuple[Answer, ...]:
-        """The pairs between which a relation holds."""
+        """The pairs between which a relation holds, each in the likelier of its two directions."""
+        return likelier(self.answers)
+
+    @property
+    def found_both_ways(self) -> tuple[Answer, ...]:
+        """The pairs between which a relation holds, in every direction in which one does."""
         return tuple(answer for answer in self.answers if answer.best is not None)
+
+
+def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Where a relation holds: of each pair of entities in a sentence the direction of higher confidence."""
+    found: dict[object, Answer] = {}
+    for answer in answers:
+        pair = answer.example.tokens, frozenset((answer.example.head.span, answer.example.tail.span))
+        if answer.best is not None and (pair not in found or answer.confidence > found[pair].confidence):
+            found[pair] = answer
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Sentences of a file, asked piece by piece: its size does not matter, and a kill costs one piece.
+"""Sentences or texts of a file, asked piece by piece: its size does not matter, and a kill costs one piece.
 
-    OUT.partial/job.json     which file is read, which version answers, how much is asked for
-    OUT.partial/rows.jsonl   the rows so far, whole pieces of them
+    OUT.partial/job.json     which file is read, which version answers, what is asked for
+    OUT.partial/rows.jsonl   the rows so far; a number after each piece: how much of the file is behind it
 
 The same command goes on after the last whole piece, so that the result is that of an unbroken one, byte for byte; of a
 changed file or extractor it begins anew. OUT is written at the end, whole or not at all.
@@ -9,46 +9,75 @@ changed file or extractor it begins anew. OUT is written at the end, whole or no
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from erda.app.entities import Entities
+from erda.app.answers import Answer, Extraction
+from erda.app.entities import installed_pipeline
 from erda.app.inputs import check_text, example_of
 from erda.app.tables import PlainRow, writer_for
-from erda.app.version import TOP, Version
+from erda.app.version import MOST_PAIRS, TOP, Questions, Version
 from erda.data.convert import refuse_input
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
 from erda.data.own import OWN, format_of
-from erda.errors import DataError, SettingsError, WriteError
+from erda.errors import DataError, SettingsError, WriteError, counted
 from erda.files import cannot_write, locked, read_sealed, remove_unfinished, sealed, write_json
+from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
 
-PIECE = 1024  # rows
+PIECE = 1024  # questions, or lines
+Pairs = Literal[
+    "likelier", "both", "all"
+]  # of entities: related ones in their likelier direction or in both; every one
+KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
+    "likelier": lambda found: found.found,
+    "both": lambda found: found.found_both_ways,
+    "all": lambda found: found.answers,
+}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is read, what answers, and what it is asked for."""
+
+    files: Stamps
+    version: dict[str, Any]
+    asked: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that are written at once, how much of the file is read with them (rows or lines), and up to which line."""
+
+    rows: list[PlainRow]
+    n_read: int
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A job: what is read, in which format, what answers, and how many ranked relations are wanted."""
+    """A file of which a version is asked; `pieces` are the answers after those to what was read before."""
 
-    files: Stamps
-    format: str
-    version: dict[str, Any]
-    top: int
+    path: Path
+    job: Job
+    pieces: Callable[[int], Iterator[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class Answered:
     """How many rows there are, of which a run before this one had left some, and where a row carries an `error`."""
 
     n_rows: int
@@ -56,138 +85,132 @@ class Predicted:
     faults: Faults
 
 
-def predict_file(
-    version: Version,
-    path: Path,
-    out: Path,
-    *,
-    format: str | None = None,
-    top: int = TOP,
-    tick: Callable[[int], object] = lambda line: None,
-) -> Predicted:
-    """Answer every row of a file (any of a user's own formats) in `out`: JSONL, CSV or Parquet, by its ending.
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A row or line that cannot be read, and why."""
 
-    `tick` hears which line was reached. A row that cannot be read has its fault in place of an answer.
-    """
-    write = writer_for(out)
-    refuse_input(path, out)
+    line: int
+    error: str
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+
+
+def ask_rows(version: Version, path: Path, *, format: str | None = None, top: int = TOP) -> Asking:
+    """The relation of every row of a file (any of a user's own formats) is asked; each row has its answer."""
     format = own_format(path, format)
-    stamp = json.loads(json.dumps(asdict(version.state.stamp)))
-    job = Asking(file_stamps([path, *(brat_files(path) if format == "brat" else ())]), format, stamp, top)
-    folder = out.with_name(f"{out.name}.partial")
-    with locked(folder, busy=f"another command is writing {out}"):
-        remove_unfinished(out.parent, of=out.name)
-        rows = folder / "rows.jsonl"
-        n_found = _begin(folder / "job.json", job, rows)
-        for piece in answer_pieces(version, _every_row(path, format), skip=n_found, top=top):
-            _append(rows, piece)
-            tick(piece[-1]["line"])
-        write(out, _rows(rows))
-        n_rows, faults = 0, Faults(path)
-        for row in _rows(rows):
-            n_rows += 1
-            if row.get("error"):
-                faults.add(row["line"], row["error"])
-        shutil.rmtree(folder, ignore_errors=True)
-    return Predicted(n_rows, n_found, faults)
+    files = [path, *(brat_files(path) if format == "brat" else ())]
+    job = _job(version, files, format=format, top=top)
+    return Asking(path, job, partial(_answer_rows, version, path, format, top))
 
 
-def answer_pieces(version: Version, rows: Iterable[Row], *, skip: int = 0, top: int = TOP) -> Iterator[list[PlainRow]]:
-    """Rows with their answers, piece by piece, after the first `skip` rows."""
-    rest = islice(rows, skip, None)
-    while piece := list(islice(rest, PIECE)):
-        read = [_read(row) for row in piece]
-        answers = iter(version.predict([one for one in read if isinstance(one, Example)], top=top))
-        yield [
-            {"id": None, "line": row.line, "error": f"{row.where}{one}"}
-            if isinstance(one, str)
-            else {"id": one.id, "line": row.line, **next(answers).to_json()}
-            for row, one in zip(piece, read, strict=True)
+def ask_text(
+    version: Version, path: Path, names: Mapping[str, str | None] | None = None, *, pairs: Pairs = "likelier"
+) -> Asking:
+    """The relations between the entities of a text are asked, line by line; entities are those named, or are found."""
+    tagger = NameTagger(names) if names else None
+    found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else installed_pipeline()
+    job = _job(version, [path], entities=found_by, pairs=pairs)
+    return Asking(path, job, partial(_answer_text, version, path, tagger, pairs))
+
+
+def _job(version: Version, files: Iterable[Path], **asked: Any) -> Job:
+    return Job(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
+
+
+def _answer_rows(version: Version, path: Path, format: str, top: int, skip: int) -> Iterator[Piece]:
+    rest = islice(_in_place(path, partial(OWN[format][0], path)), skip, None)
+    while piece := [_read(row) for row in islice(rest, PIECE)]:
+        answers = iter(version.predict([one for _, one in piece if isinstance(one, Example)], top=top))
+        rows: list[PlainRow] = [
+            {"id": None, **asdict(one)}
+            if isinstance(one, Unread)
+            else {"id": one.id, "line": line, **next(answers).to_json()}
+            for line, one in piece
         ]
+        skip += len(piece)
+        yield Piece(rows, skip, piece[-1][0])
+
+
+def _read(row: Row | Unread) -> tuple[int, Example | Unread]:
+    if isinstance(row, Unread):
+        return row.line, row
+    try:
+        example = row.read()
+        if not isinstance(example, str):
+            return row.line, example_of(example)
+        fault = example
+    except DataError as error:
+        fault = str(error)
+    return row.line, Unread(row.line, f"{row.where}{fault}")
+
+
+def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs: Pairs, skip: int) -> Iterator[Piece]:
+    asked, size = list[tuple[int, Questions | Unread]](), 0
+    for number, questions in _questions(version, path, tagger, skip):
+        asked.append((number, questions))
+        size += 1 if isinstance(questions, Unread) else 1 + len(questions.examples)
+        if size >= PIECE:
+            yield Piece(_text_rows(version, asked, pairs), number, number)
+            asked, size = [], 0
+    if asked:
+        yield Piece(_text_rows(version, asked, pairs), asked[-1][0], asked[-1][0])
+
+
+def _questions(
+    version: Version, path: Path, tagger: NameTagger | None, skip: int
+) -> Iterator[tuple[int, Questions | Unread]]:
+    """What is asked of each line of a text, with its number."""
+    for line in _in_place(path, partial(read_lines, path, skip=skip)):
+        if isinstance(line, Unread):
+            yield line.line, line
+            continue
+        number, text = line
+        try:
+            check_text(text, most=None)
+        except DataError as fault:
+            yield number, Unread(number, str(fault))
+            continue
+        if text.strip():
+            yield number, version.questions(text, tagger)
+
+
+def _text_rows(version: Version, asked: list[tuple[int, Questions | Unread]], pairs: Pairs) -> list[PlainRow]:
+    examples = [one for _, own in asked if isinstance(own, Questions) for one in own.examples]
+    answers = iter(version.predict(examples, top=1))
+    rows: list[PlainRow] = []
+    for number, own in asked:
+        if isinstance(own, Unread):
+            rows.append(asdict(own))
+            continue
+        found = own.answered(islice(answers, len(own.examples)))
+        rows += [{"line": number, "entities": found.tagger, **one.to_json()} for one in KEPT[pairs](found)]
+        if own.n_left_out:
+            n_pairs = counted(own.n_left_out, "pair")
+            error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
+            rows.append({"line": number, "error": error})
+    return rows
 
 
 class _Passed(Faults):
-    """What a reader passes over, as rows in their places."""
+    """What a reader passes over."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.rows: list[Row] = []
+        self.met: list[Unread] = []
 
     def add(self, line: int, message: str) -> None:
-        self.rows.append(Row(line, partial(_refuse, message)))
+        self.met.append(Unread(line, message))
 
 
-def _every_row(path: Path, format: str) -> Iterator[Row]:
-    """The rows of a file in its order, those too that cannot be read."""
+def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T | Unread]:
+    """What a reader gives, and in its place what it passes over."""
     passed = _Passed(path)
-    for row in chain(OWN[format][0](path, passed), [None]):
-        yield from passed.rows
-        passed.rows.clear()
-        if row is not None:
-            yield row
-
-
-def _refuse(message: str) -> Example:
-    raise DataError(message)
-
-
-def _read(row: Row) -> Example | str:
-    try:
-        example = row.read()
-        return example if isinstance(example, str) else example_of(example)
-    except DataError as fault:
-        return str(fault)
-
-
-def print_answers(
-    version: Version, path: Path, *, format: str | None = None, top: int = TOP, show: Callable[[PlainRow], object]
-) -> None:
-    """Show every row of a file with its answer; rows that cannot be read end it with a fault."""
-    faults = Faults(path)
-    for piece in answer_pieces(version, _every_row(path, own_format(path, format)), top=top):
-        for row in piece:
-            show(row)
-            if row.get("error"):
-                faults.add(row["line"], row["error"])
-    faults.raise_if_any()
-
-
-class ExtractedRows:
-    """What holds between the entities of a text file, line by line; with `everything`, also pairs without.
-
-    What was met is counted on the way; a line that is no text is a fault. `tick` hears which line was reached.
-    """
-
-    def __init__(self, version: Version, path: Path, entities: Entities = None, *, everything: bool = False) -> None:
-        self.n_rows = self.n_entities = self.n_left_out = 0  # left out: pairs over the bound of a line
-        self.faults = Faults(path)
-        self.tick: Callable[[int], object] = lambda line: None
-        self._version, self._entities, self._everything = version, entities, everything
-
-    def __iter__(self) -> Iterator[PlainRow]:
-        for number, line in read_lines(self.faults.path, self.faults):
-            self.tick(number)
-            if not line.strip():
-                continue
-            try:
-                check_text(line, most=None)
-            except DataError as fault:
-                self.faults.add(number, str(fault))
-                continue
-            found = self._version.extract(line, self._entities, top=1)
-            self.n_entities += found.n_entities
-            self.n_left_out += found.n_left_out
-            for answer in found.answers if self._everything else found.found:
-                self.n_rows += 1
-                yield {"line": number, "entities": found.tagger, **answer.to_json()}
-
-
-def count_lines(path: Path) -> int:
-    """The number of lines of a file, unpacked; 0 of a folder."""
-    if path.is_dir():
-        return 0
-    with opened(path) as file:
-        return sum(piece.count(b"\n") for piece in iter(partial(file.read, 1 << 20), b"")) + 1
+    for one in chain(read(passed), [None]):
+        yield from passed.met
+        passed.met.clear()
+        if one is not None:
+            yield one
 
 
 def own_format(path: Path, format: str | None) -> str:
@@ -200,32 +223,72 @@ def own_format(path: Path, format: str | None) -> str:
     return found
 
 
-def _begin(place: Path, job: Asking, rows_file: Path) -> int:
-    """How many rows an earlier run of the same job left; what another job left is removed."""
+# -- where the answers go ----------------------------------------------------------------------------------------------
+
+
+def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered:
+    """Show every row."""
+    n_rows, faults = 0, Faults(asking.path)
+    for piece in asking.pieces(0):
+        for row in piece.rows:
+            show(row)
+            n_rows += _counted(row, faults)
+    return Answered(n_rows, 0, faults)
+
+
+def write_answers(asking: Asking, out: Path, *, tick: Callable[[int], object] = lambda line: None) -> Answered:
+    """Write every row into `out`: JSONL, CSV or Parquet, by its ending. `tick` hears which line was reached."""
+    write = writer_for(out)
+    refuse_input(asking.path, out)
+    folder = out.with_name(f"{out.name}.partial")
+    with locked(folder, busy=f"another command is writing {out}"):
+        remove_unfinished(out.parent, of=out.name)
+        rows, faults = folder / "rows.jsonl", Faults(asking.path)
+        n_read, n_found = _begin(folder / "job.json", asking.job, rows)
+        for piece in asking.pieces(n_read):
+            _append(rows, [*piece.rows, piece.n_read])
+            tick(piece.line)
+        write(out, _rows(rows))
+        n_rows = sum(_counted(row, faults) for row in _rows(rows))
+        shutil.rmtree(folder, ignore_errors=True)
+    return Answered(n_rows, n_found, faults)
+
+
+def _counted(row: PlainRow, faults: Faults) -> int:
+    if row.get("error"):
+        faults.add(row["line"], row["error"])
+    return 1
+
+
+def _begin(place: Path, job: Job, rows_file: Path) -> tuple[int, int]:
+    """How much an earlier run of the same job read, and how many rows it left; what another job left is removed."""
     with suppress(DataError):
-        if read_sealed(place, Asking) == job:
+        if read_sealed(place, Job) == job:
             return _whole_pieces(rows_file)
     rows_file.unlink(missing_ok=True)
     write_json(place, sealed(job))
-    return 0
+    return 0, 0
 
 
-def _whole_pieces(path: Path) -> int:
-    """The number of rows in whole pieces; what is after them is cut off."""
+def _whole_pieces(path: Path) -> tuple[int, int]:
+    """What was read for the whole pieces, and their rows; what is after them is cut off."""
     if not path.exists():
-        return 0
-    n_rows, end, at = 0, 0, 0
+        return 0, 0
+    n_read = n_whole = n_rows = end = at = 0
     with path.open("rb+") as file:
         for line in file:
             if not line.endswith(b"\n"):  # cut short
                 break
-            at, n_rows = at + len(line), n_rows + 1
-            end = end if n_rows % PIECE else at
+            at += len(line)
+            if line.strip().isdigit():
+                n_read, n_whole, end = int(line), n_rows, at
+            else:
+                n_rows += 1
         file.truncate(end)
-    return n_rows - n_rows % PIECE
+    return n_read, n_whole
 
 
-def _append(path: Path, rows: Iterable[PlainRow]) -> None:
+def _append(path: Path, rows: Iterable[PlainRow | int]) -> None:
     try:
         with path.open("ab") as file:
             file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
@@ -238,8 +301,16 @@ def _append(path: Path, rows: Iterable[PlainRow]) -> None:
 def _rows(path: Path) -> Iterator[PlainRow]:
     try:
         with path.open(encoding="utf-8") as file:
-            yield from map(json.loads, file)
+            yield from (row for row in map(json.loads, file) if isinstance(row, dict))
     except FileNotFoundError:  # no row at all
         return
     except ValueError:
         raise DataError(f"{path}: is damaged. Delete {path.parent} and give the same command again.") from None
+
+
+def count_lines(path: Path) -> int:
+    """The number of lines of a file, unpacked; 0 of a folder."""
+    if path.is_dir():
+        return 0
+    with opened(path) as file:
+        return sum(piece.count(b"\n") for piece in iter(partial(file.read, 1 << 20), b"")) + 1

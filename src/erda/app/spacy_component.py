@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
+from erda.app.answers import likelier
 from erda.app.extractor import Extractor
 from erda.app.version import MOST_PAIRS, Version
 from erda.errors import DataError
@@ -35,7 +37,7 @@ class DocRelation:
 
 
 class RelationFinder:
-    """Asks an extractor about every ordered pair of a document's entities that share a sentence."""
+    """Asks an extractor about the entities of a document that share a sentence, and keeps the likelier direction."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -49,14 +51,13 @@ class RelationFinder:
         """The documents of a stream with their relations; those of a batch are asked about together."""
         for docs in minibatch(stream, batch_size):
             pairs = [list(_pairs(doc)) for doc in docs]
-            asked = [example for own in pairs for example, _ in own]
+            asked = [example for own in pairs for _, examples in own for example in examples]
             answers = iter(self.version.predict(asked, top=1) if asked else ())
             for doc, own in zip(docs, pairs, strict=True):
-                found = [(next(answers), start) for _, start in own]
                 doc.user_data[KEY] = [
                     [answer.best, answer.confidence, *_place(answer.example, start)]
-                    for answer, start in found
-                    if answer.best
+                    for start, examples in own
+                    for answer in likelier(islice(answers, len(examples)))
                 ]
                 yield doc
 
@@ -78,8 +79,8 @@ def relations_of(doc: Doc) -> list[DocRelation]:
     ]
 
 
-def _pairs(doc: Doc) -> Iterator[tuple[Example, int]]:
-    """The pairs of each sentence, and the token of the document where that begins."""
+def _pairs(doc: Doc) -> Iterator[tuple[int, tuple[Example, ...]]]:
+    """The token of the document where each sentence begins, and the pairs of that."""
     sentences = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
     for sentence in sentences:
         entities = [
@@ -88,8 +89,7 @@ def _pairs(doc: Doc) -> Iterator[tuple[Example, int]]:
             )
             for entity in sentence.ents
         ]
-        for example in ordered_pairs([token.text for token in sentence], entities, most=MOST_PAIRS).examples:
-            yield example, sentence.start
+        yield sentence.start, ordered_pairs([token.text for token in sentence], entities, most=MOST_PAIRS).examples
 
 
 def _place(example: Example, start: int) -> tuple[int, int, int, int]:

@@ -6,7 +6,7 @@ Nothing in it ever changes, so any number of threads may hold and ask it while t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import overload
@@ -33,6 +33,20 @@ AT_ONCE = 1024  # questions between two calls of `progress`
 MOST_PAIRS = 10_000  # of a text
 COMPARED = 3  # relations whose examples an explanation looks at
 MOST_COMPARED = 20  # examples of each
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The pairs of entities of a text, of which `extract` asks."""
+
+    examples: tuple[Example, ...]
+    tagger: str
+    n_entities: int
+    n_left_out: int
+
+    def answered(self, answers: Iterable[Answer]) -> Extraction:
+        """With an answer to each."""
+        return Extraction(tuple(answers), self.tagger, self.n_entities, self.n_left_out)
 
 
 class Version:
@@ -103,6 +117,11 @@ class Version:
         `entities` are names, or stretches of characters (`Mark`); without them they are found by a spaCy pipeline,
         where one is installed, else by the names in the taught examples.
         """
+        questions = self.questions(text, entities)
+        return questions.answered(self.predict(questions.examples, top=top))
+
+    def questions(self, text: str, entities: Entities = None) -> Questions:
+        """What `extract` asks of a text."""
         tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
         pairs, n_entities, n_left_out = list[Example](), 0, 0
         for sentence in tagged.sentences:
@@ -110,8 +129,7 @@ class Version:
             pairs += found.examples
             n_entities += found.n_entities
             n_left_out += found.n_left_out
-        answers = tuple(self.predict(pairs, top=top)) if pairs else ()
-        return Extraction(answers, tagged.tagger, n_entities, n_left_out)
+        return Questions(tuple(pairs), tagged.tagger, n_entities, n_left_out)
 
     @cached_property
     def _taught_names(self) -> NameTagger | None:

@@ -12,7 +12,7 @@ from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, op
 from erda.errors import counted
 
 if TYPE_CHECKING:
-    from erda.app.predicting import ExtractedRows
+    from erda.app.predicting import Asking
     from erda.app.tables import PlainRow
 
 PREDICT = """\
@@ -25,7 +25,8 @@ examples:
 """
 EXTRACT = """\
 Every line is a text. Its entities are those named with --entity or --names; else those that a spaCy pipeline finds,
-where one is installed; else those that were taught.
+where one is installed; else those that were taught. Both directions of a pair are asked about and the likelier is kept.
+A line that cannot be read has an 'error'; with --out, the same command goes on where it was stopped.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -48,13 +49,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_store(predict)
     predict.set_defaults(handler=run_predict)
 
-    about = "Find the relations between all entities of raw text, every ordered pair that shares a sentence."
+    about = "Find the relations between the entities of raw text, of every pair that shares a sentence."
     extract = add_command(commands, "extract", about, EXTRACT, brief="find relations in raw text")
     _add_input(extract, "text, a line at a time, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     names = "entities, one a line; an id may follow after a tab"
     extract.add_argument("--names", type=Path, metavar="FILE", help=names)
-    extract.add_argument("--all", action="store_true", help="also the pairs between which none holds")
+    both = "both directions of a pair where either is likely enough, not the likelier alone"
+    extract.add_argument("--both", dest="pairs", action="store_const", const="both", default="likelier", help=both)
+    every = "every pair in both directions, also where no relation holds"
+    extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
     add_store(extract)
     extract.set_defaults(handler=run_extract)
 
@@ -74,31 +78,53 @@ def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
 
 
 def run_predict(options: argparse.Namespace) -> int:
-    """Answer a file into another, or line by line."""
-    from erda.app.predicting import count_lines, predict_file, print_answers
+    """Answer a file into another, or row by row."""
+    from erda.app.predicting import ask_rows
 
     refuse(below_one(options, "top"))
     version = open_store(options).version
     with input_file(options.file) as path:
-        if options.out is None:
-            print_answers(version, path, format=options.format, top=options.top, show=_show)
-            return 0
-        if path == Path(options.file):  # what came in is not there another time
-            options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
-        total = count_lines(path)
-        with progress_bar("answering") as progress:
-            predicted = predict_file(
-                version,
-                path,
-                options.out,
-                format=options.format,
-                top=options.top,
-                tick=lambda line: progress(line, max(line, total)),
-            )
-        earlier = f" ({predicted.n_found:,} of them by an earlier run)" if predicted.n_found else ""
-        print(f"{options.out}: {counted(predicted.n_rows, 'row')}{earlier}")
-        predicted.faults.raise_if_any()
+        _answer(ask_rows(version, path, format=options.format, top=options.top), options)
     return 0
+
+
+def run_extract(options: argparse.Namespace) -> int:
+    """Extract from a text into a file, or line by line."""
+    from erda.app.predicting import ask_text
+    from erda.errors import SettingsError
+    from erda.text.names import read_names
+
+    if options.names and options.entity:
+        raise SettingsError("Give --entity or --names, not both.")
+    names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    version = open_store(options).version
+    with input_file(options.file, plain=True) as path:
+        n_rows = _answer(ask_text(version, path, names, pairs=options.pairs), options)
+    if not n_rows:
+        nothing = (
+            "No line has two entities." if options.pairs == "all" else "No relation was found; --all shows the pairs."
+        )
+        remedy = "" if names else " Entities can be named: --entity NAME, or --names FILE."
+        print(nothing + remedy, file=sys.stderr)
+    return 0
+
+
+def _answer(asking: Asking, options: argparse.Namespace) -> int:
+    """Show the answers or write them into a file; how many there are."""
+    from erda.app.predicting import count_lines, show_answers, write_answers
+
+    if options.out is None:
+        answered = show_answers(asking, _show)
+    else:
+        if asking.path == Path(options.file):  # what came in is not there another time
+            options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
+        total = count_lines(asking.path)
+        with progress_bar("answering") as progress:
+            answered = write_answers(asking, options.out, tick=lambda line: progress(line, max(line, total)))
+        earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
+        print(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
+    answered.faults.raise_if_any()
+    return answered.n_rows
 
 
 def _show(row: PlainRow) -> None:
@@ -110,48 +136,6 @@ def _show(row: PlainRow) -> None:
     elif "error" not in row:  # those are said at the end
         answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
         print(f"{row['confidence']:5.2f}  {answer}  {row['text']}")
-
-
-def run_extract(options: argparse.Namespace) -> int:
-    """Extract from a text, line by line."""
-    from erda.app.predicting import ExtractedRows, count_lines
-    from erda.app.tables import writer_for
-    from erda.data.convert import refuse_input
-    from erda.errors import SettingsError
-    from erda.text.names import NameTagger, read_names
-
-    if options.names and options.entity:
-        raise SettingsError("Give --entity or --names, not both.")
-    names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
-    entities = NameTagger(names) if names else None
-    version = open_store(options).version
-    with input_file(options.file, plain=True) as path:
-        rows = ExtractedRows(version, path, entities, everything=options.all)
-        if options.out is None:
-            for row in rows:
-                _show(row)
-        else:
-            refuse_input(path, options.out)
-            total = count_lines(path)
-            with progress_bar("reading") as progress:
-                rows.tick = lambda line: progress(line, total)
-                writer_for(options.out)(options.out, rows)
-            print(f"{options.out}: {counted(rows.n_rows, 'row')}")
-        _say_what_is_missing(rows, is_named=entities is not None)
-        rows.faults.raise_if_any()
-    return 0
-
-
-def _say_what_is_missing(rows: ExtractedRows, *, is_named: bool) -> None:
-    """Why nothing or not everything came out, on stderr."""
-    from erda.app.version import MOST_PAIRS
-
-    if rows.n_left_out:
-        n_pairs = counted(rows.n_left_out, "pair")
-        print(f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut long lines.", file=sys.stderr)
-    if not rows.n_rows:
-        remedy = "" if is_named else " Entities can be named: --entity NAME, or --names FILE."
-        print(f"No relation was found; entities met: {rows.n_entities:,}.{remedy}", file=sys.stderr)
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
