@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tiny_models import build_model
-from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
+from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
 from erda.app.teaching import forked
+from erda.encoders.background import save_background
+from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
@@ -229,6 +232,24 @@ def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Pat
     other.rollback(2)
     with pytest.raises(ErdaError):
         other.predict(QUESTIONS)
+
+
+def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    encoder, weights = Words(), tmp_path / "weights"
+    encoder.spec = EncoderSpec("words", {"adapter": str(weights)}, "words")
+    before = scores(taught(tmp_path / "x", encoder=encoder))
+    save_background(weights, torch.randn(20, DIM, generator=torch.Generator().manual_seed(0)), "words")
+    later = open_toy(tmp_path / "x", encoder=encoder)
+    np.testing.assert_array_equal(scores(later), before)
+    later.teach("led by", ["[[Tesla]] is led by {{Elon}} ."])
+    later.forget("led by")
+    np.testing.assert_array_equal(scores(later), before)
+    taken = open_toy(tmp_path / "x", encoder=encoder, relearn=True)
+    np.testing.assert_array_equal(scores(taken), scores(taught(tmp_path / "fresh", encoder=encoder)))
+    assert np.abs(scores(taken) - before).max() > 0.01
+    assert open_toy(tmp_path / "x", encoder=encoder, relearn=True).version.number == taken.version.number
+    taken.undo()
+    np.testing.assert_array_equal(scores(taken), before)
 
 
 def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> None:

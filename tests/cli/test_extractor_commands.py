@@ -261,6 +261,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ('teach "" "[[A]] in {{B}}"', "A relation needs a name, as 'founded by'."),
         ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' by case alone"),
         ("teach", "Teach what? Give a RELATION with sentences, or --file FILE."),
+        ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
         ("teach --file q.txt", "no row names a relation"),
         ("teach --file nothing.csv", "nothing.csv: no such file."),

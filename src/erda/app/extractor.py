@@ -70,8 +70,8 @@ class Extractor:
         """The extractor in a folder; where there is none, a new one, which the first teaching writes.
 
         A method or an encoder other than the store's, or other weights of the same, are refused; with `relearn` all
-        examples that are known are taught to them, as a new version. `version` makes that one the current one first,
-        which also mends a store whose current version is damaged.
+        examples that are known are taught to them, or over a background that was made since, as a new version.
+        `version` makes that one the current one first, which also mends a store whose current version is damaged.
         """
         if not str(folder).strip() or "\0" in str(folder):
             raise DataError(f"No folder can be called {str(folder)!r}.")
@@ -353,18 +353,21 @@ class Extractor:
             raise ModelError(
                 f"{self.folder} was taught to method '{stored.method}' over encoder '{stored.encoder.name}', not to "
                 f"'{setup.method}' over '{setup.encoder.name}' with these settings. Leave them out, or open it with "
-                "relearn=True to teach all its examples again."
+                "relearn=True (erda teach --relearn) to teach all its examples again."
             )
 
     def _relearn(self, progress: Progress | None) -> None:
-        """Teach everything to what was asked for, where the store has something else."""
+        """Teach everything to what was asked for, where the store has something else or another background."""
         self._current = self._newest()
         stored = self._current.state.stamp.setup
-        setup = self._builder.setup(stored)
-        if setup == stored:
+        setup, learned = self._builder.setup(stored), self._current.state.learned
+        blank = self._builder.blank(setup)
+        new = blank.taken_over()
+        kept = learned.shared if learned else new
+        if setup == stored and all(name in kept and kept[name].equal(one) for name, one in new.items()):
             return
         with self._writing() as before:
-            method = replayed(self._builder.blank(setup), before.known, progress=progress) if before.known else None
+            method = replayed(blank, before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"
             self._write(before.known, replace(before.stamp, what=what, setup=setup), method)
 

@@ -82,7 +82,8 @@ class Builder:
             if built.spec.fingerprint != spec.fingerprint:
                 raise ModelError(
                     f"The extractor was taught over other weights of encoder '{spec.name}' ({spec.fingerprint[:8]}, "
-                    f"not {built.spec.fingerprint[:8]}). Open it with relearn=True to teach all its examples again."
+                    f"not {built.spec.fingerprint[:8]}). Open it with relearn=True (erda teach --relearn) to teach all "
+                    "its examples again."
                 )
             self._encoders[key] = built
         return self._encoders[key]

@@ -156,6 +156,7 @@ def write_background(args: argparse.Namespace) -> int:
     refuse(below_one(args, "sentences"))
     path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
     print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    print("Extractors that were taught before answer as they did; to take it over: erda teach --relearn --store DIR")
     return 0
 
 

@@ -54,7 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
     teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text to vectors (default: the store's, else minilm)")
-    again = "teach all that is known to another --method or --encoder"
+    again = "first teach all that is known to another --method or --encoder, or over a new background"
     teach.add_argument("--relearn", action="store_true", help=again)
     add_store(teach)
     teach.set_defaults(handler=run_teach)
@@ -101,7 +101,8 @@ def run_teach(options: argparse.Namespace) -> int:
     """Teach, and say what became of it."""
     from erda.errors import SettingsError
 
-    if options.relation is None and options.file is None:
+    nothing_new = options.relation is None and options.file is None
+    if nothing_new and not options.relearn:
         raise SettingsError("Teach what? Give a RELATION with sentences, or --file FILE.")
     if options.file is not None and options.sentences:
         raise SettingsError("Give sentences or --file, not both.")
@@ -109,14 +110,13 @@ def run_teach(options: argparse.Namespace) -> int:
         raise SettingsError("--description: describes one relation; name it.")
     options.kept = f"{options.store} knows what it knew before; the same command begins again."
     found = options.sentences if options.file is None else _read(options)
+    what = (found,) if options.relation is None else (options.relation, found)
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
-    extractor = open_store(options, create=True, **asked)
     with progress_bar("teaching") as progress:
-        if options.relation is None:
-            taught = extractor.teach(found, progress=progress)
-        else:
-            taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
-    print(taught)
+        extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
+        taught = None if nothing_new else extractor.teach(*what, description=options.description, progress=progress)
+    if taught:
+        print(taught)
     _say_what_is_known(options)
     return 0
 

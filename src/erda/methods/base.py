@@ -86,6 +86,8 @@ class Method(ABC):
         before = self.checkpoint()
         try:
             self.noted = {}
+            new = {name: one for name, one in self.taken_over().items() if name not in self.shared}
+            self.shared |= {name: one.to(self.encoder.device) for name, one in new.items()}
             self._know({relation.id: relation for relation in (*self.relations, *task.relations)}.values())
             with seeded(self.seed, self.n_tasks) as generator, threads(self.encoder.n_threads):
                 self._learn(task, generator)
@@ -183,6 +185,11 @@ class Method(ABC):
     def notes(self) -> dict[str, Any]:
         """What a record should tell of the last task learned, as plain JSON; nothing unless a method has something."""
         return dict(self.noted)
+
+    def taken_over(self) -> dict[str, Tensor]:
+        """What lies beside the encoder now and goes into `shared` with the first task, so that no later change of it
+        reaches what was learned."""
+        return {}
 
     # -- what a subclass writes ----------------------------------------------------------------------------------------
 

@@ -145,10 +145,18 @@ class Posterior(Method):
             self.expected = replace(self.expected, rest=self.expected.rest - excess)
         self.never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
 
+    def taken_over(self) -> dict[str, Tensor]:
+        """The background of the encoder, empty where it has none; nothing where it is trained or not asked for."""
+        if self.trains or self.score != "two-covariance":
+            return {}
+        found = load_background(self.encoder.spec)
+        return {"background": torch.zeros(0, self.encoder.dim) if found is None else found.half()}
+
     def _background(self, like: Tensor) -> Background:
-        """That of the encoder; none where it has none, or is trained, or where the score has no use for it."""
-        found = load_background(self.encoder.spec) if self.score == "two-covariance" and not self.trains else None
-        return Background(like[:0] if found is None else found.to(like))
+        found = self.shared.get("background")
+        if found is None:  # what was learned before it was kept
+            found = self.taken_over().get("background", like[:0])
+        return Background(found.to(like))
 
     def _centred_names(self, means: Tensor) -> Tensor:
         """The relations' names without what names have in common: [n_relations, dim], zeros where they do not count."""
