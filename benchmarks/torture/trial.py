@@ -76,7 +76,7 @@ def unclear(answer: Answer) -> Verdict | None:
         return Verdict("traceback", (answer.err.strip().splitlines() or ["?"])[-1][:300])
     if answer.status not in (0, 2):
         return Verdict("traceback", f"exit status {answer.status}: {answer.err[-300:]}")
-    messages = re.findall(r"^(?:erda|erda [a-z ]+: error): .", answer.err, re.M)
+    messages = re.findall(r"^erda: .", answer.err, re.M)
     if answer.status == 2 and not messages:
         return Verdict("traceback", f"refused without a word: {answer.err[-300:]!r}")
     return None

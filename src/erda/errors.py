@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
+MANY = 12  # names, which are not listed where one of them is near
 # control characters but tab and line end, those that turn the direction of writing, and halves of characters
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _COLOUR = r"\x1b\[[0-9;]*m"
@@ -68,15 +69,25 @@ def not_installed(modules: Iterable[str]) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that `name` is no known `kind`, with the nearest known name and all of them.
+    """Say that `name` is no known `kind`, with the nearest known name and all of them, unless they are many.
 
     >>> unknown_name("method", "erdaa", ["erda", "emr"])
     "Unknown method 'erdaa'. Did you mean 'erda'? Known: emr, erda."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}."
+    hint = did_you_mean(name, names)
+    return f"Unknown {kind} '{name}'.{hint}" + ("" if hint and len(names) > MANY else f" Known: {', '.join(names)}.")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name nearest to one that is not, as a question; nothing where none is near. Case does not count.
+
+    >>> did_you_mean("MinLM", ["bilstm", "minilm"])
+    " Did you mean 'minilm'?"
+    """
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f" Did you mean '{folded[near[0]]}'?" if near else ""
 
 
 def printable(text: str, *, colours: bool = False) -> str:

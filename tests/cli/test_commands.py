@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from erda.benchmark.records import read_predictions
-from erda.cli.main import build_parser, main
+from erda.cli.main import main
 from erda.methods import METHODS
 from erda.types import Task
 
@@ -235,8 +235,32 @@ def test_a_stream_that_cannot_be_built_is_said_for_each_run(
     assert "50 shots were asked for" in capsys.readouterr().err
 
 
-def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        build_parser().parse_args(["trian"])
-    assert caught.value.code == 2
-    assert "trian" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("predct x", "Unknown command 'predct'. Did you mean 'predict'? See: erda --help"),
+        ("corpus bild x", "Unknown command 'bild'. Did you mean 'build'?"),
+        ("list Metods", "Unknown word 'Metods'. Did you mean 'methods'? Known: datasets, encoders, methods, presets."),
+        ("run --sed=3 --out x", "Unknown option '--sed'. Did you mean '--seeds'? See: erda run --help"),
+        ("run --engine rya --out x", "Unknown --engine 'rya'. Did you mean 'ray'? Known: local, ray."),
+        ("history foo", "One word too many: 'foo'. See: erda history --help"),
+        ("run", "the following arguments are required: --out. See: erda run --help"),
+        ("teach --\x1b x", "Unknown option '--\\x1b'."),
+        ("run --preset fewrel-5shot --out x", "Unknown preset 'fewrel-5shot'. Did you mean 'fewrel-5-shot'?\n"),
+        ("run --method ERDAA --out x", "Unknown method 'ERDAA'. Did you mean 'erda'?"),
+        ("run --dataset fewrl --out x", "Unknown dataset 'fewrl'. Did you mean 'fewrel'?"),
+        ("run --set temprature=1 --method erda --out x", "Unknown setting 'temprature'. Did you mean 'temperature'?\n"),
+        ("run --set encodr.mode=paper --out x", "Unknown setting 'encodr.mode'. Did you mean 'encoder.mode'?\n"),
+    ],
+)
+def test_what_is_mistyped_is_said_in_one_line_with_the_nearest_name(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: object = main(words.split(" "))
+    except SystemExit as stopped:
+        status = stopped.code
+    printed = capsys.readouterr()
+    assert (status, printed.out, printed.err.count("\n")) == (2, "", 1)
+    assert printed.err.startswith("erda: ")
+    assert said in printed.err

@@ -8,8 +8,34 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
+
+from erda.errors import SettingsError, join_faults, printable, unknown_name
 
 Commands = argparse._SubParsersAction  # of ArgumentParser, where commands are added
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line, with the nearest name that it knows."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = "command" if isinstance(action, Commands) else (*action.option_strings, "word")[0]
+            raise argparse.ArgumentError(None, unknown_name(kind, str(value), map(str, action.choices)))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever, but a command refuses by itself what it does not know: it knows its own options."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and self._subparsers is None:
+            options = [word.partition("=")[0] for word in rest if word.startswith("-")]
+            known = self._option_string_actions
+            self.error(unknown_name("option", options[0], known) if options else f"One word too many: '{rest[0]}'.")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """End with the line, and where to read more."""
+        stop = "" if message.endswith((".", "?")) else "."
+        self.exit(2, f"erda: {printable(message)}{stop} See: {self.prog} --help\n")
 
 
 def add_command(
@@ -45,7 +71,5 @@ def without_effect(options: argparse.Namespace, *, local: Sequence[str], ray: Se
 
 def refuse(faults: Sequence[str]) -> None:
     """End the command where there are faults."""
-    from erda.errors import SettingsError, join_faults
-
     if faults:
         raise SettingsError(join_faults(faults))

