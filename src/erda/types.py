@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, overload
 
 from erda.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # What the scores of a method are: cosines with prototypes in [-1, 1]; logits of a softmax; distances from references,
 # at most 0; logarithms of likelihoods against a relation never seen. All are large where likely; none is a probability.
@@ -149,7 +150,7 @@ class Predictions(Sequence[Prediction]):
         if isinstance(index, slice):
             return Predictions(self.relations, self.scores[index], self.kind)
         row = self.scores[index]
-        ranked = np.argsort(-row, kind="stable")
+        ranked = (-row).argsort(kind="stable")
         return Prediction(tuple(self.relations[j] for j in ranked), tuple(float(row[j]) for j in ranked))
 
     def __iter__(self) -> Iterator[Prediction]:

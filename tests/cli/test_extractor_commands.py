@@ -96,7 +96,7 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
 )
 def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) -> None:
     erda("teach", "founded by", *FOUNDED)
-    heavy = ("torch", "transformers", "numba", "onnxruntime")
+    heavy = ("torch", "transformers", "numba", "onnxruntime", "numpy")
     script = (
         f"import sys\nfrom erda.cli.main import main\nmain({command})\nprint([n for n in {heavy} if n in sys.modules])"
     )
