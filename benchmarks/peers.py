@@ -4,8 +4,9 @@ python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
 python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write '*-mpnet'
 
 What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
-another. Every choice is run on the first order; those of a method that are at its median or above go on to the next.
-The best is printed, and with --write put into presets. What is finished is read, so a search that was stopped goes on.
+another: what the preset has now, and others drawn from a grid. Every choice is run on the first order; those of a
+method that are at its median or above go on to the next. The best is printed, and with --write put into presets. What
+is finished is read, so a search that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -31,6 +32,7 @@ from erda.cli.settings import add_settings, read_given
 from erda.errors import ErdaError
 from erda.files import write_bytes
 from erda.settings.load import PRESETS, Assignment, assignments, layers_of, settings_from
+from erda.settings.runs import RunSettings
 
 PRESET = "fewrel-5-shot-adapter"
 SEEDS = "100,130"  # the orders that are looked at
@@ -40,60 +42,96 @@ Layers = Sequence[Sequence[Assignment]]
 
 # method -> grids, each a choice of values for every setting that a search puts into the presets; the rest is theirs
 Grid = Mapping[str, tuple[Any, ...]]
-CLASSIFIER: tuple[Grid, ...] = (
-    {"train_encoder": (False,), "own_rate": (3e-4, 1e-3, 1e-2), "epochs": (2, 5, 20)},
-    {"train_encoder": (True,), "learning_rate": (2e-5, 5e-5, 2e-4), "own_rate": (1e-3, 1e-2), "epochs": (2, 3, 10)},
-)
+FROZEN: Grid = {"train_encoder": (False,), "own_rate": (1e-3, 1e-2, 3e-2), "epochs": (5, 20, 40)}
 GRIDS: dict[str, tuple[Grid, ...]] = {
-    "joint": (CLASSIFIER[0], {**CLASSIFIER[1], "epochs": (2, 3, 6)}),
-    "seqrun": CLASSIFIER,
-    "emr": CLASSIFIER,
+    "joint": (
+        FROZEN,
+        {"train_encoder": (True,), "learning_rate": (5e-5, 1e-4), "own_rate": (3e-4, 1e-3, 1e-2), "epochs": (2, 3, 6)},
+    ),
+    "seqrun": (
+        FROZEN,
+        {"train_encoder": (True,), "learning_rate": (2e-5, 2e-4), "own_rate": (1e-2, 3e-2), "epochs": (3, 10)},
+    ),
+    "emr": (
+        {"train_encoder": (False,), "own_rate": (3e-4, 1e-3, 1e-2), "epochs": (2, 5)},
+        {"train_encoder": (True,), "learning_rate": (1e-5, 2e-5, 5e-5), "own_rate": (3e-4, 1e-3), "epochs": (1, 2, 3)},
+    ),
     "emar": (
-        {"train_encoder": (False,), "own_rate": (1e-3, 1e-2), "temperature": (0.05, 0.1)},
         {
             "train_encoder": (True,),
-            "learning_rate": (5e-5, 2e-4),
-            "own_rate": (1e-3, 1e-2),
-            "temperature": (0.05, 0.1, 0.2),
+            "learning_rate": (2e-4, 5e-4, 1e-3),
+            "own_rate": (1e-3, 1e-2, 3e-2),
+            "temperature": (0.1, 0.2, 0.5),
+        },
+    ),
+    "idlvq-c": (
+        {
+            "train_encoder": (False, True),
+            "unit_vectors": (True,),
+            "learning_rate": (2e-5, 5e-5, 2e-4),
+            "own_rate": (1e-5, 1e-4),
+            "base_epochs": (3, 8),
+            "margin": (0.5, 1.0, 2.0),
+        },
+    ),
+    "sckd": (
+        {
+            "train_encoder": (True,),
+            "learning_rate": (2e-4, 5e-4, 1e-3),
+            "own_rate": (1e-4, 3e-4),
+            "new_epochs": (10, 20),
+            "memory_epochs": (5, 10),
+        },
+    ),
+    "cpl": (
+        {
+            "learning_rate": (5e-6, 2e-5, 5e-5),
+            "temperature": (0.02, 0.05, 0.1),
+            "shot_means": (True,),
+            "memory_epochs": (1, 3, 6),
+        },
+    ),
+    "erda": (
+        {"learning_rate": (5e-6, 1e-5, 2e-5, 1e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5, 8)},
+    ),
+}
+# the same for the paper's use of a transformer: [CLS] means little before its layer is trained, so steps are larger
+WIDE: Grid = {
+    "train_encoder": (True,),
+    "learning_rate": (5e-5, 2e-4, 5e-4, 1e-3),
+    "own_rate": (1e-3, 1e-2),
+    "epochs": (3, 6, 10),
+}
+PAPER_GRIDS: dict[str, tuple[Grid, ...]] = {
+    "joint": (WIDE,),
+    "seqrun": (WIDE,),
+    "emr": (WIDE,),
+    "emar": (
+        {
+            "train_encoder": (True,),
+            "learning_rate": (1e-4, 2e-4, 5e-4, 1e-3),
+            "own_rate": (3e-4, 1e-3),
+            "temperature": (0.2, 0.5),
         },
     ),
     "idlvq-c": (
         {
             "train_encoder": (False,),
             "unit_vectors": (True,),
-            "own_rate": (1e-5, 1e-4),
+            "own_rate": (1e-4, 1e-3, 1e-2),
+            "base_epochs": (8, 20),
+            "margin": (0.5, 1.0),
+        },
+        {
+            "train_encoder": (True,),
+            "unit_vectors": (False, True),
+            "learning_rate": (2e-4, 5e-4),
+            "own_rate": (1e-2,),
             "base_epochs": (3, 8),
-            "margin": (0.1, 0.5),
-        },
-        {
-            "train_encoder": (True,),
-            "unit_vectors": (True,),
-            "learning_rate": (5e-5, 2e-4),
-            "own_rate": (1e-4, 1e-2),
-            "base_epochs": (3,),
-            "margin": (0.1, 0.5),
+            "margin": (0.5,),
         },
     ),
-    "sckd": (
-        {"train_encoder": (False,), "own_rate": (3e-4, 1e-3), "new_epochs": (3, 10), "memory_epochs": (10,)},
-        {
-            "train_encoder": (True,),
-            "learning_rate": (5e-5, 2e-4),
-            "own_rate": (3e-4, 1e-3),
-            "new_epochs": (3, 10),
-            "memory_epochs": (5,),
-        },
-    ),
-    "cpl": (
-        {
-            "learning_rate": (5e-6, 2e-5, 1e-4),
-            "temperature": (0.05, 0.1, 0.2),
-            "shot_means": (False, True),
-            "memory_epochs": (3,),
-        },
-    ),
-    "erda": ({"learning_rate": (2e-5, 1e-4, 3e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5)},),
-    "posterior-tuned": ({"learning_rate": (2e-5, 1e-4, 3e-4), "epochs": (2, 4)},),
+    "erda": ({"learning_rate": (2e-5, 5e-5, 1e-4, 2e-4), "temperature": (0.1, 0.2), "memory_iterations": (1, 2)},),
 }
 
 
@@ -124,12 +162,15 @@ def _texts(values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={as_text(value)}" for name, value in values.items()]
 
 
-def choices(methods: Sequence[str], out: Path, trials: int) -> list[Choice]:
-    """At most `trials` choices of each method's grids, drawn by a fixed seed."""
+def choices(settings: RunSettings, out: Path, trials: int) -> list[Choice]:
+    """For each method what the preset has now and, drawn from its grids by a fixed seed, `trials` - 1 others."""
+    grids = PAPER_GRIDS if settings.encoder_settings.get("mode") == "paper" else GRIDS
     found = []
-    for method in methods:
-        every = [dict(zip(grid, values, strict=True)) for grid in GRIDS[method] for values in product(*grid.values())]
-        drawn = random.Random(0).sample(every, min(trials, len(every)))
+    for method in [name for name in grids if name in settings.methods]:
+        every = [dict(zip(grid, values, strict=True)) for grid in grids[method] for values in product(*grid.values())]
+        standing = {name: settings.method_settings[method][name] for name in dict.fromkeys(chain(*grids[method]))}
+        others = [one for one in every if {**standing, **one} != standing]
+        drawn = [standing, *random.Random(0).sample(others, min(trials - 1, len(others)))]
         found += [Choice(method, values, out / "-".join([method, *_texts(values)]), []) for values in drawn]
     return found
 
@@ -146,7 +187,8 @@ def search(asked: Sequence[Choice], layers: Layers, n_processes: int) -> list[st
             if run.is_finished:
                 one.reached.append(_last(read_record(run.folder)))
         going = [one for one in going if one.reached]
-        middle = {name: median([mean(one.reached) for one in going if one.method == name] or [0]) for name in GRIDS}
+        names = {one.method for one in going}
+        middle = {name: median([mean(one.reached) for one in going if one.method == name]) for name in names}
         going = [one for one in going if mean(one.reached) >= middle[one.method]]
     return faults
 
@@ -176,12 +218,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         layers = [*layers_of(options.preset, options.config), read_given(options)]
-        asked = choices([name for name in GRIDS if name in settings_from(layers).methods], options.out, options.trials)
+        asked = choices(settings_from(layers), options.out, options.trials)
         faults = search(asked, layers, options.jobs)
     except ErdaError as fault:
         print(fault, file=sys.stderr)
         return 2
-    done = sorted((one for one in asked if one.reached), key=lambda one: (len(one.reached), mean(one.reached)))
+    done = sorted(
+        (one for one in reversed(asked) if one.reached), key=lambda one: (len(one.reached), mean(one.reached))
+    )
     print(*(one.line() for one in done), sep="\n")
     lines = chosen(done, command=shlex.join(["python", "benchmarks/peers.py", *(arguments or sys.argv[1:])]))
     print(*lines, sep="\n")

@@ -5,14 +5,20 @@ import pytest
 
 import peers
 from erda.methods import METHODS
-from erda.settings.load import layers_of, read_preset
-from peers import GRIDS, PRESET, choices, main
+from erda.settings.load import layers_of, settings_from
+from peers import GRIDS, PAPER_GRIDS, PRESET, Grid, choices, main
 
 
-def test_methods_are_searched_with_settings_that_they_have(tmp_path: Path) -> None:
-    assert {*GRIDS} <= {name for name in read_preset(PRESET)["methods"] if METHODS[name].trains}
-    for one in choices([*GRIDS], tmp_path, trials=100):
-        run = one.planned(100, layers_of(PRESET)).asked
+@pytest.mark.parametrize(("preset", "grids"), [(PRESET, GRIDS), ("fewrel-5-shot-mpnet", PAPER_GRIDS)])
+def test_methods_are_searched_with_settings_that_they_have(
+    preset: str, grids: dict[str, tuple[Grid, ...]], tmp_path: Path
+) -> None:
+    settings = settings_from(layers_of(preset))
+    assert {*grids} <= {name for name in settings.methods if METHODS[name].trains}
+    asked = choices(settings, tmp_path, trials=100)
+    assert {one.method for one in asked} == {*grids}
+    for one in asked:
+        run = one.planned(100, layers_of(preset)).asked
         assert run.evaluate_on == "validation"
         assert {**run.settings["method"], **one.values} == run.settings["method"]
 
@@ -26,19 +32,20 @@ def test_poor_choices_are_run_on_the_first_order_alone(
     assert main(command) == 0
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
-    assert [line.split()[1] for line in lines[:4]] == ["1", "1", "2", "2"]
+    assert [line.split()[1] for line in lines[:5]] == ["1", "1", "2", "2", "2"]
+    assert "learning_rate=0.0 epochs=3" in lines[4], "the preset's own, which is the encoder's 0.001, comes first"
     assert "learning_rate=0.001 epochs=3" in lines[3]
-    assert lines[6].startswith("# seqrun: ")
-    assert lines[7:] == ["seqrun.learning_rate = 0.001", "seqrun.epochs = 3"]
-    assert printed.err.count("seconds") == 6
+    assert lines[7].startswith("# seqrun: ")
+    assert lines[8:] == ["seqrun.learning_rate = 0.0", "seqrun.epochs = 3"]
+    assert printed.err.count("seconds") == 8
     preset = tmp_path / "toy-adapter.toml"
     preset.write_text('description = "Toys."\ndataset = "atlas"\n\n[settings]\nbatch_size = 16\n')
     monkeypatch.setattr(peers, "PRESETS", tmp_path)
     for _ in range(2):  # the second takes the place of the first
         assert main([*command, "--write", "*"]) == 0
-        assert capsys.readouterr().out.splitlines()[:4] == lines[:4], "what is finished is read"
+        assert capsys.readouterr().out.splitlines()[:5] == lines[:5], "what is finished is read"
         assert preset.read_text().count("Chosen on validation data") == 1
     toml = tomllib.loads(preset.read_text())
-    assert toml["settings"] == {"batch_size": 16, "seqrun": {"learning_rate": 0.001, "epochs": 3}}
+    assert toml["settings"] == {"batch_size": 16, "seqrun": {"learning_rate": 0.0, "epochs": 3}}
     assert main([*command[:-1], "flavour=3"]) == 2
     assert "Unknown setting 'flavour'" in capsys.readouterr().err

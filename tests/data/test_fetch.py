@@ -34,7 +34,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
     made = tmp_path / "made"
     for shots in (2, 5, 10):
         write_split(made / str(shots), shots=shots)
-    contents = {f"fewrel/{name}": content for name, content in wiki_files(52).items()}
+    contents = {f"fewrel/{name}": content for name, content in wiki_files(75).items()}
     for shots in (2, 5, 10):
         files = (path for path in (made / str(shots)).rglob("*") if path.is_file())
         contents |= {f"fewrel/{path.relative_to(made / str(shots))}": path.read_bytes() for path in files}

@@ -144,8 +144,16 @@ def test_validation_is_the_same_when_it_was_written(public_folder: Path) -> None
     assert write_validation(public_folder).read_bytes() == content
 
 
+def test_all_of_fewrel_keeps_its_validation_data_apart(public_folder: Path) -> None:
+    full, split = read_full(public_folder), read_published(public_folder)
+    assert full.validation == split.validation
+    assert len(full.train) == 80 * 5
+    assert not {text_key(one) for one in full.train} & {text_key(one) for one in full.validation}
+
+
 def test_too_few_sentences_for_validation_are_refused(public_folder: Path) -> None:
-    examples = read_full(public_folder).train
+    full = read_full(public_folder)
+    examples = [*full.train, *full.validation]
     taken = {text_key(example) for example in examples if example.relation == "P7"}
     with pytest.raises(DataError, match="relation 'P7' has 1 sentences for validation; 50 needed"):
         draw_validation(examples, sorted(taken)[1:])
@@ -153,9 +161,9 @@ def test_too_few_sentences_for_validation_are_refused(public_folder: Path) -> No
 
 def test_the_whole_of_fewrel_from_its_public_files(public_folder: Path) -> None:
     dataset = read_full(public_folder)
-    assert len(dataset.train) == 80 * 55
-    assert dataset.train[0].tokens == ("ann", "train1x0", "bob")
-    assert len({example.id for example in dataset.train}) == len(dataset.train)
+    examples = [*dataset.train, *dataset.validation]
+    assert len({example.id for example in examples}) == len(examples) == 80 * 55
+    assert ("ann", "train1x0", "bob") in {example.tokens for example in examples}
 
 
 # -- the real ones -----------------------------------------------------------------------------------------------------

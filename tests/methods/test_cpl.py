@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from erda.encoders.base import embed
 from erda.methods.cpl import Cpl
-from erda.types import Example
+from erda.types import Example, Task
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 
@@ -51,6 +51,16 @@ def test_prototypes_are_means_and_follow_their_exemplars(monkeypatch: pytest.Mon
     torch.testing.assert_close(method.prototypes[1], before + moved)
     later = [example for example in (toy_task(1).examples if shot_means else method.kept) if example.relation == "r3"]
     torch.testing.assert_close(method.prototypes[3], mean(method, later))
+
+
+def test_prototypes_are_means_when_a_relation_is_taught_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    instead_of_learning(monkeypatch)
+    method = Cpl(toy_encoder(), shot_means=True)
+    task = toy_task(0)
+    half = len(task.examples) // 4  # examples come relation by relation
+    for part in (task.examples[:half] + task.examples[-half:], task.examples[half:-half]):
+        method.learn(Task(0, task.relations, part))
+        torch.testing.assert_close(method._prototypes(()), method.prototypes)
 
 
 def test_without_a_memory_prototypes_stay_where_the_shots_were(monkeypatch: pytest.MonkeyPatch) -> None:

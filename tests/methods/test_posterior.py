@@ -221,6 +221,24 @@ def test_a_relation_can_be_learned_by_its_name_alone(shots: int) -> None:
     assert not method.kept or {one.relation for one in method.kept} == {"r3", "r4", "r5", "r6"}
 
 
+def test_the_exemplar_is_the_nearest_to_the_mean_of_all_that_was_taught() -> None:
+    class Long(Cloud):
+        """Vectors a hundred times as long as those that are compared."""
+
+        def vector(self, name: str) -> np.ndarray:
+            return 100 * super().vector(name)
+
+    vectors = {row: Cloud().vector(f"0-{row}") for row in range(12)}
+    mean = np.mean(list(vectors.values()), axis=0)
+    rows = sorted(vectors, key=lambda row: float(np.linalg.norm(vectors[row] - mean)))
+    method = Posterior(Long())
+    kept = []
+    for taught in (rows[:-2], rows[-2:]):  # the furthest come last
+        method.learn(Task(0, (toy_relation(0),), tuple(toy_example(0, row) for row in taught)))
+        kept.append(method.kept)
+    assert kept[0] == kept[1]
+
+
 def test_without_its_name_a_relation_needs_an_example() -> None:
     with pytest.raises(DataError, match="no example of: r0"):
         Posterior(Cloud(), name_weight=0.0).learn(Task(0, (toy_relation(0),), ()))

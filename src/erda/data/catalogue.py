@@ -130,8 +130,12 @@ DATASETS: dict[str, Entry] = {
         licence="MIT",
         shape=Shape(way=10, shots=100),
         load=lambda folder: read_full(folder / "fewrel"),
-        needs=(*_RELATION_FILES, *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES)),
-        remote=_WIKI,
+        needs=(
+            *_RELATION_FILES,
+            *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
+            *(f"fewrel/validation.jsonl.gz|{file.target}" for file in _SPLITS),
+        ),
+        remote=(*_SPLITS, *_WIKI),
     ),
     "redoc41": Entry(
         name="redoc41",

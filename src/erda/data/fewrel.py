@@ -246,14 +246,22 @@ def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tupl
 
 
 def read_full(folder: Path) -> Dataset:
-    """All 80 relations with all their examples: what the continual setting is drawn from."""
+    """All 80 relations with all their examples: what the continual setting is drawn from.
+
+    The validation examples are those of the splits, and no other sentence of theirs remains: what was chosen by them is
+    never tested on them.
+    """
     relations = read_relations(folder)
     path = folder / "full.jsonl.gz"
     if path.is_file():
         examples, files = read_jsonl(path, {relation.id for relation in relations}).examples, [path]
     else:
         examples, files = _read_wiki(folder, relations), [folder / name for name in WIKI_FILES]
-    return Dataset("fewrel-full", tuple(relations), examples, checksum=data_checksum(files, relations=relations))
+    validation = read_validation(folder, relations)
+    taken = set(map(text_key, validation))
+    rest = tuple(example for example in examples if text_key(example) not in taken)
+    checksum = data_checksum(files, relations=relations, examples=validation)
+    return Dataset("fewrel-full", tuple(relations), rest, validation, checksum=checksum)
 
 
 def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:

@@ -230,15 +230,26 @@ class Method(ABC):
         """Keep a row of each relation, [n_relations, ...], under a name."""
         self.rows[name] = dict(zip(self.index, rows.detach().unbind(), strict=True))
 
-    def _remember(self, examples: Sequence[Example], n: int, vectors: Tensor | None = None) -> None:
+    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+        """Vectors as the method compares them, without gradient: [n_examples, dim]."""
+        return embed(self.encoder, examples)
+
+    def _remember(
+        self,
+        examples: Sequence[Example],
+        n: int,
+        vectors: Tensor | None = None,
+        *,
+        centres: Mapping[str, Tensor] | None = None,
+    ) -> None:
         """Keep the `n` examples of each relation that are nearest to its centroid; those kept before compete."""
         taught = {example.relation for example in examples}
         others = tuple(example for example in self.kept if example.relation not in taught)
         earlier = [example for example in self.kept if example.relation in taught and example not in examples]
         if n:
-            vectors = embed(self.encoder, examples) if vectors is None else vectors
-            vectors = torch.cat([vectors, embed(self.encoder, earlier)])
-            others += tuple(nearest_of_each([*examples, *earlier], vectors, n=n))
+            vectors = self._vectors(examples) if vectors is None else vectors
+            vectors = torch.cat([vectors, self._vectors(earlier)])
+            others += tuple(nearest_of_each([*examples, *earlier], vectors, n=n, centres=centres))
         self.kept = others
 
 

@@ -47,7 +47,7 @@ class Cpl(Trained):
             self._contrast(both, self._prototypes(new), generator)
         of_shots = self._prototypes(new)
         taught = self._targets(new).unique()
-        of_exemplars = self._prototypes(())[taught] if self.kept else of_shots[taught]
+        of_exemplars = (self._prototypes(()) - self._offsets())[taught] if self.kept else of_shots[taught]
         offsets = self._offsets().index_copy(0, taught, of_shots[taught] - of_exemplars)
         self._keep("offset", offsets if self.shot_means else torch.zeros_like(offsets))
         self._keep("prototype", of_shots if self.shot_means else of_shots.index_copy(0, taught, of_exemplars))

@@ -84,7 +84,7 @@ class Posterior(Method):
             means[relation.id] = ((n * mean + own.sum(dim=0)) / max(n + len(own), 1)).float()
             counts[relation.id] = torch.tensor(n + len(own), device=own.device)
         self._read_names(task.relations)
-        self._remember(task.examples, 1, vectors)
+        self._remember(task.examples, 1, vectors, centres=means)
 
     def _vectors(self, examples: Sequence[Example]) -> Tensor:
         """Vectors of length 1: [n_examples, dim]."""

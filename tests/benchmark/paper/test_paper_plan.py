@@ -61,7 +61,7 @@ def test_the_papers_figures_with_bert_are_there() -> None:
     ]
     assert {(one.encoder, one.encoder_settings["mode"]) for one in found} == {("mpnet", "paper")}
     sizes = [{settings["batch_size"] for settings in one.method_settings.values()} for one in found]
-    assert sizes == [{2}] + [{5}] * 5
+    assert sizes == [{16}] * 6
     assert all({row.label for row in table.rows} >= ERDA_LABELS for table in tables)
 
 
