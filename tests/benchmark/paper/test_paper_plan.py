@@ -45,7 +45,10 @@ def test_names_of_tables_are_unique_and_their_parts_are_known() -> None:
 def test_every_table_of_the_issue_is_there() -> None:
     groups = {table.group for table in TABLES}
     wanted = {"main", "variance", "orders", "ablation", "lambda", "bert", "shots", "tacred", "redoc41", "continual"}
-    assert wanted | {"tsne", "families", "scaling", "bert-shots", "bert-tacred", "peers"} == groups
+    assert (
+        wanted | {"tsne", "families", "scaling", "bert-shots", "bert-tacred", "peers", "posterior", "posterior-mpnet"}
+        == groups
+    )
 
 
 def test_the_papers_figures_with_bert_are_there() -> None:
@@ -88,7 +91,9 @@ def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
         key = (table.folder, row.variant, row.method)
         shared += key in seen
         assert seen.setdefault(key, run.settings) == run.settings, (table.name, row.label)
-    assert shared == 14  # all seven of variance, three of orders, two of the ablation and two of the sweep
+    assert (
+        shared == 15
+    )  # all of variance (7), three of orders, two of the ablation and of the sweep, Posterior on redoc41
 
 
 def test_different_settings_lie_in_different_folders(tmp_path: Path) -> None:
