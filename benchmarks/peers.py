@@ -1,11 +1,11 @@
 """Settings of every method over one encoder, chosen on validation data: the grids of all methods in one pool.
 
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
-python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write '*-mpnet'
+python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write
 
 What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
 another: what the preset has now, and others drawn from a grid. Every choice is run on the first order; those of a
-method that are at its median or above go on to the next. The best is printed, and with --write put into presets. What
+method that are at its median or above go on to the next. The best is printed, and with --write put into the preset. What
 is finished is read, so a search that was stopped goes on.
 """
 
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
     parser.add_argument("--trials", type=int, default=12, metavar="N", help="choices of a method (default: 12)")
-    parser.add_argument("--write", metavar="NAMES", help="put the best settings into these presets, e.g. '*-adapter'")
+    parser.add_argument("--write", action="store_true", help="put the best settings into the preset")
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
     try:
@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = chosen(done, command=shlex.join(["python", "benchmarks/peers.py", *(arguments or sys.argv[1:])]))
     print(*lines, sep="\n")
     if options.write:
-        write_presets(options.write, lines)
+        write_preset(PRESETS / f"{options.preset}.toml", lines)
     print(*faults, sep="\n", file=sys.stderr)
     return 2 if faults else 0
 
@@ -245,12 +245,11 @@ def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
     return lines
 
 
-def write_presets(names: str, lines: Sequence[str]) -> None:
-    """Put lines into the presets of these names, in the place of those of an earlier search."""
-    for path in sorted(PRESETS.glob(f"{names}.toml")):
-        kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
-        write_bytes(path, "\n".join([kept, "", *lines, ""]).encode())
-        print(path)
+def write_preset(path: Path, lines: Sequence[str]) -> None:
+    """Put lines at the end of a preset, in the place of those of an earlier search."""
+    kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
+    write_bytes(path, "\n".join([kept, "", *lines, ""]).encode())
+    print(path)
 
 
 if __name__ == "__main__":

@@ -268,6 +268,17 @@ def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
     assert "dataset" in read_preset(name)
 
 
+def test_a_preset_may_be_like_another() -> None:
+    assert read_preset("fewrel-2-shot") == {
+        **read_preset("fewrel-5-shot"),
+        "description": read_preset("fewrel-2-shot")["description"],
+        "shots": 2,
+        "settings": {**read_preset("fewrel-5-shot")["settings"], "batch_size": 2},
+    }
+    own = read_preset("fewrel-continual-adapter")["settings"]["seqrun"]
+    assert own == {**read_preset("fewrel-5-shot-adapter")["settings"]["seqrun"], "own_rate": 0.03, "epochs": 20}
+
+
 OWN = ("demo", "fewrel-5-shot-minilm", "fewrel-5-shot-posterior", "fewrel-5-shot-posterior-mpnet")
 
 

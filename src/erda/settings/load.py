@@ -84,10 +84,17 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The TOML of a preset."""
+    """What a preset gives, over what the preset gives that it is `like`."""
     if name not in preset_names():
         raise SettingsError(unknown_name("preset", name, preset_names()))
-    return _read_toml(PRESETS / f"{name}.toml")
+    own = _read_toml(PRESETS / f"{name}.toml")
+    return _over(read_preset(own.pop("like")), own) if "like" in own else own
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables of TOML as one, table by table; `above` wins."""
+    inner = {key: _over(below.get(key, {}), value) for key, value in above.items() if isinstance(value, dict)}
+    return {**below, **above, **inner}
 
 
 def layers_of(preset: str | None, file: Path | None = None) -> list[list[Assignment]]:
