@@ -5,8 +5,8 @@ python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 
 
 What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
 another: what the preset has now, and others drawn from a grid. Every choice is run on the first order; those of a
-method that are at its median or above go on to the next. The best is printed, and with --write put into the preset. What
-is finished is read, so a search that was stopped goes on.
+method that are at its median or above go on to the next. The best is printed, and with --write put into the preset.
+What is finished is read, so a search that was stopped goes on.
 """
 
 from __future__ import annotations
