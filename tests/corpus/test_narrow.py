@@ -1,5 +1,8 @@
 import json
+import math
 import random
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +11,18 @@ from tiny_models import build_model
 from toy_corpus import erda_corpus, random_rows, row, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus.augment import Augmenter, write_rows
+from erda.corpus import narrow
+from erda.corpus.augment import Augmenter
 from erda.corpus.build import build_corpus
 from erda.corpus.index import build_index
+from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows
 from erda.corpus.similarity import load_similarity
 from erda.corpus.store import CorpusStore
 from erda.corpus.vectors import ShardWorker, embed_corpus, process_embedder, vectors_folder
 from erda.data.formats import example_from_json
 from erda.errors import DataError, SettingsError, WriteError
+from erda.text.keys import EntityPair
+from erda.types import Example
 
 WORDS = [f"word{i}" for i in range(60)]
 
@@ -41,7 +48,7 @@ def augmenter(store: CorpusStore, model: ToySimilarity) -> Augmenter:
 def test_a_narrowed_corpus_answers_as_the_whole_one(tmp_path: Path, suffix: str) -> None:
     model = ToySimilarity(dim=512)
     whole = augmenter(toy_store(tmp_path, various_rows(400)), model)
-    rows = whole.narrow(SHOTS, top=40)
+    rows = near_by_vectors(whole, SHOTS, top=40)
     assert 40 <= len(rows) < 400
     path = tmp_path / f"near.jsonl{suffix}"
     write_rows(whole.store, rows, path)
@@ -62,18 +69,105 @@ def test_every_sentence_of_a_pair_is_kept(tmp_path: Path) -> None:
     pairs = [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)]
     whole = augmenter(toy_store(tmp_path, [*pairs, *random_rows(50)]), ToySimilarity())
     shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
-    rows = whole.narrow([shot], top=1)
+    rows = near_by_vectors(whole, [shot], top=1)
     assert 30 <= len(rows) <= 31
 
 
 def test_nothing_asked_is_a_fault(tmp_path: Path) -> None:
     whole = augmenter(toy_store(tmp_path, random_rows(20)), ToySimilarity())
     with pytest.raises(DataError, match="no examples were given"):
-        whole.narrow([])
+        near_by_vectors(whole, [])
     with pytest.raises(SettingsError, match="--top: must be at least 1"):
-        whole.narrow(SHOTS, top=0)
+        near_by_vectors(whole, SHOTS, top=0)
     with pytest.raises(WriteError, match="Cannot write"):
         write_rows(whole.store, np.arange(3), Path("/proc/none/near.jsonl"))
+
+
+def by_hand(store: CorpusStore, shot: Example) -> list[tuple[float, int]]:
+    """The cosine of each row with an example, best first: the definition, word by word."""
+
+    def counts(example: Example) -> Counter[str]:
+        first, second = sorted((example.head.span, example.tail.span))
+        times = {i: 0 if first.start <= i < first.end or second.start <= i < second.end else 1 for i in range(99)}
+        times |= dict.fromkeys(range(first.end, second.start), 2)
+        found: Counter[str] = Counter()
+        for i, token in enumerate(example.tokens):
+            found[token.lower()] += times[i]
+        return +found
+
+    rows = [counts(example) for example in store.rows(range(len(store)))]
+    n_with = Counter(word for one in rows for word in one)
+
+    def vector(words: Counter[str]) -> dict[str, float]:
+        weights = {word: math.log(1 + n) * math.log((1 + len(rows)) / (1 + n_with[word])) for word, n in words.items()}
+        length = math.sqrt(sum(weight**2 for weight in weights.values()))
+        return {word: weight / length for word, weight in weights.items()}
+
+    asked = vector(counts(shot))
+    cosines = [sum(weight * asked.get(word, 0) for word, weight in vector(one).items()) for one in rows]
+    return sorted(((cosine, row) for row, cosine in enumerate(cosines)), reverse=True)
+
+
+@pytest.mark.parametrize("read", [10_000, 70])
+def test_near_by_words_is_what_its_definition_says(tmp_path: Path, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "_READ", read)
+    monkeypatch.setattr(narrow, "_AT_ONCE", 4)
+    store = toy_store(tmp_path, various_rows(300))
+    expected = {row for shot in SHOTS for _, row in by_hand(store, shot)[:7]}
+    pairs = {int(row) for rows in store.find([EntityPair.of(shot) for shot in SHOTS]) for row in rows}
+    assert set(near_by_words(store, SHOTS, top=7).tolist()) == expected | pairs
+
+
+def test_the_names_of_the_entities_count_for_nothing_and_what_is_between_counts_most(tmp_path: Path) -> None:
+    store = toy_store(
+        tmp_path,
+        [
+            row("Long ago Eve founded Acme here", "Eve", "Acme"),
+            row("Where it was founded Eve left Acme then", "Eve", "Acme"),
+            row("Ada saw Bob today", "Ada", "Bob"),
+            row("Eve drank tea with Bob", "Eve", "Bob"),
+        ],
+    )
+    shot = example_from_json({**row("Ada Bob founded Carol", "Ada Bob", "Carol"), "relation": "founded"})
+    kept = {top: [" ".join(one.tokens) for one in store.rows(near_by_words(store, [shot], top=top))] for top in (1, 9)}
+    assert kept[1] == ["Long ago Eve founded Acme here"]
+    assert len(kept[9]) == 2, "no word in common is not near"
+    assert all("founded" in sentence for sentence in kept[9])
+
+
+def test_every_sentence_of_a_pair_is_kept_by_words(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)])
+    shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
+    assert len(near_by_words(store, [shot], top=1)) == 30
+
+
+def test_the_examples_of_a_relation_share_its_neighbours(tmp_path: Path) -> None:
+    whole = augmenter(toy_store(tmp_path, various_rows(300)), ToySimilarity(dim=512))
+    few, many = SHOTS[:2], [replace(shot, relation="saw") for shot in SHOTS[2:]]
+    apart = np.union1d(near_by_words(whole.store, few, top=8), near_by_words(whole.store, many, top=4))
+    np.testing.assert_array_equal(near_by_words(whole.store, [*few, *many], top=8, per_relation=16), apart)
+    for n_shared, n_each in ((1, 1), (12, 2), (17, 2), (600, 8)):
+        shared = near_by_vectors(whole, SHOTS, top=8, per_relation=n_shared)
+        np.testing.assert_array_equal(shared, near_by_vectors(whole, SHOTS, top=n_each))
+
+
+def test_the_command_narrows_a_corpus_without_an_index_by_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = toy_store(tmp_path, various_rows(60))
+    examples = tmp_path / "shots.jsonl"
+    examples.write_text("".join(json.dumps({**one, "relation": "met"}) + "\n" for one in various_rows(3, seed=5)))
+    out = tmp_path / "near.jsonl.gz"
+    arguments = ["narrow", store.folder, examples, "--by", "words", "--top", "4", "--out", out]
+    assert erda_corpus(*arguments) == 0
+    rows = near_by_words(store, [example_from_json(one) for one in various_rows(3, seed=5)], top=4)
+    assert f"{len(rows)} of 60 rows are near 3 examples" in capsys.readouterr().out
+    build_corpus([out], tmp_path / "near")
+    assert len(CorpusStore.open(tmp_path / "near")) == len(rows)
+    with pytest.raises(SettingsError, match="--model: only with --by vectors"):
+        erda_corpus(*arguments, "--model", "minilm")
+    with pytest.raises(SettingsError, match="--per-relation: must be at least 1, got 0"):
+        erda_corpus(*arguments, "--per-relation", "0")
 
 
 def test_the_command_narrows_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

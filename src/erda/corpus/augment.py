@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from erda.data.formats import example_to_json
-from erda.errors import DataError, SettingsError, require
+from erda.errors import DataError, require
 from erda.fields import Count, Settings, Similarity, changed_settings
 from erda.files import write_lines
 from erda.text.keys import EntityPair, sentence_key
@@ -35,9 +35,6 @@ NEIGHBOUR = "neighbour"
 MOST_NEIGHBOURS = 10_000  # of an example
 _PER_PAIR = 256  # of a pair with more sentences than this, the most similar ones are looked at
 SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
-TOP = 50  # neighbours of an example in a narrowed corpus
-_SEARCHED = 512  # examples searched at once to narrow a corpus
-_FETCHED = 10_000  # rows fetched by one query
 _KEPT_VECTORS = 20_000
 _BATCH_SIZE = 16  # a task is few sentences: batches of 64 would be a quarter padding
 
@@ -188,23 +185,6 @@ class Augmenter:
         counts = {reason: n for reason, n in dropped.items() if n}
         return Augmentation(tuple(extras), len(examples), len(matched), len(searched), counts, settings)
 
-    def narrow(self, examples: Sequence[Example], *, top: int = TOP) -> np.ndarray:
-        """The rows that these examples would find, sorted: every sentence of their entity pairs, their `top` nearest.
-
-        A corpus of these rows alone gives the same extra examples as long as K + `SPARE` is no more than `top`.
-        """
-        from tqdm import tqdm
-
-        if top < 1:
-            raise SettingsError(f"--top: must be at least 1, got {top}.")
-        if not examples:
-            raise DataError("no examples were given, so there is nothing that they would find.")
-        rows = [np.concatenate(self.store.find([EntityPair.of(example) for example in examples]))]
-        for start in tqdm(range(0, len(examples), _SEARCHED), desc="searching", unit="batch", disable=None):
-            found = self.index.search(self.model.encode(examples[start : start + _SEARCHED]), top).rows
-            rows.append(found[found >= 0].ravel())
-        return np.unique(np.concatenate(rows))
-
     def origin(self) -> dict[str, Any]:
         """Which corpus and which model: their fingerprints, for a record."""
         name, n_rows = self.store.folder.name, len(self.store)
@@ -308,13 +288,6 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
 def write_extras(found: Augmentation, path: Path) -> None:
     """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
     write_lines(path, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
-
-
-def write_rows(store: CorpusStore, rows: np.ndarray, path: Path) -> None:
-    """Write rows of a corpus as tagged JSONL (gzip by its name), which `erda corpus build` takes."""
-    parts = (rows[start : start + _FETCHED] for start in range(0, len(rows), _FETCHED))
-    examples = (example for part in parts for example in store.rows(part))
-    write_lines(path, (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples))
 
 
 def _select(
