@@ -33,6 +33,7 @@ from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
 LEAST_SPREAD = 0.1  # of the relations, in units of that of their sentences: the estimate fails where both are few
+EVEN_SENTENCES = 850  # what the same variance everywhere counts for, in sentences, against W_0
 DIMENSIONS_AS_ONE = 3.0  # at temperature 1, where evidence counts as it is
 EXPECTED = ("precision", "slope", "rest")  # of relations, for an export
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
@@ -61,7 +62,7 @@ class Posterior(Method):
     _: KW_ONLY
     score: Literal["two-covariance", "lda", "mean"] = "two-covariance"
     name_weight: Weight = 3.0  # how many examples a relation's name and description count for
-    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, toward the same variance everywhere
+    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, at most, toward the same variance everywhere
     between_shrinkage: Fraction = 0.6  # of B
     between_weight: Positive = 0.5  # of B: how far relations lie apart, against the estimate
 
@@ -122,7 +123,8 @@ class Posterior(Method):
         between = (apart.t() @ apart + n_missing * background.between) / max(len(apart) + n_missing - 1, 1)  # B_0
         within = self._within(counts, between, background)  # W_0
         if self.score != "mean":
-            shrunk = (1 - self.shrinkage) * within + self.shrinkage * within.trace() / dim * unit  # W
+            share = self._even_share(counts)
+            shrunk = (1 - share) * within + share * within.trace() / dim * unit  # W
             lower = torch.linalg.cholesky(shrunk)
             self.basis = torch.linalg.solve_triangular(lower, unit, upper=False).t()  # in it W is the unit matrix
         weights = counts + self.name_weight
@@ -144,6 +146,14 @@ class Posterior(Method):
             excess = own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
             self.expected = replace(self.expected, rest=self.expected.rest - excess)
         self.never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
+
+    def _even_share(self, counts: Tensor) -> float:
+        """How far W goes toward the same variance everywhere: less where many sentences say what W_0 is."""
+        several = counts[counts > 1]
+        if not len(several):
+            return self.shrinkage
+        n = len(several) ** 2 / float((1 / (several - 1)).sum())  # sentences that a mean of covariances is worth
+        return min(self.shrinkage, EVEN_SENTENCES / (EVEN_SENTENCES + n))
 
     def taken_over(self) -> dict[str, Tensor]:
         """The background of the encoder, empty where it has none; nothing where it is trained or not asked for."""
