@@ -104,7 +104,7 @@ def test_a_batch_is_laid_out_longest_first_and_can_be_undone() -> None:
     batch = PackedSentences.of([np.array([1]), np.array([2, 3, 4]), np.array([5, 6])])
     assert [batch.words[places].tolist() for places in batch.places] == [[2, 5, 1, 3, 6, 4], [4, 6, 1, 3, 5, 2]]
     assert batch.active.tolist() == [3, 2, 1]
-    assert batch.order.tolist() == [2, 0, 1]
+    assert batch.order.tolist() == [1, 2, 0]
 
 
 def encoder(*, compiled: bool, hidden_size: int = 8, dropout: float = 0.0, seed: int = 0) -> BiLstmEncoder:

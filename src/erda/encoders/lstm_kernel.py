@@ -1,24 +1,29 @@
 """A bidirectional LSTM for the CPU that returns last states only, forward and backward compiled with Numba.
 
 PyTorch's CPU LSTM spends most of a step of five sentences in overhead and in a slow `tanh`. This one fuses the gates,
-runs each direction in its own thread, and skips padding: sentences are sorted by length, so that those still running
-at a step are the first rows. Large matrix products are PyTorch's; where no gradient is kept, one of them serves a step
-of all sentences, and each distinct word is projected once. The arithmetic is that of `torch.nn.LSTM` (gates i, f, g,
-o); tests hold the two against each other.
+runs each direction in its own thread without holding the interpreter's lock, and skips padding: sentences are sorted by
+length, so that those still running at a step are the first rows. The arithmetic is that of `torch.nn.LSTM` (gates i, f,
+g, o); tests hold the two against each other.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 import torch
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
 from torch import Tensor
 
 Array = np.ndarray
@@ -33,149 +38,264 @@ _P4, _P5, _P6 = map(_f4, (1.48572235717979e-05, 6.37261928875436e-04, 4.89352455
 _Q0, _Q1, _Q2, _Q3 = map(_f4, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03))
 _HALF, _ONE = _f4(0.5), _f4(1.0)
 
+# the largest tile of a product whose sums fit into the vector registers: numbers a vector, rows, vectors a row
+if "+avx512f" in get_host_cpu_features():
+    _LANES, _ROWS, _WIDE, _LESS_WIDE = 16, 5, 5, 4
+else:
+    _LANES, _ROWS, _WIDE, _LESS_WIDE = 8, 4, 3, 2
+
 # sums are left in the order written, which keeps multiply and add fused; division needs no check for zero
 _jit = numba.njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_model="numpy", nogil=True, cache=True)
 
 
+def _tile(n_vectors: int) -> Any:
+    """Compiled: out[:n, :n_vectors * _LANES] = left[:n] @ right, for n up to `_ROWS`; every sum stays in a register.
+
+    Numba has no vectors, and LLVM makes none of sums in a loop, so this one piece is written in LLVM's own terms.
+    """
+
+    @intrinsic
+    def tile(_: Any, n: Any, left: Any, right: Any, out: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            n_rows, *matrices = values
+            vector, number = ir.VectorType(ir.FloatType(), _LANES), n_rows.type
+            zero = ir.Constant(vector, [0.0] * _LANES)
+            lane = ir.Constant(ir.IntType(32), 0)
+            everywhere = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+            left, right, out = (
+                context.make_array(kind)(context, builder, value)
+                for kind, value in zip(signature.args[1:], matrices, strict=True)
+            )
+
+            def at(matrix: Any, row: Any, column: Any) -> Any:
+                places = zip((row, column), cgutils.unpack_tuple(builder, matrix.strides), strict=True)
+                return cgutils.pointer_add(builder, matrix.data, builder.add(*(builder.mul(*one) for one in places)))
+
+            def vectors(matrix: Any, row: Any) -> list[Any]:
+                columns = [ir.Constant(number, _LANES * v) for v in range(n_vectors)]
+                return [builder.bitcast(at(matrix, row, column), vector.as_pointer()) for column in columns]
+
+            for rows in range(1, _ROWS + 1):
+                with builder.if_then(builder.icmp_signed("==", n_rows, ir.Constant(number, rows))):
+                    places = [ir.Constant(number, row) for row in range(rows)]
+                    sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(n_vectors)] for _ in places]
+                    (inner,) = cgutils.unpack_tuple(builder, left.shape)[1:]
+                    with cgutils.for_range(builder, inner, intp=number) as loop:
+                        factors = [builder.load(place, align=4) for place in vectors(right, loop.index)]
+                        for place, row in zip(places, sums, strict=True):
+                            one = builder.insert_element(zero, builder.load(at(left, place, loop.index)), lane)
+                            one = builder.shuffle_vector(one, zero, everywhere)
+                            for factor, total in zip(factors, row, strict=True):
+                                product = builder.fmul(one, factor, flags=["contract"])
+                                added = builder.fadd(builder.load(total), product, flags=["contract"])
+                                builder.store(added, total)
+                    for place, row in zip(places, sums, strict=True):
+                        for total, to in zip(row, vectors(out, place), strict=True):
+                            builder.store(builder.load(total), to, align=4)
+            return context.get_dummy_value()
+
+        return types.none(types.intp, left, right, out), generate
+
+    return tile
+
+
+_wide_tile, _less_wide_tile, _narrow_tile = _tile(_WIDE), _tile(_LESS_WIDE), _tile(1)
+
+
 @_jit
-def _tanh(x: Any) -> Any:
+def _matrix(rows: int, columns: int) -> Array:
+    """An empty matrix whose rows are whole vectors and start where a vector likes to; zeros behind `columns`."""
+    width = columns + -columns % _LANES
+    room = np.empty(rows * width + _LANES, dtype=np.float32)
+    start = (-room.ctypes.data // 4) % _LANES
+    matrix = room[start : start + rows * width].reshape((rows, width))
+    matrix[:, columns:] = 0
+    return matrix
+
+
+@_jit
+def _product(left: Array, right: Array, out: Array) -> None:
+    """out = left @ right, both of `_matrix`; the last two tiles of a row may overlap."""
+    width = right.shape[1]
+    wide, less_wide = _WIDE * _LANES, _LESS_WIDE * _LANES
+    step = wide if -width % wide <= -width % less_wide else less_wide
+    if step > width:
+        step = less_wide if less_wide <= width else _LANES
+    for first in range(0, width, step):
+        j = min(first, width - step)
+        for b in range(0, len(left), _ROWS):
+            n = min(len(left) - b, _ROWS)
+            if step == wide:
+                _wide_tile(n, left[b:], right[:, j:], out[b:, j:])
+            elif step == less_wide:
+                _less_wide_tile(n, left[b:], right[:, j:], out[b:, j:])
+            else:
+                _narrow_tile(n, left[b:], right[:, j:], out[b:, j:])
+
+
+@intrinsic
+def _own_loop(_: Any) -> Any:
+    """Said in a compiled function: not to be inlined, and vectors as wide as there are.
+
+    Inlined into a loop over rows, its accesses would seem to overlap, and LLVM would take one number after another.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # which llvmlite does not know by name
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
+@_jit
+def _fraction(x: Any) -> Any:
+    """Numerator and denominator of tanh(x)."""
     x = min(max(x, _LOW), _HIGH)
     u = x * x
     p = (((((_P0 * u + _P1) * u + _P2) * u + _P3) * u + _P4) * u + _P5) * u + _P6
     q = ((_Q0 * u + _Q1) * u + _Q2) * u + _Q3
-    return x * p / q
+    return x * p, q
 
 
 @_jit
-def _add_product(left: Array, right: Array, out: Array, n: int) -> None:
-    """out[:n] += left[:n] @ right, four rows and four inner steps at a time."""
-    inner, width = right.shape
-    whole_rows, whole = n - n % 4, inner - inner % 4
-    for b in range(0, whole_rows, 4):
-        o0, o1, o2, o3 = out[b], out[b + 1], out[b + 2], out[b + 3]
-        for k in range(0, whole, 4):
-            r0, r1, r2, r3 = right[k], right[k + 1], right[k + 2], right[k + 3]
-            a00, a01, a02, a03 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
-            a10, a11, a12, a13 = left[b + 1, k], left[b + 1, k + 1], left[b + 1, k + 2], left[b + 1, k + 3]
-            a20, a21, a22, a23 = left[b + 2, k], left[b + 2, k + 1], left[b + 2, k + 2], left[b + 2, k + 3]
-            a30, a31, a32, a33 = left[b + 3, k], left[b + 3, k + 1], left[b + 3, k + 2], left[b + 3, k + 3]
-            for j in range(width):
-                w0, w1, w2, w3 = r0[j], r1[j], r2[j], r3[j]
-                o0[j] = (((o0[j] + a00 * w0) + a01 * w1) + a02 * w2) + a03 * w3
-                o1[j] = (((o1[j] + a10 * w0) + a11 * w1) + a12 * w2) + a13 * w3
-                o2[j] = (((o2[j] + a20 * w0) + a21 * w1) + a22 * w2) + a23 * w3
-                o3[j] = (((o3[j] + a30 * w0) + a31 * w1) + a32 * w2) + a33 * w3
-        for k in range(whole, inner):
-            r0, a00, a10, a20, a30 = right[k], left[b, k], left[b + 1, k], left[b + 2, k], left[b + 3, k]
-            for j in range(width):
-                o0[j] += a00 * r0[j]
-                o1[j] += a10 * r0[j]
-                o2[j] += a20 * r0[j]
-                o3[j] += a30 * r0[j]
-    for b in range(whole_rows, n):
-        o0 = out[b]
-        for k in range(0, whole, 4):
-            r0, r1, r2, r3 = right[k], right[k + 1], right[k + 2], right[k + 3]
-            a00, a01, a02, a03 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
-            for j in range(width):
-                o0[j] = (((o0[j] + a00 * r0[j]) + a01 * r1[j]) + a02 * r2[j]) + a03 * r3[j]
-        for k in range(whole, inner):
-            r0, a00 = right[k], left[b, k]
-            for j in range(width):
-                o0[j] += a00 * r0[j]
+def _tanh(x: Any) -> Any:
+    p, q = _fraction(x)
+    return p / q
 
 
 @_jit
-def _transposed(matrix: Array) -> Array:
-    rows, columns = matrix.shape
-    out = np.empty((columns, rows), dtype=np.float32)
-    for i in range(rows):
-        for j in range(columns):
-            out[j, i] = matrix[i, j]
-    return out
+def _token(z: Array, word: Array, cell: Array, hidden: Array) -> None:
+    """One token of a sentence: cell and hidden [size] become those after it.
 
-
-@_jit
-def _step(gates: Array, projected: Array, words: Array, cell: Array, hidden: Array) -> None:
-    """One token of the first `len(words)` sentences, where nothing is kept for a gradient.
-
-    `gates` [n, 4 * size] holds the states' part of the gates, `projected` [n_words, 4 * size] that of each word.
+    `z` [4 * size] holds the state's part of the gates, `word` the word's; on return `z` are the activated gates.
     """
-    size = cell.shape[1]
-    for b in range(len(words)):
-        z, p, c, h = gates[b], projected[words[b]], cell[b], hidden[b]
-        for j in range(size):
-            i = _HALF * _tanh(_HALF * (z[j] + p[j])) + _HALF
-            f = _HALF * _tanh(_HALF * (z[size + j] + p[size + j])) + _HALF
-            g = _tanh(z[2 * size + j] + p[2 * size + j])
-            o = _HALF * _tanh(_HALF * (z[3 * size + j] + p[3 * size + j])) + _HALF
-            c[j] = f * c[j] + i * g
-            h[j] = o * _tanh(c[j])
+    _own_loop()
+    size = len(cell)
+    for j in range(size):
+        pi, qi = _fraction(_HALF * (z[j] + word[j]))
+        pf, qf = _fraction(_HALF * (z[size + j] + word[size + j]))
+        pg, qg = _fraction(z[2 * size + j] + word[2 * size + j])
+        po, qo = _fraction(_HALF * (z[3 * size + j] + word[3 * size + j]))
+        divisor = _ONE / ((qi * qf) * (qg * qo))  # one division for all four
+        left, right = (qi * qf) * divisor, (qg * qo) * divisor
+        i = _HALF * (pi * (qf * right)) + _HALF
+        f = _HALF * (pf * (qi * right)) + _HALF
+        g = pg * (qo * left)
+        o = _HALF * (po * (qg * left)) + _HALF
+        z[j] = i
+        z[size + j] = f
+        z[2 * size + j] = g
+        z[3 * size + j] = o
+        c = f * cell[j] + i * g
+        cell[j] = c
+        hidden[j] = o * _tanh(c)
 
 
 @_jit
-def _forward(gates: Array, active: Array, w_rec: Array, hiddens: Array, cells: Array, last: Array) -> None:
-    """One direction, kept for the gradient.
+def _token_backward(z: Array, before: Array, d_hidden: Array, d_cell: Array, d_z: Array, d_bias: Array) -> None:
+    """Gradient `d_z` [4 * size] of a token's gates, added to `d_bias`; `d_cell` [size] becomes that of `before`."""
+    _own_loop()
+    size = len(before)
+    for j in range(size):
+        i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
+        tanh = _tanh(f * before[j] + i * g)
+        d_c = d_cell[j] + d_hidden[j] * o * (_ONE - tanh * tanh)
+        d_z[j] = d_c * g * i * (_ONE - i)
+        d_z[size + j] = d_c * before[j] * f * (_ONE - f)
+        d_z[2 * size + j] = d_c * i * (_ONE - g * g)
+        d_z[3 * size + j] = d_hidden[j] * tanh * o * (_ONE - o)
+        d_cell[j] = d_c * f
+    for j in range(4 * size):
+        d_bias[j] += d_z[j]
 
-    gates: [n_tokens, 4 * size], on entry the words' part, on return activated; hiddens, cells: [n_tokens, size], the
-    states before each token, zero on entry; last: [n_sentences, size], the states after the last one.
+
+@_jit
+def _forward(
+    inputs: Array,
+    words: Array,
+    active: Array,
+    order: Array,
+    w_in: Array,
+    w_rec: Array,
+    b_in: Array,
+    b_rec: Array,
+    states: Array,
+    column: int,
+    keep: bool,
+) -> tuple[Array, Array, Array]:
+    """One direction: its last states, and what the gradient needs where it is to be kept.
+
+    inputs: [n_inputs, width], the vectors of words; words: [n_tokens], where in `inputs` each token's is; active and
+    order: as in `PackedSentences`; states: [n_sentences, 2 * size], filled from `column` on in the caller's order.
+    Kept are the activated gates [n_tokens, 4 * size], the vectors that went into them [n_tokens, width + size] and the
+    cells before each token [n_tokens, size].
     """
-    recurrent = _transposed(w_rec)
-    size = last.shape[1]
-    end_cell = np.empty(size, dtype=np.float32)
-    start, n_steps = 0, len(active)
-    for t in range(n_steps):
-        n = active[t]
-        following = start + n
-        n_following = active[t + 1] if t + 1 < n_steps else 0
-        if t:
-            _add_product(hiddens[start:following], recurrent, gates[start:following], n)
+    (n_gates, width), size, n_sentences = w_in.shape, w_rec.shape[1], len(order)
+    turned_in, turned_rec = _matrix(width, n_gates), _matrix(size, n_gates)
+    for j in range(n_gates):
+        for k in range(width):
+            turned_in[k, j] = w_in[j, k]
+        for k in range(size):
+            turned_rec[k, j] = w_rec[j, k]
+    projected = _matrix(len(inputs), n_gates)
+    _product(inputs, turned_in, projected)
+    projected[:, :n_gates] += b_in + b_rec
+    n_kept = len(words) if keep else n_sentences
+    gates, entered, cells = _matrix(n_kept, n_gates), _matrix(n_kept, width + size), _matrix(n_kept, size)
+    hidden, cell = np.zeros((n_sentences, size), dtype=np.float32), np.zeros((n_sentences, size), dtype=np.float32)
+    start = 0
+    for n in active:
+        now = gates[start : start + n] if keep else gates[:n]
+        if keep:
+            for b in range(n):
+                cells[start + b, :size] = cell[b]
+                entered[start + b, :width] = inputs[words[start + b]]
+                entered[start + b, width : width + size] = hidden[b]
+        if start:
+            _product(hidden[:n], turned_rec, now)
+        else:
+            now[:] = 0
         for b in range(n):
-            z, c0, c1, h = gates[start + b], cells[start + b], end_cell, last[b]
-            if b < n_following:
-                c1, h = cells[following + b], hiddens[following + b]
-            for j in range(size):
-                i = _HALF * _tanh(_HALF * z[j]) + _HALF
-                f = _HALF * _tanh(_HALF * z[size + j]) + _HALF
-                g = _tanh(z[2 * size + j])
-                o = _HALF * _tanh(_HALF * z[3 * size + j]) + _HALF
-                z[j] = i
-                z[size + j] = f
-                z[2 * size + j] = g
-                z[3 * size + j] = o
-                c = f * c0[j] + i * g
-                c1[j] = c
-                h[j] = o * _tanh(c)
-        start = following
+            _token(now[b], projected[words[start + b]], cell[b], hidden[b])
+        start += n
+    for b in range(n_sentences):
+        states[order[b], column : column + size] = hidden[b]
+    return gates, entered, cells
 
 
 @_jit
-def _backward(d_last: Array, gates: Array, active: Array, w_rec: Array, cells: Array, d_gates: Array) -> None:
-    """Gradient of one direction's gates before their activation, [n_tokens, 4 * size], from that of its last states."""
-    d_hidden = np.empty_like(d_last)
-    d_cell = np.zeros_like(d_last)
-    size = d_last.shape[1]
+def _backward(
+    d_states: Array,
+    column: int,
+    gates: Array,
+    entered: Array,
+    cells: Array,
+    active: Array,
+    order: Array,
+    w_in: Array,
+    w_rec: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Gradients of one direction's weights, in their order, from that of its last states and what `_forward` kept."""
+    (n_gates, width), size = w_in.shape, w_rec.shape[1]
+    recurrent, d_hidden, d_cell = _matrix(n_gates, size), _matrix(len(order), size), _matrix(len(order), size)
+    recurrent[:, :size] = w_rec
+    d_cell[:] = 0
+    d_gates, d_bias = _matrix(len(gates), n_gates), np.zeros(n_gates, dtype=np.float32)
     start, running = len(gates), 0
-    for t in range(len(active) - 1, -1, -1):
-        n = active[t]
+    for n in active[::-1]:
         start -= n
         for b in range(running, n):  # sentences whose last token this is
-            d_hidden[b] = d_last[b]
+            d_hidden[b, :size] = d_states[order[b], column : column + size]
         running = n
         for b in range(n):
-            z, dz, c0, dh, dc = gates[start + b], d_gates[start + b], cells[start + b], d_hidden[b], d_cell[b]
-            for j in range(size):
-                i, f, g, o = z[j], z[size + j], z[2 * size + j], z[3 * size + j]
-                tc = _tanh(f * c0[j] + i * g)
-                dcell = dc[j] + dh[j] * o * (_ONE - tc * tc)
-                dz[j] = dcell * g * i * (_ONE - i)
-                dz[size + j] = dcell * c0[j] * f * (_ONE - f)
-                dz[2 * size + j] = dcell * i * (_ONE - g * g)
-                dz[3 * size + j] = dh[j] * tc * o * (_ONE - o)
-                dc[j] = dcell * f
-                dh[j] = _f4(0.0)
-        if t:
-            _add_product(d_gates[start : start + n], w_rec, d_hidden, n)
+            row = start + b
+            _token_backward(gates[row], cells[row, :size], d_hidden[b], d_cell[b], d_gates[row], d_bias)
+        if start:
+            _product(d_gates[start : start + n, :n_gates], recurrent, d_hidden[:n])
+    d_weights = _matrix(n_gates, width + size)
+    _product(d_gates[:, :n_gates].T, entered, d_weights)
+    return d_weights[:, :width].copy(), d_weights[:, width : width + size].copy(), d_bias, d_bias.copy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,36 +305,64 @@ class PackedSentences:
     words: np.ndarray  # the ids of all tokens as they came, [n_tokens]
     places: tuple[np.ndarray, np.ndarray]  # where in `words` each token stands, read forwards and read backwards
     active: np.ndarray  # sentences that have a token at each step, [n_steps]
-    order: np.ndarray  # order[i]: where sentence i of the caller stands
+    order: np.ndarray  # order[b]: which of the caller's sentences is the b-th
 
     @classmethod
     def of(cls, sentences: Sequence[np.ndarray]) -> PackedSentences:
         """Lay out sentences of word ids (none of them empty)."""
         lengths = np.array([len(sentence) for sentence in sentences])
-        by_length = np.argsort(-lengths, kind="stable")
-        order = np.empty_like(by_length)
-        order[by_length] = np.arange(len(sentences))
-        ends = np.cumsum(lengths)[by_length]
-        lengths = lengths[by_length]
-        active = np.searchsorted(-lengths, -np.arange(lengths[0]))
-        step = np.repeat(np.arange(len(active)), active)
-        sentence = np.arange(len(step)) - (np.cumsum(active) - active)[step]
-        places = (ends - lengths)[sentence] + step, (ends - 1)[sentence] - step
-        return cls(np.concatenate(sentences), places, active, order)
+        order = np.argsort(-lengths, kind="stable")
+        ahead, back, active = _laid_out(lengths, order)
+        return cls(np.concatenate(sentences), (ahead, back), active, order)
+
+
+@_jit
+def _laid_out(lengths: Array, order: Array) -> tuple[Array, Array, Array]:
+    """Both `places`, and `active`."""
+    ends = np.cumsum(lengths)
+    ahead, active = np.empty(ends[-1], dtype=np.int64), np.zeros(lengths[order[0]], dtype=np.int64)
+    back = np.empty_like(ahead)
+    i = 0
+    for step in range(len(active)):
+        for b in order:
+            if lengths[b] <= step:
+                break
+            ahead[i] = ends[b] - lengths[b] + step
+            back[i] = ends[b] - 1 - step
+            active[step] += 1
+            i += 1
+    return ahead, back, active
 
 
 @cache
-def _second_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="erda-lstm")
+def _jobs() -> SimpleQueue[tuple[Callable[[int], Any], SimpleQueue[Any]]]:
+    """Where the second thread takes its work: a function of the direction, and where to put what it returns."""
+    jobs: SimpleQueue[tuple[Callable[[int], Any], SimpleQueue[Any]]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            function, answers = jobs.get()
+            try:
+                answers.put((function(1), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+    Thread(target=work, name="erda-lstm", daemon=True).start()
+    return jobs
 
 
-os.register_at_fork(after_in_child=_second_thread.cache_clear)  # a forked process has only the thread that forked it
+os.register_at_fork(after_in_child=_jobs.cache_clear)  # a forked process has only the thread that forked it
 
 
 def _both(function: Callable[[int], T]) -> tuple[T, T]:
     """`function` of direction 0 here, and of direction 1 in a second thread (what takes long in it holds no lock)."""
-    waiting = _second_thread().submit(function, 1)
-    return function(0), waiting.result()
+    answers: SimpleQueue[Any] = SimpleQueue()
+    _jobs().put((function, answers))
+    first = function(0)
+    second, error = answers.get()
+    if error is not None:
+        raise error
+    return first, second
 
 
 def last_states(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tensor]) -> Tensor:
@@ -226,30 +374,25 @@ def last_states(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tenso
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         states: Tensor = _LastStates.apply(vectors, batch, *weights)
         return states
-    used, rows = np.unique(batch.words, return_inverse=True)
-    vectors = vectors[torch.from_numpy(used)]
-
-    def direction(d: int) -> Tensor:
-        w_in, w_rec, bias = _weights(weights, d)
-        words = rows[batch.places[d]]
-        projected = torch.addmm(bias, vectors, w_in.t()).numpy()
-        hidden, cell = torch.zeros(2, len(batch.order), w_rec.shape[1])
-        gates = torch.zeros(len(hidden), len(w_rec))
-        start = 0
-        for n in batch.active.tolist():
-            if start:
-                torch.mm(hidden[:n], w_rec.t(), out=gates[:n])
-            _step(gates.numpy(), projected, words[start : start + n], cell.numpy(), hidden.numpy())
-            start += n
-        return hidden
-
-    return torch.cat(_both(direction), dim=1)[torch.from_numpy(batch.order)]
+    used, rows = np.unique(batch.words, return_inverse=True)  # each distinct word is projected once
+    places = [rows[places] for places in batch.places]
+    return torch.from_numpy(_run(vectors.numpy()[used], places, batch, _arrays(weights), keep=False)[0])
 
 
-def _weights(weights: Sequence[Tensor], d: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The weights of direction `d`: w_in [4 * size, width], w_rec [4 * size, size] and bias [4 * size]."""
-    w_in, w_rec, b_in, b_rec = (weight.detach() for weight in weights[4 * d : 4 * d + 4])
-    return w_in, w_rec, b_in + b_rec
+def _arrays(weights: Sequence[Tensor]) -> tuple[list[Array], list[Array]]:
+    """The weights of both directions: w_in [4 * size, width], w_rec [4 * size, size], and two biases [4 * size]."""
+    arrays = [weight.detach().numpy() for weight in weights]
+    return arrays[:4], arrays[4:]
+
+
+def _run(
+    inputs: Array, words: Sequence[Array], batch: PackedSentences, weights: Sequence[list[Array]], *, keep: bool
+) -> tuple[Array, Any]:
+    """Last states in the caller's order, and what `_forward` kept of each direction."""
+    size = weights[0][1].shape[1]
+    states = np.empty((len(batch.order), 2 * size), dtype=np.float32)
+    kept = _both(lambda d: _forward(inputs, words[d], batch.active, batch.order, *weights[d], states, d * size, keep))
+    return states, kept
 
 
 class _LastStates(torch.autograd.Function):
@@ -257,28 +400,13 @@ class _LastStates(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, batch: PackedSentences, *weights: Tensor) -> Tensor:
-        def direction(d: int) -> tuple[Tensor, ...]:
-            w_in, w_rec, bias = _weights(weights, d)
-            words = vectors[torch.from_numpy(batch.words[batch.places[d]])]
-            gates = torch.addmm(bias, words, w_in.t())
-            hiddens, cells = torch.zeros(2, len(words), w_rec.shape[1])
-            last = torch.empty(len(batch.order), w_rec.shape[1])
-            _forward(*(one.numpy() for one in (gates, active, w_rec, hiddens, cells, last)))
-            return words, gates, w_rec, hiddens, cells, last
-
-        active = torch.from_numpy(batch.active)
-        ctx.kept, ctx.active, ctx.order = _both(direction), active, torch.from_numpy(batch.order)
-        return torch.cat([kept[-1] for kept in ctx.kept], dim=1)[ctx.order]
+        ctx.batch, ctx.weights = batch, _arrays(weights)
+        states, ctx.kept = _run(vectors.numpy()[batch.words], batch.places, batch, ctx.weights, keep=True)
+        return torch.from_numpy(states)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        def direction(d: int) -> tuple[Tensor, ...]:
-            words, gates, w_rec, hiddens, cells, last = ctx.kept[d]
-            d_last, d_gates = torch.empty_like(last), torch.empty_like(gates)
-            d_last[ctx.order] = grads[0].chunk(2, dim=1)[d]
-            _backward(*(one.numpy() for one in (d_last, gates, ctx.active, w_rec, cells, d_gates)))
-            d_bias = d_gates.sum(dim=0)
-            return d_gates.t() @ words, d_gates.t() @ hiddens, d_bias, d_bias.clone()
-
-        ahead, back = _both(direction)
-        return None, None, *ahead, *back
+        d_states, active, order = grads[0].contiguous().numpy(), ctx.batch.active, ctx.batch.order
+        columns = 0, d_states.shape[1] // 2
+        both = _both(lambda d: _backward(d_states, columns[d], *ctx.kept[d], active, order, *ctx.weights[d][:2]))
+        return None, None, *(torch.from_numpy(one) for direction in both for one in direction)
