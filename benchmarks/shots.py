@@ -1,138 +1,180 @@
 """Accuracy over the number of examples a relation has, from none to twenty: a table and a figure.
 
-python benchmarks/shots.py --out runs/shots --figure docs/shots.png
+python benchmarks/shots.py --out runs/shots             # OUT/shots.json, shots.png and shots.svg
+python benchmarks/shots.py --out runs/shots --draw      # the figure again, from OUT/shots.json
 
 Streams of eight tasks of ten relations are drawn from all of FewRel, with as many examples for every relation, the
-first ones included; asked are all relations after the last task (`all-seen`). The encoder is the same for all: MiniLM
-with its adapter, of which ERDA trains the last layer. Without an example a relation is known by its name.
+first ones included; asked are all relations after the last task (`all-seen`). Encoder and settings are those of one
+preset for all: MiniLM with its adapter, of which ERDA trains the last layer. Without an example a relation is known by
+its name.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from erda.benchmark.experiments import PERCENT
 from erda.benchmark.metrics import ALL_SEEN
+from erda.benchmark.report.figures.base import COLOURS, Figure, Panel, save_figure, tidy
+from erda.benchmark.report.figures.measures import draw_line
 from erda.benchmark.run.many import run_all
-from erda.errors import ErdaError
-from erda.files import write_json
+from erda.benchmark.statistics import Summary
+from erda.encoders.frozen import FrozenCache
+from erda.errors import ErdaError, join_faults
+from erda.files import read_json, write_json
 from erda.settings.build import build_run_method, open_cache, open_run_stream
 from erda.settings.load import run_settings
+from erda.settings.runs import Run
 from erda.types import Task
 
-SHOTS = (0, 1, 2, 5, 10, 20)
-LAST_LAYER = {"encoder.trained_layers": 1, "learning_rate": 1e-4, "temperature": 0.1, "batch_size": 16}
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # label -> method, settings; ERDA's as in the preset *-adapter
-    "Posterior": ("posterior", {}),
-    "class means": ("posterior", {"score": "mean", "name_weight": 0.0}),
-    "ERDA": ("erda", LAST_LAYER),
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PRESET = "fewrel-5-shot-adapter"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A method, and what differs from its settings in the preset."""
+
+    label: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    knows_names: bool = False
+
+
+CURVES = {  # folder of its runs -> what is run
+    "posterior": Curve("Posterior", "posterior", knows_names=True),
+    "class-means": Curve("class means", "posterior", {"score": "mean", "name_weight": 0.0}),
+    "erda": Curve("ERDA, last layer trained", "erda"),
 }
-PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """Accuracy of a method with so many examples a relation, stream by stream."""
 
-    label: str
+    curve: str
     shots: int
     accuracy: tuple[float, ...]
 
+    @property
+    def summary(self) -> Summary | None:
+        """Mean and deviation over the streams, in per cent."""
+        found = Summary.of(self.accuracy)
+        return found and found.scaled(PERCENT)
 
-def measured(label: str, shots: int, asked: argparse.Namespace) -> Point | None:
-    """One point of the figure; None for a method that needs examples where there are none."""
-    method, own = METHODS[label]
-    if not shots and (method != "posterior" or not own.get("name_weight", 1)):
-        return None
-    first = max(shots, 1)
+    def line(self) -> str:
+        """For the terminal."""
+        streams = ", ".join(f"{PERCENT * one:.1f}" for one in self.accuracy)
+        mean = self.summary.mean if self.summary else 0.0
+        return f"{self.shots:3} examples  {CURVES[self.curve].label:26}{mean:5.1f}  ({streams})"
+
+
+def measured(asked: argparse.Namespace) -> Iterator[Point]:
+    """The points of all curves; a method that does not know names has none where there are no examples."""
+    for shots in asked.shots:
+        for name, curve in CURVES.items():
+            if shots or curve.knows_names:
+                yield Point(name, shots, _accuracy(name, shots, asked))
+
+
+def _accuracy(name: str, shots: int, asked: argparse.Namespace) -> tuple[float, ...]:
+    cut = {"first_shots": max(shots, 1), "test_per_relation": asked.tests}
     settings = run_settings(
+        preset=PRESET,
         dataset="fewrel-full",
-        shots=first,
-        seeds=tuple(map(int, asked.seeds.split(","))),
-        methods=method,
-        encoder=asked.encoder,
-        settings={"first_shots": first, "test_per_relation": asked.tests, "cache_dir": str(asked.out / "cache"), **own},
+        shots=max(shots, 1),
+        seeds=asked.seeds,
+        methods=CURVES[name].method,
+        cache_dir=str(asked.out / "cache"),
+        settings={**cut, **CURVES[name].settings},
     )
-    if shots:
-        done = run_all(settings, out=asked.out / label.replace(" ", "-") / str(shots))
-        if done.faults:
-            raise ErdaError("\n".join(done.faults))
-        return Point(label, shots, tuple((record.accuracy[ALL_SEEN] or [0.0])[-1] for record in done.records))
-    return Point(label, 0, tuple(_by_names(run) for run in settings.runs()))
+    if not shots:
+        cache = open_cache(settings.cache_dir, settings.cache_gb)
+        return tuple(by_names(run, cache) for run in settings.runs())
+    done = run_all(settings, out=asked.out / name / str(shots))
+    if done.faults:
+        raise ErdaError(join_faults(done.faults))
+    return tuple((record.accuracy[ALL_SEEN] or [0.0])[-1] for record in done.records)
 
 
-def _by_names(run: Any) -> float:
+def by_names(run: Run, cache: FrozenCache | None) -> float:
     """Accuracy of a method that was told the names and descriptions of all relations, and nothing else."""
-    stream = open_run_stream(run)
-    method = build_run_method(run, cache=open_cache(run.settings.get("cache_dir", ""), 4.0))
+    stream, method = open_run_stream(run), build_run_method(run, cache=cache)
     for task in stream:
         method.learn(Task(task.index, task.relations, ()))
-    right = total = 0
-    for index in range(len(stream)):
-        test = stream.test(index)
-        best = method.predict(test.examples).best
-        right += sum(one == gold for one, gold in zip(best, test.gold, strict=True))
-        total += len(best)
-    return right / total
+    tests = [stream.test(index) for index in range(len(stream))]
+    gold = [relation for test in tests for relation in test.gold]
+    best = [relation for test in tests for relation in method.predict(test.examples).best]
+    return sum(map(str.__eq__, best, gold)) / len(gold)
 
 
-def draw(points: Sequence[Point], path: Path) -> None:
-    """A line a method, the streams' range as a band."""
-    import matplotlib
+def shots_figure(points: Sequence[Point]) -> Figure:
+    """A line a method, with its name at the end, and a band of one standard deviation over the streams."""
+    return Figure(
+        name="shots",
+        title="FewRel, 80 relations, MiniLM with its adapter",
+        alt=". ".join(point.line().strip() for point in points),
+        caption="Mean over streams with a band of one standard deviation.",
+        panels=(Panel(partial(_draw, points), width=6.6, height=3.5),),
+    )
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
-    places = {shots: place for place, shots in enumerate(sorted({point.shots for point in points}))}
-    for label in METHODS:
-        own = sorted((point for point in points if point.label == label), key=lambda point: point.shots)
-        where = [places[point.shots] for point in own]
-        (line,) = axes.plot(where, [PERCENT * fmean(point.accuracy) for point in own], "o-", label=label)
-        lowest, highest = ([PERCENT * end(point.accuracy) for point in own] for end in (min, max))
-        axes.fill_between(where, lowest, highest, alpha=0.15, color=line.get_color())
-    axes.set_xticks(list(places.values()), [str(shots) for shots in places])
+def _draw(points: Sequence[Point], axes: Axes) -> None:
+    """Numbers of examples stand at equal distances."""
+    shots = sorted({point.shots for point in points})
+    found = {(point.curve, point.shots): point.summary for point in points}
+    for number, (name, curve) in enumerate(CURVES.items()):
+        means = draw_line(axes, number, [found.get((name, n)) for n in shots])
+        axes.annotate(
+            curve.label,
+            (len(shots), means[-1]),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            color=COLOURS[number],
+        )
+    axes.set_xticks(range(1, len(shots) + 1), [str(n) for n in shots])
     axes.set_xlabel("examples a relation")
-    axes.set_ylabel("all-seen accuracy of 80 relations, %")
-    axes.set_ylim(0, PERCENT)
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    figure.savefig(path, dpi=150)
+    axes.set_ylabel("all-seen accuracy (%)")
+    tidy(axes)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="where the records go")
-    parser.add_argument("--figure", metavar="FILE", type=Path, help="where the figure goes (default: OUT/shots.png)")
-    parser.add_argument("--shots", metavar="N,N", default=",".join(map(str, SHOTS)), help="default: %(default)s")
-    parser.add_argument("--seeds", metavar="N,N", default="100,110,120", help="streams to draw (default: %(default)s)")
-    parser.add_argument("--tests", metavar="N", type=int, default=25, help="a relation (default: %(default)s)")
-    parser.add_argument("--encoder", metavar="NAME", default="minilm", help="default: %(default)s")
-    asked = parser.parse_args()
-    points = []
+    add = parser.add_argument
+    add("--out", metavar="DIR", type=Path, required=True, help="where records and figure go; what is there is read")
+    add("--shots", metavar="N,N", type=numbers, default="0,1,2,5,10,20", help="default: %(default)s")
+    add("--seeds", metavar="N,N", type=numbers, default="100,110,120", help="streams to draw (default: %(default)s)")
+    add("--tests", metavar="N", type=int, default=25, help="a relation (default: %(default)s)")
+    add("--draw", action="store_true", help="only draw what OUT/shots.json holds")
+    asked = parser.parse_args(arguments)
+    kept = asked.out / "shots.json"
     try:
-        for shots in map(int, asked.shots.split(",")):
-            for label in METHODS:
-                point = measured(label, shots, asked)
-                if point is not None:
-                    points.append(point)
-                    rows = ", ".join(f"{PERCENT * one:.1f}" for one in point.accuracy)
-                    print(
-                        f"{shots:3} examples  {label:12} {PERCENT * fmean(point.accuracy):5.1f}  ({rows})", flush=True
-                    )
+        points = []
+        for point in read_json(kept, list[Point]) if asked.draw else measured(asked):
+            print(point.line(), flush=True)
+            points.append(point)
+        if not asked.draw:
+            write_json(kept, [asdict(point) for point in points])
+        save_figure(shots_figure(points), asked.out)
     except ErdaError as error:
         print(f"shots.py: {error}", file=sys.stderr)
         return 2
-    write_json(asked.out / "shots.json", json.loads(json.dumps([asdict(point) for point in points])))
-    draw(points, asked.figure or asked.out / "shots.png")
     return 0
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Numbers between commas."""
+    return tuple(map(int, text.split(",")))
 
 
 if __name__ == "__main__":

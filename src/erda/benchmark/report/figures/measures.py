@@ -51,7 +51,7 @@ def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
     tasks, records = range(experiment.n_tasks), experiment.records
     for number, line in enumerate(experiment.lines):
         found = [line.accuracy(protocol, k) for k in tasks]
-        _draw_line(axes, number, found, label=f"{line.label} (n={len(line.records)})")
+        draw_line(axes, number, found, label=f"{line.label} (n={len(line.records)})")
     chance = [PERCENT * sum(one.after("chance", protocol, k) or 0.0 for one in records) / len(records) for k in tasks]
     axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", label="chance")
     axes.set_ylabel("accuracy (%)")
@@ -86,7 +86,7 @@ def _draw_cost(experiment: Experiment, part: str, axes: Axes) -> None:
     drawn: list[float] = []
     for number, line in enumerate(experiment.lines):
         found = [_seconds(line, part, k) for k in range(experiment.n_tasks)]
-        drawn += [mean for mean in _draw_line(axes, number, found, label=line.label, may_be_log=True) if mean > 0]
+        drawn += [mean for mean in draw_line(axes, number, found, label=line.label, may_be_log=True) if mean > 0]
     if drawn and max(drawn) > WIDE * min(drawn):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -99,8 +99,8 @@ def _draw_cost(experiment: Experiment, part: str, axes: Axes) -> None:
     _set_task_axis(axes, experiment.n_tasks, title=PARTS[part])
 
 
-def _draw_line(
-    axes: Axes, number: int, found: list[Summary | None], *, label: str, may_be_log: bool = False
+def draw_line(
+    axes: Axes, number: int, found: list[Summary | None], *, label: str = "", may_be_log: bool = False
 ) -> list[float]:
     """Means over 1, 2, ... with a band of one deviation, the style that of line `number`; the means are given back.
 
