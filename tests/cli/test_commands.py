@@ -228,6 +228,19 @@ def test_faults_are_one_message_and_exit_2(
     assert list(tmp_path.iterdir()) == []  # nothing was begun
 
 
+@pytest.mark.parametrize(
+    ("method", "encoder", "warned"),
+    [("posterior", "bilstm", True), ("posterior-tuned,erda", "bilstm", False), ("posterior", "minilm", False)],
+)
+def test_an_encoder_that_nobody_trains_is_named(
+    method: str, encoder: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--method", method, "--encoder", encoder, "--shots", "1000"]  # more than there are, so that nothing is run
+    assert main(["run", *asked, "--out", str(tmp_path)]) == 2
+    said = "Posterior trains nothing, and a BiLSTM starts at random; the paper's method is --method erda.\n"
+    assert capsys.readouterr().err.startswith(said) == warned
+
+
 def test_a_stream_that_cannot_be_built_is_said_for_each_run(
     own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

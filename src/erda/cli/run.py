@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
 from erda.cli.settings import add_settings, load_settings
+
+if TYPE_CHECKING:
+    from erda.settings.runs import RunSettings
 
 EPILOG = """\
 What is given later wins: built-in defaults, --preset, --config, --set, the flags above. A finished run is not repeated;
@@ -64,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
     engine = engine_of(options)
     settings = load_settings(options)
+    warn_untrained(settings)
     options.kept = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
     finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     for experiment in group_records(map(FoundRecord, finished.records)):
@@ -79,3 +84,17 @@ def run(options: argparse.Namespace) -> int:
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
     return 0
+
+
+def warn_untrained(settings: RunSettings) -> None:
+    """Say where nobody ever trains the encoder: one that starts at random, under methods that leave it as it is."""
+    from erda.encoders import ENCODERS
+    from erda.methods import METHODS
+
+    entry = ENCODERS.get(settings.encoder)
+    for method in (METHODS[name] for name in settings.methods if entry and not entry.is_pretrained):
+        if not method.trains:
+            said = (
+                f"{method.__name__} trains nothing, and a BiLSTM starts at random; the paper's method is --method erda."
+            )
+            print(said, file=sys.stderr)

@@ -20,10 +20,11 @@ class EncoderEntry:
 
     settings: type[Settings]
     about: str
+    is_pretrained: bool = True  # or starts at random, and is nothing until a method trains it
 
 
 ENCODERS: dict[str, EncoderEntry] = {
-    "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
+    "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False),
     "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this package"),
     "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of this package"),
 }
