@@ -34,7 +34,7 @@ from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
 LEAST_SPREAD = 0.1  # of the relations, in units of that of their sentences: the estimate fails where both are few
 EVEN_SENTENCES = 850  # what the same variance everywhere counts for, in sentences, against W_0
-DIMENSIONS_AS_ONE = 3.0  # at temperature 1, where evidence counts as it is
+DIMENSIONS_AS_ONE = 3.0  # whose log-likelihoods are divided by 1: their evidence counts as it is
 EXPECTED = ("precision", "slope", "rest")  # of relations, for an export
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
 BLANK = "something"  # what an encoder reads in place of an entity where it knows no mask
@@ -48,7 +48,7 @@ TEMPLATES = (  # the description, where there is one, in brackets behind the fir
 )
 N_DESCRIBED = 4
 KEPT_VECTORS = 20_000  # sentences whose vectors are kept while the encoder stays as it is
-# Names of no relation in particular: what all names have in common, while few relations are known.
+# Common words that names of relations consist of, which may themselves be names: what names have in common.
 COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
 
 
@@ -132,18 +132,28 @@ class Posterior(Method):
         if self.score == "two-covariance":
             trace = between.trace() - within.trace() * (1 / counts[seen]).sum() / n_known
             trace = torch.maximum(trace, LEAST_SPREAD * within.trace())
-            shape = between / between.trace() if between.any() else unit / dim
-            shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / dim * unit
-            values, vectors = torch.linalg.eigh(self.basis.t() @ shape @ self.basis)
-            self.basis = self.basis @ vectors  # in it B is diag(e)
-            spread = self.between_weight * trace * values.clamp(min=0)  # e
+            spread = self._diagonalise(between, trace)
             self.expected = Expected.given(weights, means @ self.basis, spread)
             self.never_seen = NeverSeen.of(background, self.centre, self.basis, spread)
-            return
+        else:
+            self._expect_means(counts[:, 0], weights[:, 0], means, within)
+
+    def _diagonalise(self, between: Tensor, trace: Tensor) -> Tensor:
+        """Turn the basis so that in it B, of the shape of B_0 and with this trace, is diag(e): e, [dim]."""
+        dim = len(between)
+        unit = torch.eye(dim, dtype=between.dtype, device=between.device)
+        shape = between / between.trace() if between.any() else unit / dim
+        shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / dim * unit
+        values, vectors = torch.linalg.eigh(self.basis.t() @ shape @ self.basis)
+        self.basis = self.basis @ vectors
+        return self.between_weight * trace * values.clamp(min=0)
+
+    def _expect_means(self, counts: Tensor, weights: Tensor, means: Tensor, within: Tensor) -> None:
+        """Relations expect their means: `lda` in a basis where W is the unit matrix, `mean` in that of the encoder."""
         own = float((self.basis.t() @ within @ self.basis).trace())
         self.expected = Expected.around(means @ self.basis)
         if self.score == "lda":  # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
-            excess = own * counts[:, 0] / weights[:, 0].clamp(min=1e-9).square()
+            excess = own * counts / weights.clamp(min=1e-9).square()
             self.expected = replace(self.expected, rest=self.expected.rest - excess)
         self.never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
 
@@ -194,7 +204,7 @@ class Posterior(Method):
         """All that `_scores` needs beside vectors of length 1, for an export."""
         never = self.never_seen
         numbers = {"weight": never.weight, "typical": never.typical, "mixed_at": MIXED_AT}
-        numbers["temperature"] = self._temperature(self.basis)
+        numbers["temperature"] = self._score_scale(self.basis)
         return {
             "centre": self.centre,
             "basis": self.basis,
@@ -203,13 +213,13 @@ class Posterior(Method):
             **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()},
         }
 
-    def _temperature(self, z: Tensor) -> float:
-        """By how much directions of a vector repeat each other, so that a likelihood counts evidence again."""
+    def _score_scale(self, z: Tensor) -> float:
+        """What log-likelihoods are divided by, since directions of a vector repeat each other's evidence."""
         return (z.shape[1] / DIMENSIONS_AS_ONE) ** 0.5
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         z = (self._vectors(examples).double() - self.centre) @ self.basis
-        return (self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self._temperature(z)
+        return (self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self._score_scale(z)
 
 
 @dataclass(eq=False)
