@@ -19,7 +19,8 @@ import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught, teach_until_killed
 
 from erda.app.extractor import Extractor
-from erda.app.store import State, Store
+from erda.app.state import State
+from erda.app.store import Store
 from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import is_unfinished
 

@@ -26,7 +26,7 @@ from erda.types import Entity, Example, Span
 from toy_world import DIM, toy_example, word_vectors, write_vectors
 
 pytest.importorskip("numba", reason="the compiled kernel needs Numba; without it PyTorch's LSTM does the work")
-from erda.encoders.lstm_kernel import PackedSentences, last_states
+from erda.encoders.lstm import PackedSentences, last_states
 
 
 def random_lstm(size: int, width: int, seed: int = 0, *, scale: float = 0.5) -> nn.LSTM:

@@ -26,7 +26,8 @@ from erda.app.evaluation import compare, evaluate, read_questions
 from erda.app.inputs import Given, known_relation, refuse_lookalikes
 from erda.app.lessons import Known, Lesson, Teachable, added, taken_back, wanted
 from erda.app.setup import Asked, Builder
-from erda.app.store import NOTHING, Setup, Stamp, State, Store
+from erda.app.state import NOTHING, Setup, Stamp, State
+from erda.app.store import Store
 from erda.app.teaching import relearned, replayed
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.encoders.base import Encoder

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from erda.app.store import NOTHING, Setup
+from erda.app.state import NOTHING, Setup
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.base import Encoder
 from erda.encoders.settings import BY_MODE, EncoderSpec

@@ -17,14 +17,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from erda.app.answers import VersionInfo
 from erda.app.lessons import Known
-from erda.encoders.settings import EncoderSpec
+from erda.app.state import Part, RelationFiles, Stamp, State, parts_of
 from erda.errors import DataError, ModelError, WriteError
 from erda.files import (
     cannot_write,
@@ -45,74 +45,10 @@ from erda.types import Example
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from erda.methods.base import Checkpoint
-
 FORMAT = 1
 HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
 WAIT = 2.0  # seconds, for another process that teaches
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """A method by name with its settings, over an encoder: what rebuilds it."""
-
-    method: str
-    settings: Mapping[str, bool | int | float | str]
-    encoder: EncoderSpec
-
-
-NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a version is, beside what it knows: how it came to be, on what it stands, what is counted on."""
-
-    number: int
-    parent: int | None
-    time: str
-    what: str
-    setup: Setup
-    n_teachings: int = 0
-    n_lessons: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RelationFiles:
-    """The objects of a relation, by their sha256; `rows` is empty where the method keeps nothing of it."""
-
-    about: str
-    rows: str
-    n_examples: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class State:
-    """A version in memory: what was taught, and what the method made of it."""
-
-    stamp: Stamp
-    known: tuple[Known, ...] = ()  # in the order of the method
-    learned: Checkpoint | None = None  # None: nothing was taught yet
-    files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> where it is, once it is written
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """What a version holds of one relation."""
-
-    known: Known
-    kept: tuple[Example, ...] = ()
-    rows: Mapping[str, Tensor] = field(default_factory=dict)
-
-    def is_same(self, other: Part | None) -> bool:
-        """Whether nothing has happened to it: the same lessons, the very same tensors."""
-        return (
-            other is not None
-            and (self.known, self.kept) == (other.known, other.kept)
-            and self.rows.keys() == other.rows.keys()
-            and all(tensor is other.rows[name] for name, tensor in self.rows.items())
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,17 +321,3 @@ class Store:
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
-
-
-def parts_of(state: State) -> list[Part]:
-    """What a version holds, relation by relation."""
-    if state.learned is None:
-        return [Part(one) for one in state.known]
-    kept: dict[str, list[Example]] = {}
-    for example in state.learned.kept:
-        kept.setdefault(example.relation or "", []).append(example)
-    rows = state.learned.rows
-    return [
-        Part(one, tuple(kept.get(one.id, ())), {name: owned[one.id] for name, owned in rows.items() if one.id in owned})
-        for one in state.known
-    ]

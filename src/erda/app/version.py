@@ -19,7 +19,7 @@ from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
-from erda.app.store import State
+from erda.app.state import State
 from erda.encoders.base import embed
 from erda.errors import DataError
 from erda.methods.base import Method

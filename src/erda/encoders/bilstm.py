@@ -27,7 +27,7 @@ KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
 class BiLstmEncoder(Encoder):
     """Sentences and relation names through one bidirectional LSTM; dim = 2 * hidden_size.
 
-    On the CPU a compiled kernel does the work (`lstm_kernel.py`), elsewhere PyTorch's own LSTM; both hold the same
+    On the CPU a compiled kernel does the work (`lstm.py`), elsewhere PyTorch's own LSTM; both hold the same
     parameters and give the same vectors.
     """
 
@@ -91,7 +91,7 @@ class BiLstmEncoder(Encoder):
 
     def _run(self, sentences: list[np.ndarray]) -> Tensor:
         if self._compiled and self.vectors.device.type == "cpu":
-            from erda.encoders.lstm_kernel import PackedSentences, last_states
+            from erda.encoders.lstm import PackedSentences, last_states
 
             weights = [weight for direction in self.lstm.all_weights for weight in direction]
             states = last_states(self.vectors, PackedSentences.of(sentences), weights)

@@ -1,33 +1,23 @@
-"""A bidirectional LSTM for the CPU that returns last states only, forward and backward compiled with Numba.
+"""One direction of the LSTM of `lstm.py`, forward and backward, compiled with Numba.
 
-PyTorch's CPU LSTM spends most of a step of five sentences in overhead and in a slow `tanh`. This one fuses the gates,
-runs each direction in its own thread without holding the interpreter's lock, and skips padding: sentences are sorted by
-length, so that those still running at a step are the first rows. The arithmetic is that of `torch.nn.LSTM` (gates i, f,
-g, o); tests hold the two against each other.
+The gates are fused, matrix products keep their sums in registers, and padding is skipped: sentences are sorted by
+length, so that those still running at a step are the first rows. Everything compiled is in this file, since Numba
+compiles a function again only where its own file has changed.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
-from torch import Tensor
 
 Array = np.ndarray
-T = TypeVar("T")
 _f4 = np.float32
 _LOW, _HIGH = _f4(-7.9), _f4(7.9)
 # tanh(x) = x p(x^2) / q(x^2) on [-7.9, 7.9], the usual minimax fit; error below 3e-7 in single precision
@@ -211,7 +201,7 @@ def _token_backward(z: Array, before: Array, d_hidden: Array, d_cell: Array, d_z
 
 
 @_jit
-def _forward(
+def forward(
     inputs: Array,
     words: Array,
     active: Array,
@@ -265,7 +255,7 @@ def _forward(
 
 
 @_jit
-def _backward(
+def backward(
     d_states: Array,
     column: int,
     gates: Array,
@@ -276,7 +266,7 @@ def _backward(
     w_in: Array,
     w_rec: Array,
 ) -> tuple[Array, Array, Array, Array]:
-    """Gradients of one direction's weights, in their order, from that of its last states and what `_forward` kept."""
+    """Gradients of one direction's weights, in their order, from that of its last states and what `forward` kept."""
     (n_gates, width), size = w_in.shape, w_rec.shape[1]
     recurrent, d_hidden, d_cell = _matrix(n_gates, size), _matrix(len(order), size), _matrix(len(order), size)
     recurrent[:, :size] = w_rec
@@ -298,26 +288,8 @@ def _backward(
     return d_weights[:, :width].copy(), d_weights[:, width : width + size].copy(), d_bias, d_bias.copy()
 
 
-@dataclass(frozen=True, slots=True)
-class PackedSentences:
-    """Sentences of word ids, step by step: the first tokens of all, then the second ones, longest sentence first."""
-
-    words: np.ndarray  # the ids of all tokens as they came, [n_tokens]
-    places: tuple[np.ndarray, np.ndarray]  # where in `words` each token stands, read forwards and read backwards
-    active: np.ndarray  # sentences that have a token at each step, [n_steps]
-    order: np.ndarray  # order[b]: which of the caller's sentences is the b-th
-
-    @classmethod
-    def of(cls, sentences: Sequence[np.ndarray]) -> PackedSentences:
-        """Lay out sentences of word ids (none of them empty)."""
-        lengths = np.array([len(sentence) for sentence in sentences])
-        order = np.argsort(-lengths, kind="stable")
-        ahead, back, active = _laid_out(lengths, order)
-        return cls(np.concatenate(sentences), (ahead, back), active, order)
-
-
 @_jit
-def _laid_out(lengths: Array, order: Array) -> tuple[Array, Array, Array]:
+def laid_out(lengths: Array, order: Array) -> tuple[Array, Array, Array]:
     """Both `places`, and `active`."""
     ends = np.cumsum(lengths)
     ahead, active = np.empty(ends[-1], dtype=np.int64), np.zeros(lengths[order[0]], dtype=np.int64)
@@ -332,81 +304,3 @@ def _laid_out(lengths: Array, order: Array) -> tuple[Array, Array, Array]:
             active[step] += 1
             i += 1
     return ahead, back, active
-
-
-@cache
-def _jobs() -> SimpleQueue[tuple[Callable[[int], Any], SimpleQueue[Any]]]:
-    """Where the second thread takes its work: a function of the direction, and where to put what it returns."""
-    jobs: SimpleQueue[tuple[Callable[[int], Any], SimpleQueue[Any]]] = SimpleQueue()
-
-    def work() -> None:
-        while True:
-            function, answers = jobs.get()
-            try:
-                answers.put((function(1), None))
-            except BaseException as error:
-                answers.put((None, error))
-
-    Thread(target=work, name="erda-lstm", daemon=True).start()
-    return jobs
-
-
-os.register_at_fork(after_in_child=_jobs.cache_clear)  # a forked process has only the thread that forked it
-
-
-def _both(function: Callable[[int], T]) -> tuple[T, T]:
-    """`function` of direction 0 here, and of direction 1 in a second thread (what takes long in it holds no lock)."""
-    answers: SimpleQueue[Any] = SimpleQueue()
-    _jobs().put((function, answers))
-    first = function(0)
-    second, error = answers.get()
-    if error is not None:
-        raise error
-    return first, second
-
-
-def last_states(vectors: Tensor, batch: PackedSentences, weights: Sequence[Tensor]) -> Tensor:
-    """Last states of both directions side by side, in the caller's order: [n_sentences, 2 * size].
-
-    `vectors` [n_words, width] are word vectors (no gradient), `weights` the eight tensors of a one-layer bidirectional
-    `nn.LSTM` in its own order. Differentiable in `weights` where gradients are on.
-    """
-    if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
-        states: Tensor = _LastStates.apply(vectors, batch, *weights)
-        return states
-    used, rows = np.unique(batch.words, return_inverse=True)  # each distinct word is projected once
-    places = [rows[places] for places in batch.places]
-    return torch.from_numpy(_run(vectors.numpy()[used], places, batch, _arrays(weights), keep=False)[0])
-
-
-def _arrays(weights: Sequence[Tensor]) -> tuple[list[Array], list[Array]]:
-    """The weights of both directions: w_in [4 * size, width], w_rec [4 * size, size], and two biases [4 * size]."""
-    arrays = [weight.detach().numpy() for weight in weights]
-    return arrays[:4], arrays[4:]
-
-
-def _run(
-    inputs: Array, words: Sequence[Array], batch: PackedSentences, weights: Sequence[list[Array]], *, keep: bool
-) -> tuple[Array, Any]:
-    """Last states in the caller's order, and what `_forward` kept of each direction."""
-    size = weights[0][1].shape[1]
-    states = np.empty((len(batch.order), 2 * size), dtype=np.float32)
-    kept = _both(lambda d: _forward(inputs, words[d], batch.active, batch.order, *weights[d], states, d * size, keep))
-    return states, kept
-
-
-class _LastStates(torch.autograd.Function):
-    """`last_states` with its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, vectors: Tensor, batch: PackedSentences, *weights: Tensor) -> Tensor:
-        ctx.batch, ctx.weights = batch, _arrays(weights)
-        states, ctx.kept = _run(vectors.numpy()[batch.words], batch.places, batch, ctx.weights, keep=True)
-        return torch.from_numpy(states)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        d_states, active, order = grads[0].contiguous().numpy(), ctx.batch.active, ctx.batch.order
-        columns = 0, d_states.shape[1] // 2
-        both = _both(lambda d: _backward(d_states, columns[d], *ctx.kept[d], active, order, *ctx.weights[d][:2]))
-        return None, None, *(torch.from_numpy(one) for direction in both for one in direction)
