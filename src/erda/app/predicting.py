@@ -38,9 +38,8 @@ from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
 
 PIECE = 1024  # questions, or lines
-Pairs = Literal[
-    "likelier", "both", "all"
-]  # of entities: related ones in their likelier direction or in both; every one
+# of entities: related ones in their likelier direction or in both; every one
+Pairs = Literal["likelier", "both", "all"]
 KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
     "likelier": lambda found: found.found,
     "both": lambda found: found.found_both_ways,
