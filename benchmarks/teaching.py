@@ -114,7 +114,7 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
         settings = {"seed": options.seed}
         extractor = Extractor.open(folder, method=options.method, method_settings=settings, encoder=encoder)
         for task in stream:
-            extractor.teach(task)
+            extractor.teach_many(task)
             method.learn(task)
     tests = [stream.test(index) for index in range(len(stream))]
     questions = [
@@ -144,14 +144,14 @@ def refusing(options: argparse.Namespace) -> Iterator[Figure]:
             names = shuffled(sorted(pool), draw, "refusing")
             with tempfile.TemporaryDirectory() as folder:
                 extractor = Extractor.open(folder, method=options.method, encoder=encoder)
-                extractor.teach({relation: pool[relation][:shots] for relation in names[:n_relations]})
+                extractor.teach_many({relation: pool[relation][:shots] for relation in names[:n_relations]})
             known += extractor.predict([one for name in names[:n_relations] for one in pool[name][SHOTS : SHOTS + 6]])
             unknown += extractor.predict(
                 [one for name in names[n_relations:][:20] for one in pool[name][SHOTS : SHOTS + 3]]
             )
         name = f"{n_relations} relations by {shots} examples: questions of these answered"
-        yield Figure(name, 100 * statistics.mean(one.best is not None for one in known), "%")
-        yield Figure("  of others refused", 100 * statistics.mean(one.best is None for one in unknown), "%")
+        yield Figure(name, 100 * statistics.mean(one.relation is not None for one in known), "%")
+        yield Figure("  of others refused", 100 * statistics.mean(one.relation is None for one in unknown), "%")
 
 
 MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
@@ -167,7 +167,7 @@ DEFAULT = ("speed", "asking")
 def _taught(folder: Path, n_relations: int, options: argparse.Namespace) -> Extractor:
     """An extractor that was taught so many relations, by five sentences each."""
     extractor = _open(folder, options)
-    extractor.teach({f"relation {number}": _examples(number) for number in range(n_relations)})
+    extractor.teach_many({f"relation {number}": _examples(number) for number in range(n_relations)})
     return extractor
 
 

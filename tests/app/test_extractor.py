@@ -31,7 +31,7 @@ def test_the_first_example_of_the_documents(tmp_path: Path) -> None:
     assert not (tmp_path / "mine").exists(), "opening writes nothing"
     said = extractor.teach("founded by", FOUNDED, description="who began a company")
     assert (said.version, said.new, said.n_examples) == (1, ("founded by",), 3)
-    extractor.teach({"born in": BORN, "capital of": CAPITAL})
+    extractor.teach_many({"born in": BORN, "capital of": CAPITAL})
     answer = extractor.predict(QUESTIONS[0])
     assert answer.ranked[0].relation == "founded by"
     assert answer.ranked[0].exemplar.relation == "founded by"
@@ -74,7 +74,7 @@ def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -
     first = None
     for index in range(2):
         held = extractor.version
-        extractor.teach(toy_task(index))
+        extractor.teach_many(toy_task(index))
         method.learn(toy_task(index))
         if held.number:
             np.testing.assert_array_equal(held.method.predict(toy_questions(2)[0]).scores, first)
@@ -84,7 +84,7 @@ def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -
     np.testing.assert_array_equal(toy_scores(again), toy_scores(extractor))
     extractor.undo()
     assert len(extractor.relations) == 2
-    again.teach(toy_task(2))  # on top of what another process undid
+    again.teach_many(toy_task(2))  # on top of what another process undid
     assert [one.id for one in again.relations] == ["r0", "r1", "r4", "r5"]
 
 
@@ -96,8 +96,8 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
     never = Extractor.open(tmp_path / "b", method=name, encoder=toy_encoder(3))
     gone = tasks[0].examples[2]
     for task in tasks:
-        extractor.teach(task)
-        never.teach(Task(task.index, task.relations, tuple(one for one in task.examples if one != gone)))
+        extractor.teach_many(task)
+        never.teach_many(Task(task.index, task.relations, tuple(one for one in task.examples if one != gone)))
     number = next(one.number for one in extractor.examples("r0") if one.example == gone)
     extractor.take_back(number)
     np.testing.assert_array_equal(toy_scores(extractor), toy_scores(never))
@@ -109,21 +109,22 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
 
 def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> None:
     reader = open_toy(tmp_path / "reader")
-    reader.teach({"born in": BORN, "founded by": FOUNDED[:1]})
+    reader.teach_many({"born in": BORN, "founded by": FOUNDED[:1]})
     reader.take_back(FOUNDED[0])
     assert [one.id for one in reader.relations] == ["born in", "founded by"], "known by its name"
     extractor = open_toy(tmp_path / "x", method="idlvq-c")
-    extractor.teach({"born in": BORN, "founded by": FOUNDED[:1]})
+    extractor.teach_many({"born in": BORN, "founded by": FOUNDED[:1]})
     with pytest.raises(DataError, match=r"only example of 'founded by'; forget\('founded by'\)"):
         extractor.take_back(FOUNDED[0])
     assert extractor.version.number == 1
 
 
-def test_examples_beside_many_relations_are_refused(tmp_path: Path) -> None:
+def test_one_relation_and_several_have_a_verb_each(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path)
-    for asked in ({"examples": FOUNDED}, {"description": "who began it"}):
-        with pytest.raises(DataError, match=r"go with a single relation: teach\(relation, examples\)"):
-            extractor.teach({"born in": BORN}, **asked)
+    with pytest.raises(DataError, match=r"teach_many\(\)"):
+        extractor.teach({"born in": BORN})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"teach\(\)"):
+        extractor.teach_many("born in")
     assert not extractor.relations
 
 
@@ -133,7 +134,7 @@ def test_more_examples_of_a_known_relation(tmp_path: Path) -> None:
     assert (said.new, said.n_examples) == ((), 1)
     assert len(extractor.examples("born in")) == 3
     whole = open_toy(tmp_path / "whole")
-    whole.teach({"founded by": FOUNDED, "born in": [*BORN, "[[Ada]] , born in {{London}}"], "capital of": CAPITAL})
+    whole.teach_many({"founded by": FOUNDED, "born in": [*BORN, "[[Ada]] , born in {{London}}"], "capital of": CAPITAL})
     np.testing.assert_allclose(scores(extractor), scores(whole), rtol=1e-4, atol=1e-4)
 
 
@@ -153,14 +154,14 @@ def test_a_contradicting_example_moves_and_is_said(tmp_path: Path) -> None:
     assert [len(extractor.examples(name)) for name in ("born in", "moved to")] == [1, 2]
     never = open_toy(tmp_path / "never", method_settings={"name_weight": 0.0})
     never.teach("founded by", FOUNDED)
-    never.teach({"born in": BORN[1:], "capital of": CAPITAL})
+    never.teach_many({"born in": BORN[1:], "capital of": CAPITAL})
     never.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
     np.testing.assert_array_equal(scores(extractor), scores(never))
     said = extractor.teach("lived in", [BORN[1]])
     assert said.forgotten == ("born in",)
     assert "born in has no example left and is forgotten" in str(said)
     assert [one.id for one in extractor.relations] == ["founded by", "capital of", "moved to", "lived in"]
-    said = extractor.teach({"a": ["[[x]] y {{z}}"], "b": ["[[x]] y {{z}}", "[[x]] q {{z}}"]})
+    said = extractor.teach_many({"a": ["[[x]] y {{z}}"], "b": ["[[x]] y {{z}}", "[[x]] q {{z}}"]})
     assert (said.new, said.forgotten) == (("b",), ("a",))
 
 
@@ -168,7 +169,7 @@ def test_forgetting(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     extractor.forget("founded by")
     never = open_toy(tmp_path / "never")
-    never.teach({"born in": BORN, "capital of": CAPITAL})
+    never.teach_many({"born in": BORN, "capital of": CAPITAL})
     np.testing.assert_array_equal(scores(extractor), scores(never))
     for relation in ("born in", "capital of"):
         extractor.forget(relation)
@@ -257,7 +258,7 @@ def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> No
     kinds = []
     for method in ("posterior", "seqrun", "posterior"):
         extractor = Extractor.open(tmp_path / "x", method=method, encoder=model, relearn=True)
-        extractor.teach({"founded by": FOUNDED, "born in": BORN})
+        extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
         kinds.append(bool(extractor.version.method.encoder.trained_parameters()))
     assert kinds == [False, True, False]
 
@@ -271,7 +272,9 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_many_relations_are_ranked_by_a_part_of_them(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path)
-    extractor.teach({f"relation {i}": [f"[[a]] word{i} {{{{b}}}}", f"[[c]] also word{i} {{{{d}}}}"] for i in range(80)})
+    extractor.teach_many(
+        {f"relation {i}": [f"[[a]] word{i} {{{{b}}}}", f"[[c]] also word{i} {{{{d}}}}"] for i in range(80)}
+    )
     some, everything = (extractor.predict("[[a]] word7 {{b}}", top=top).ranked for top in (3, 80))
     assert some == everything[:3]
     assert some[0].relation == "relation 7"
@@ -279,7 +282,7 @@ def test_many_relations_are_ranked_by_a_part_of_them(tmp_path: Path) -> None:
 
 def test_relations_are_found_by_id_or_by_name(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path)
-    extractor.teach({Relation("P19", "born in", "the place"): BORN, Relation("P36", "capital"): CAPITAL})
+    extractor.teach_many({Relation("P19", "born in", "the place"): BORN, Relation("P36", "capital"): CAPITAL})
     extractor.teach("P19", FOUNDED[:1])
     extractor.teach("born in", FOUNDED[1:2])
     assert len(extractor.examples("P19")) == 4
@@ -306,7 +309,7 @@ def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was taught by its name alone; suggestions need at least one example"):
         extractor.suggest("capital city", tmp_path)
     only = open_toy(tmp_path / "only")
-    only.teach({"born in": [], "founded by": []})
+    only.teach_many({"born in": [], "founded by": []})
     assert only.predict(QUESTIONS[1]).ranked[0].exemplar is None
     assert only.explain(QUESTIONS[1]).nearest == ()
     assert only.version.extract("Ada was born in Rome.", ["Ada", "Rome"]).answers
@@ -317,6 +320,6 @@ def test_a_new_description_is_read_as_if_it_had_always_been_there(tmp_path: Path
     extractor.teach("born in", description="the place where a life began")
     fresh = open_toy(tmp_path / "fresh")
     fresh.teach("founded by", FOUNDED)
-    fresh.teach({Relation("born in", "born in", "the place where a life began"): BORN, "capital of": CAPITAL})
+    fresh.teach_many({Relation("born in", "born in", "the place where a life began"): BORN, "capital of": CAPITAL})
     np.testing.assert_array_equal(scores(extractor), scores(fresh))
     assert extractor.teach("born in", BORN).version == 3, "a description is kept where none is given"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -73,7 +74,7 @@ def test_a_row_that_is_no_example(extractor: Extractor, row: object, said: str) 
 
 def test_all_faults_are_said_at_once_and_nothing_is_taught(extractor: Extractor) -> None:
     with pytest.raises(DataError) as caught:
-        extractor.teach({"a": [*FOUNDED, "no marks", "[[half"], "b": ["{{c}}"], "c": BORN})
+        extractor.teach_many({"a": [*FOUNDED, "no marks", "[[half"], "b": ["{{c}}"], "c": BORN})
     assert [line.split(" ")[:3] for line in str(caught.value).splitlines()] == [
         ["a:", "example", "4:"],
         ["a:", "example", "5:"],
@@ -106,7 +107,7 @@ def test_a_name_that_no_relation_can_have(extractor: Extractor, name: str, said:
     with pytest.raises(DataError, match=said):
         extractor.teach(name, ["[[a]] b {{c}}"])
     with pytest.raises(DataError, match=said):
-        extractor.teach({name: ["[[a]] b {{c}}"]})
+        extractor.teach_many({name: ["[[a]] b {{c}}"]})
     assert extractor.version.number == 2
 
 
@@ -129,7 +130,7 @@ def test_spaces_of_a_name_do_not_count(extractor: Extractor) -> None:
 
 def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
     with pytest.raises(DataError, match="'mother' differs from relation 'Mother' by case alone"):
-        extractor.teach({"Mother": ["[[a]] b {{c}}"], "mother": ["[[d]] e {{f}}"]})
+        extractor.teach_many({"Mother": ["[[a]] b {{c}}"], "mother": ["[[d]] e {{f}}"]})
 
 
 @pytest.mark.parametrize(
@@ -142,9 +143,9 @@ def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
         (["[[a]] b {{c}}"], (), "example 1: it carries no relation; name one"),
     ],
 )
-def test_a_teaching_that_is_none(extractor: Extractor, what: object, examples: object, said: str) -> None:
+def test_a_teaching_that_is_none(extractor: Extractor, what: Any, examples: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        extractor.teach(what, examples)  # type: ignore[arg-type]
+        extractor.teach(what, examples) if examples else extractor.teach_many(what)
 
 
 def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
 
 def test_examples_that_carry_their_relations(extractor: Extractor) -> None:
     row = {"tokens": ["a", "b"], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}, "relation": "per:city_of_birth"}
-    said = extractor.teach([example_from_marks("[[a]] b {{c}}", relation="born in"), row])
+    said = extractor.teach_many([example_from_marks("[[a]] b {{c}}", relation="born in"), row])
     assert said.new == ("per:city_of_birth",)
     assert extractor.relations[-1] == Relation("per:city_of_birth", "person city of birth")
     assert len(extractor.examples("born in")) == 3

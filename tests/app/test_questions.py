@@ -33,7 +33,7 @@ def test_every_ordered_pair_of_a_sentence_is_asked(extractor: Extractor) -> None
     assert ("Rome", "Italy") in pairs
     assert ("Rome", "Texas") not in pairs, "they share no sentence"
     assert (found.tagger, found.n_entities, found.n_left_out) == ("names", 6, 0)
-    assert {answer.best for answer in found.found} <= {"founded by", "born in", "capital of"}
+    assert {answer.relation for answer in found.found} <= {"founded by", "born in", "capital of"}
 
 
 def test_of_two_directions_the_likelier_is_kept(extractor: Extractor) -> None:
@@ -45,7 +45,7 @@ def test_of_two_directions_the_likelier_is_kept(extractor: Extractor) -> None:
         best[pair] = max(best.get(pair, answer), answer, key=lambda one: one.confidence)
     assert len(found.found_both_ways) > 2 * len(best) > 0, "some are answered in both directions, and all twice"
     assert found.found == tuple(best.values())
-    assert found.found_both_ways == tuple(one for one in found.answers if one.best)
+    assert found.found_both_ways == tuple(one for one in found.answers if one.relation)
 
 
 def test_entities_by_their_characters(extractor: Extractor) -> None:
@@ -138,7 +138,7 @@ def test_an_explanation_names_the_examples_and_the_words_that_count(extractor: E
     (word,) = [one for one in explained.words if one.word == "capital"]
     after = next(one for one in again.ranked if one.relation == explained.answer.ranked[0].relation)
     assert word.change == pytest.approx(after.confidence - explained.answer.confidence)
-    assert word.best == again.best
+    assert word.relation == again.relation
 
 
 def test_answers_beside_the_truth(extractor: Extractor, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_answers_beside_the_truth(extractor: Extractor, tmp_path: Path) -> None:
     ]
     file.write_text("\n".join(lines))
     found = extractor.evaluate(file)
-    answers = [answer.best for answer in extractor.predict(rows)]
+    answers = [answer.relation for answer in extractor.predict(rows)]
     expected = [one if one != "never taught" else None for one in truth]
     assert found.n == 10
     assert found.accuracy == np.mean([one == right for one, right in zip(answers, expected, strict=True)])

@@ -19,7 +19,9 @@ def test_a_stream_taught_through_the_extractor_is_the_benchmarks(tmp_path: Path)
     encoder, name, settings = Words(), "posterior", {"seed": 100}
     method = METHODS[name].from_settings(encoder, settings)
     for task in stream:
-        Extractor.open(tmp_path, method=name, method_settings=settings, encoder=encoder).teach(task)  # opened each time
+        Extractor.open(tmp_path, method=name, method_settings=settings, encoder=encoder).teach_many(
+            task
+        )  # opened each time
         method.learn(task)
     extractor = Extractor.open(tmp_path, encoder=encoder)
     marks, questions = [], []

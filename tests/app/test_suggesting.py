@@ -37,7 +37,7 @@ def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
     found = Augmenter(store, build_index(store, model), model)
     monkeypatch.setattr("erda.app.suggesting.open_augmenter", lambda corpus: found)
     extractor = open_toy(tmp_path / "mine")
-    extractor.teach({"author": WROTE, "coast": COAST})
+    extractor.teach_many({"author": WROTE, "coast": COAST})
     return extractor
 
 

@@ -97,7 +97,7 @@ def test_nothing_is_pickled(tmp_path: Path) -> None:
 def test_pruning_keeps_the_current_version_and_the_last_ones(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     for number in range(4):
-        extractor.teach(some_relation(number))
+        extractor.teach_many(some_relation(number))
     extractor.rollback(2)
     expected, before = scores(extractor), len(files(tmp_path))
     assert extractor.prune(keep=9) == 0
@@ -109,7 +109,7 @@ def test_pruning_keeps_the_current_version_and_the_last_ones(tmp_path: Path) -> 
         extractor.undo()
     extractor.rollback(6)
     assert len(open_toy(tmp_path).relations) == 7
-    assert extractor.teach(some_relation(9)).version == 7, "a number is never used twice"
+    assert extractor.teach_many(some_relation(9)).version == 7, "a number is never used twice"
     extractor.prune(keep=0)
     assert [one.number for one in extractor.history()] == [7]
     with pytest.raises(DataError, match="keep: must be at least 0"):
@@ -118,7 +118,7 @@ def test_pruning_keeps_the_current_version_and_the_last_ones(tmp_path: Path) -> 
 
 def test_versions_are_compared_on_questions(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path)
-    extractor.teach({"founded by": FOUNDED, "born in": BORN})
+    extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
     extractor.teach("capital of", CAPITAL)
     questions = [one.example for one in extractor.predict([*QUESTIONS, *CAPITAL])]
     changes = extractor.compare(1, 2, questions)
@@ -147,7 +147,7 @@ def test_going_back_and_forth_reads_nothing_again(tmp_path: Path, monkeypatch: p
     extractor = taught(tmp_path)
     monkeypatch.setattr(Store, "read", lambda *_: pytest.fail("it was at hand"))
     for number in range(5):
-        extractor.teach(some_relation(number))
+        extractor.teach_many(some_relation(number))
         extractor.undo()
         scores(extractor)
     assert len(extractor._at_hand) <= 4, "but not everything is"
@@ -160,33 +160,33 @@ def test_one_process_teaches_and_the_other_is_told(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("erda.app.store.WAIT", 0.05)
     first, second = taught(tmp_path), open_toy(tmp_path)
     with Store(tmp_path).writing():
-        for change in (first.undo, lambda: second.teach(some_relation(1)), second.prune):
+        for change in (first.undo, lambda: second.teach_many(some_relation(1)), second.prune):
             with pytest.raises(DataError, match="another process is teaching this extractor; try again"):
                 change()
         assert len(second.predict(QUESTIONS)) == 3, "reading needs no lock"
         assert len(open_toy(tmp_path).relations) == 3
-    second.teach(some_relation(1))
+    second.teach_many(some_relation(1))
     assert len(first.relations) == 3
     assert first.refresh() == 3
     assert len(first.relations) == 4
-    first.teach(some_relation(2))
-    second.teach(some_relation(3))
+    first.teach_many(some_relation(2))
+    second.teach_many(some_relation(3))
     assert [one.id for one in second.relations][3:] == ["relation 1", "relation 2", "relation 3"], "nothing is lost"
 
 
 def test_two_begin_the_same_store(tmp_path: Path) -> None:
     first, second = open_toy(tmp_path / "x"), open_toy(tmp_path / "x")
-    first.teach(some_relation(1))
-    second.teach(some_relation(2))
+    first.teach_many(some_relation(1))
+    second.teach_many(some_relation(2))
     assert [one.id for one in open_toy(tmp_path / "x").relations] == ["relation 1", "relation 2"]
 
 
 def test_two_begin_the_same_store_with_something_else(tmp_path: Path) -> None:
     first, second = open_toy(tmp_path), open_toy(tmp_path, method="idlvq-c")
-    first.teach(some_relation(1))
+    first.teach_many(some_relation(1))
     for _ in range(2):
         with pytest.raises(ModelError, match=r"was taught to method 'posterior' .* not to 'idlvq-c'"):
-            second.teach(some_relation(2))
+            second.teach_many(some_relation(2))
     assert [one.id for one in open_toy(tmp_path).relations] == ["relation 1"]
 
 
@@ -223,7 +223,7 @@ def test_every_damaged_file_is_one_line_and_other_versions_still_open(tmp_path: 
                     assert "open it at another version" in str(caught.value) or content is None
                     mended = open_toy(here, version=1)
                     assert [one.id for one in mended.relations] == ["founded by"]
-                    assert mended.teach(some_relation(1)).version == 3
+                    assert mended.teach_many(some_relation(1)).version == 3
             shutil.rmtree(here)
 
 
@@ -240,7 +240,7 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     head = tmp_path / "extractor.json"
     head.write_text(json.dumps({**json.loads(head.read_text()), "format": 2, "shape": "other"}))
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
-    for change in (lambda: open_toy(tmp_path), extractor.undo, lambda: extractor.teach(some_relation(1))):
+    for change in (lambda: open_toy(tmp_path), extractor.undo, lambda: extractor.teach_many(some_relation(1))):
         with pytest.raises(DataError, match=r"format 2, this version of erda reads up to 1.* pip install -U erda"):
             change()
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
@@ -262,14 +262,14 @@ def test_a_store_that_is_deleted_still_answers_and_can_be_saved(tmp_path: Path) 
     expected = scores(extractor)
     shutil.rmtree(tmp_path / "mine")
     np.testing.assert_array_equal(scores(extractor), expected)
-    for change in (extractor.undo, lambda: extractor.teach(some_relation(1)), extractor.prune):
+    for change in (extractor.undo, lambda: extractor.teach_many(some_relation(1)), extractor.prune):
         with pytest.raises(ModelError, match=r"is gone: the store was deleted or moved.*save\(folder\)"):
             change()
     assert not (tmp_path / "mine").exists()
     extractor.save(tmp_path / "saved")
     again = open_toy(tmp_path / "saved")
     np.testing.assert_array_equal(scores(again), expected)
-    again.teach(some_relation(1))
+    again.teach_many(some_relation(1))
     with pytest.raises(DataError, match="holds an extractor already"):
         extractor.save(tmp_path / "saved")
     taught(tmp_path / "mine").forget("born in")
@@ -293,10 +293,10 @@ def test_a_full_disk_at_any_moment_leaves_the_last_version(tmp_path: Path, monke
         with monkeypatch.context() as patch:
             patch.setattr("erda.files.os.fsync", full)
             if moment == 4:  # examples, rows, version and head are written
-                extractor.teach(some_relation(moment))
+                extractor.teach_many(some_relation(moment))
                 break
             with pytest.raises(WriteError, match=r"the disk is full\. What was there before is intact"):
-                extractor.teach(some_relation(moment))
+                extractor.teach_many(some_relation(moment))
         np.testing.assert_array_equal(scores(extractor), expected)
         np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
         assert not any(is_unfinished(Path(name).name) for name in files(tmp_path))

@@ -69,7 +69,7 @@ def taught(folder: Path, **asked: Any) -> Extractor:
     """Three relations in two teachings."""
     extractor = open_toy(folder, **asked)
     extractor.teach("founded by", FOUNDED)
-    extractor.teach({"born in": BORN, "capital of": CAPITAL})
+    extractor.teach_many({"born in": BORN, "capital of": CAPITAL})
     return extractor
 
 
@@ -83,7 +83,7 @@ def teach_until_killed(folder: Path, said: Connection) -> None:
     extractor = open_toy(folder)
     said.send(len(extractor.relations))
     for number in range(len(extractor.relations), 10_000):
-        taught = extractor.teach(some_relation(number))
+        taught = extractor.teach_many(some_relation(number))
         if number % 7 == 3:
             extractor.undo()
             extractor.rollback(taught.version)

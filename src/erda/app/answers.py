@@ -25,14 +25,19 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What holds between the two entities of a sentence. `best` is None where no known relation is likely enough.
+    """The relation between the two entities of a sentence; None if no known relation is likely enough.
 
-    `ranked` are the likeliest relations, best first, whatever `best` is.
+    `ranked` holds the most likely relations, best first, even if `relation` is None.
     """
 
     example: Example
-    best: str | None
+    relation: str | None
     ranked: tuple[Ranked, ...]
+
+    @property
+    def best(self) -> str | None:
+        """Alias of `relation`."""
+        return self.relation
 
     @property
     def confidence(self) -> float:
@@ -45,7 +50,7 @@ class Answer:
             "text": example_to_marks(self.example),
             "head": self.example.head.name,
             "tail": self.example.tail.name,
-            "relation": self.best,
+            "relation": self.relation,
             "confidence": round(self.confidence, 4),
             "ranked": [{"relation": one.relation, "confidence": round(one.confidence, 4)} for one in self.ranked],
         }
@@ -68,7 +73,7 @@ class Extraction:
     @property
     def found_both_ways(self) -> tuple[Answer, ...]:
         """The pairs between which a relation holds, in every direction in which one does."""
-        return tuple(answer for answer in self.answers if answer.best is not None)
+        return tuple(answer for answer in self.answers if answer.relation is not None)
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -76,7 +81,7 @@ def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     found: dict[object, Answer] = {}
     for answer in answers:
         pair = answer.example.tokens, frozenset((answer.example.head.span, answer.example.tail.span))
-        if answer.best is not None and (pair not in found or answer.confidence > found[pair].confidence):
+        if answer.relation is not None and (pair not in found or answer.confidence > found[pair].confidence):
             found[pair] = answer
     return tuple(found.values())
 
@@ -91,12 +96,17 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class WordEffect:
-    """What becomes of the answer when a word is left out."""
+    """The effect of removing one word from the sentence."""
 
     word: str
-    place: int  # of the token
-    best: str | None
-    change: float  # of the confidence in the relation that ranks first with the word
+    place: int  # token index
+    relation: str | None  # the answer without the word
+    change: float  # in the confidence of the relation that ranks first with the word
+
+    @property
+    def best(self) -> str | None:
+        """Alias of `relation`."""
+        return self.relation
 
 
 @dataclass(frozen=True, slots=True)

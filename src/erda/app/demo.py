@@ -84,13 +84,13 @@ def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
     if extractor.history():
         extractor.rollback(extractor.history()[0].number)
     show("An extractor of your own learns four relations, from five sentences each:")
-    extractor.teach(LESSONS)
+    extractor.teach_many(LESSONS)
     for relation, sentences in LESSONS.items():
         show(f"  {relation:<11} {sentences[0]}")
     show("It is asked about sentences that it has never seen:")
     before = _ask(extractor, QUESTIONS, show)
     start = time.perf_counter()
-    extractor.teach(FIFTH)
+    extractor.teach_many(FIFTH)
     show(f"A fifth relation, 'born in', is added by five more; that takes {time.perf_counter() - start:.1f} seconds.")
     new = _ask(extractor, LAST_QUESTIONS, show)
     after = _ask(extractor, QUESTIONS)
@@ -111,6 +111,6 @@ def _ask(extractor: Extractor, questions: Questions, show: Callable[[str], None]
             likeliest = answer.ranked[0].relation
             n_right += likeliest == relation
             wrong = "" if likeliest == relation else f"(not {relation}) "
-            doubt = "?" if answer.best is None else ""
+            doubt = "?" if answer.relation is None else ""
             show(f"  {likeliest + doubt:<12}{100 * answer.confidence:3.0f} %  {wrong}{sentence}")
     return n_right

@@ -41,7 +41,7 @@ def evaluate(version: Version, questions: Questions, *, progress: Progress | Non
     names = {one: find_relation(one, version.relations) for one in set(questions.truth) if one is not None}
     taught = {one: found.id for one, found in names.items() if found}
     truth = [taught.get(one or "") for one in questions.truth]
-    given = [answer.best for answer in answers]
+    given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
     asked, answered = Counter(truth), Counter(given)
@@ -63,7 +63,7 @@ def compare(before: Version, after: Version, questions: Questions) -> list[Chang
     """The questions that two versions answer differently."""
     answers = (version.predict(questions.examples, top=1) for version in (before, after))
     return [
-        Change(one.example, one.best, other.best, truth)
+        Change(one.example, one.relation, other.relation, truth)
         for one, other, truth in zip(*answers, questions.truth, strict=True)
-        if one.best != other.best
+        if one.relation != other.relation
     ]

@@ -153,17 +153,33 @@ class Extractor:
 
     def teach(
         self,
-        what: Teachable,
+        relation: str | Relation,
         examples: Iterable[Given] = (),
         *,
         description: str = "",
         progress: Progress | None = None,
     ) -> Taught:
-        """Teach a relation by examples; or several: a mapping of relations to examples, or examples that carry theirs.
+        """Teach one relation by examples.
 
-        A known relation learns more. An example that is known already is left out; one that was taught as another
-        relation moves to this one: the later word counts. A `Task` is taught as it stands.
+        A known relation learns more. Examples already taught are skipped; an example taught as another relation
+        moves to this one.
         """
+        if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
+            raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")
+        return self._teach(relation, examples, description, progress)
+
+    def teach_many(
+        self, what: Task | Mapping[Any, Iterable[Given]] | Iterable[Given], *, progress: Progress | None = None
+    ) -> Taught:
+        """Teach several relations in one version: a mapping of relations to examples, or examples with relations.
+
+        A `Task` is taught unchanged, duplicates included.
+        """
+        if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
+            raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
+        return self._teach(what, (), "", progress)
+
+    def _teach(self, what: Teachable, examples: Iterable[Given], description: str, progress: Progress | None) -> Taught:
         if self._store.exists():
             self.refresh()
         new = wanted(what, examples, description, self.relations)

@@ -63,7 +63,7 @@ class Addition:
 
 
 def wanted(what: Teachable, examples: Iterable[Given], description: str, known: Sequence[Relation]) -> Wanted:
-    """What was handed to `teach`; everything that is wrong with it is said at once."""
+    """Read the arguments of `teach` and `teach_many`; report every fault at once."""
     faults: list[str] = []
     relations: dict[str, Relation] = {}
     found: list[Example] = []
@@ -78,8 +78,6 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
 
     if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
         add(what, examples, description)
-    elif examples or description:
-        raise DataError("examples and description go with a single relation: teach(relation, examples).")
     elif isinstance(what, Mapping):
         for name, some in what.items():
             add(name, some)

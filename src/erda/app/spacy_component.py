@@ -55,7 +55,7 @@ class RelationFinder:
             answers = iter(self.version.predict(asked, top=1) if asked else ())
             for doc, own in zip(docs, pairs, strict=True):
                 doc.user_data[KEY] = [
-                    [answer.best, answer.confidence, *_place(answer.example, start)]
+                    [answer.relation, answer.confidence, *_place(answer.example, start)]
                     for start, examples in own
                     for answer in likelier(islice(answers, len(examples)))
                 ]

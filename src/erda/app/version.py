@@ -143,7 +143,7 @@ class Version:
         answer, *others = self._answers([example, *(one for _, one in shorter)], top=len(self.relations))
         best = answer.ranked[0].relation
         effects = [
-            WordEffect(example.tokens[place], place, other.best, _confidence(other, best) - answer.confidence)
+            WordEffect(example.tokens[place], place, other.relation, _confidence(other, best) - answer.confidence)
             for (place, _), other in zip(shorter, others, strict=True)
         ]
         effects.sort(key=lambda effect: -abs(effect.change))
@@ -153,7 +153,7 @@ class Version:
         similarities = (vectors[1:] @ vectors[0]).tolist()
         nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
         nearest.sort(key=lambda one: -one.similarity)
-        short = Answer(example, answer.best, answer.ranked[:TOP])
+        short = Answer(example, answer.relation, answer.ranked[:TOP])
         return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
 
     def _answers(self, questions: Sequence[Example], *, top: int) -> list[Answer]:

@@ -110,11 +110,15 @@ def run_teach(options: argparse.Namespace) -> int:
         raise SettingsError("--description: describes one relation; name it.")
     options.kept = f"{options.store} knows what it knew before; the same command begins again."
     found = options.sentences if options.file is None else _read(options)
-    what = (found,) if options.relation is None else (options.relation, found)
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
-        taught = None if nothing_new else extractor.teach(*what, description=options.description, progress=progress)
+        if nothing_new:
+            taught = None
+        elif options.relation is None:
+            taught = extractor.teach_many(found, progress=progress)
+        else:
+            taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
     if taught:
         print(taught)
     _say_what_is_known(options)
