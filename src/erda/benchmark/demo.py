@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from erda.benchmark.records import Record
@@ -13,7 +13,7 @@ from erda.benchmark.report.tables import Table
 from erda.benchmark.run.many import run_all
 from erda.benchmark.statistics import Summary
 from erda.errors import ErdaError, join_faults
-from erda.files import write_bytes
+from erda.files import write_lines
 from erda.settings.load import run_settings
 
 SHOWN = "accuracy"  # the tables of the report that a newcomer wants to see
@@ -102,12 +102,11 @@ def atlas_corpus(folder: Path, *, n: int) -> Path:
     from erda.corpus.index import build_index
     from erda.corpus.similarity import load_similarity
     from erda.corpus.store import CorpusStore
-    from erda.data import atlas
-    from erda.data.formats import example_to_json
+    from erda.data.catalogue import embedded_file
+    from erda.text.reading import read_lines
 
     source = folder.with_name(f"{folder.name}.jsonl")
-    rows = (json.dumps(example_to_json(example), ensure_ascii=False) for example in atlas.corpus(n=n))
-    write_bytes(source, ("\n".join(rows) + "\n").encode())
+    write_lines(source, (line for _, line in islice(read_lines(embedded_file("corpus.jsonl.gz")), n)))
     build_corpus([source], folder)
     build_index(CorpusStore.open(folder), load_similarity())
     return folder

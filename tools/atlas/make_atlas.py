@@ -1,25 +1,37 @@
-"""Sentences of `atlas`: facts (which pair of names belongs to which relation) put into patterns, by seed.
+"""Write the embedded dataset `atlas`: facts (which pair of names belongs to which relation) put into patterns.
 
-The facts are the same for every seed: each pair of names is dealt once, to one relation or to none, and within it to
-one purpose. So an entity pair means one relation in whatever is drawn, and no pair of a test sentence is in training.
+    python tools/atlas/make_atlas.py            # writes src/erda/data/atlas/
+
+Each pair of names is dealt once, to one relation or to none, and within it to one purpose. So an entity pair means one
+relation everywhere, and no pair of a test sentence is in training. The relations, patterns and names are in the TOML
+files beside this script. Every random choice is seeded: the rows are the same on every machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
+from pathlib import Path
 
-from erda.data.atlas.content import PURPOSES, UNRELATED, Content, Pattern, RelationContent, read_content
-from erda.data.atlas.sentences import Fact, write_sentence
-from erda.data.dataset import Dataset, shuffled
+from atlas_patterns import PURPOSES, UNRELATED, Content, Pattern, RelationContent, read_content
+from atlas_sentences import Fact, write_sentence
+from erda.data.dataset import shuffled
+from erda.data.formats import example_to_json
 from erda.errors import DataError
+from erda.files import write_json, write_lines
 from erda.types import Example
 
-TRAIN_PER_RELATION = 120
+FOLDER = Path(__file__).parents[2] / "src/erda/data/atlas"
+SEED = 0
+SIZES = {"train": 120, "validation": 30, "test": 50}  # examples per relation
+N_UNRELATED = 500
+N_CORPUS = 3000
 UNRELATED_SHARE = 1 / 3  # of the corpus
 KNOWN_PAIR_SHARE = 0.5  # of the related corpus sentences: they repeat an entity pair of the train pool
 STRAY_PAIR_SHARE = 0.2  # of the unrelated corpus sentences: a pair of the train pool, mentioned without its relation
@@ -30,64 +42,58 @@ _MAX_TRIES = 200
 Facts = Mapping[str, Mapping[str, tuple[Fact, ...]]]  # relation id or "unrelated HEAD TAIL" -> purpose -> facts
 
 
-def build(
-    *,
-    seed: int = 0,
-    train_per_relation: int = TRAIN_PER_RELATION,
-    validation_per_relation: int = 30,
-    test_per_relation: int = 50,
-) -> Dataset:
-    """The labelled dataset: three pools that share neither a pattern nor an entity pair."""
+def write_atlas(folder: Path) -> None:
+    """Write `relations.json` and one JSONL file per pool."""
+    relations = [part.relation for part in read_content().relations if part.relation is not None]
+    write_json(folder / "relations.json", [asdict(relation) for relation in relations])
+    pools = {**{name: labelled_pool(name) for name in SIZES}, "unrelated": unrelated_pool(), "corpus": corpus_pool()}
+    for name, examples in pools.items():
+        rows = (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples)
+        write_lines(folder / f"{name}.jsonl.gz", rows)
+
+
+def checksum() -> str:
+    """The sha256 of the TOML files, the seed and the sizes: the dataset's identity in every manifest."""
+    asked = ",".join(f"{name}={value}" for name, value in {"seed": SEED, **SIZES}.items())
+    return hashlib.sha256(f"{read_content().checksum}:{asked}".encode()).hexdigest()
+
+
+def labelled_pool(purpose: str) -> tuple[Example, ...]:
+    """Labelled examples of every relation; two pools share neither a pattern nor an entity pair."""
     content = read_content()
-    sizes = {"train": train_per_relation, "validation": validation_per_relation, "test": test_per_relation}
-    pools: dict[str, tuple[Example, ...]] = {}
-    for purpose, size in sizes.items():
-        if size < 0:
-            raise DataError(f"atlas: {purpose}_per_relation is {size}; it cannot be negative.")
-        pools[purpose] = tuple(
-            example for part in content.relations for example in _draw_pool(content, part, purpose, seed, size)
-        )
-    asked = ",".join(f"{name}={value}" for name, value in {"seed": seed, **sizes}.items())
-    return Dataset(
-        name="atlas",
-        relations=tuple(part.relation for part in content.relations if part.relation is not None),
-        checksum=hashlib.sha256(f"{content.checksum}:{asked}".encode()).hexdigest(),
-        **pools,
-    )
+    return tuple(example for part in content.relations for example in _draw_pool(content, part, purpose))
 
 
-def unrelated(*, seed: int = 0, n: int = 500) -> tuple[Example, ...]:
+def unrelated_pool() -> tuple[Example, ...]:
     """Sentences that mention two entities without any of the relations (`relation` None), for no-relation tests."""
     content = read_content()
-    writer = _Writer(content, random.Random(f"{seed}:unrelated"))
-    groups = content.unrelated
+    writer = _Writer(content, random.Random(f"{SEED}:unrelated"))
     examples = []
-    for index in range(n):
-        part = groups[index % len(groups)]
+    for index in range(N_UNRELATED):
+        part = content.unrelated[index % len(content.unrelated)]
         facts = deal_facts()[part.key]["test"]
-        sentence = writer.write(part.patterns["test"], facts, f"atlas-unrelated-{index}")
-        examples.append(sentence)
+        examples.append(writer.write(part.patterns["test"], facts, f"atlas-unrelated-{index}"))
     writer.rng.shuffle(examples)
     return tuple(examples)
 
 
-def corpus(*, seed: int = 0, n: int = 8000) -> tuple[Example, ...]:
+def corpus_pool() -> tuple[Example, ...]:
     """Unlabelled tagged sentences for augmentation: `relation` is None everywhere.
 
     Written in training patterns and patterns of their own, never in those of validation or test, and never a sentence
-    of a pool. About a third has none of the relations. Half of the others repeat an entity pair of the train pool of
-    `build(seed=seed)`, so that entity matching finds something; some unrelated ones do too, so that it also errs.
-    `source` holds what a sentence really says ("atlas:author", "atlas:unrelated"): only for measuring precision.
+    of a pool. About a third has none of the relations. Half of the others repeat an entity pair of the train pool, so
+    that entity matching finds something; some unrelated ones do too, so that it also errs. `source` holds the relation
+    that a sentence expresses ("atlas:author", "atlas:unrelated"): only for measuring precision.
     """
     content, facts = read_content(), deal_facts()
-    writer = _Writer(content, random.Random(f"{seed}:corpus"))
+    writer = _Writer(content, random.Random(f"{SEED}:corpus"))
     rng = writer.rng
-    known = {part.key: shuffled(facts[part.key]["train"], seed, f"facts:{part.key}")[:TRAIN_PER_RELATION]
+    known = {part.key: shuffled(facts[part.key]["train"], SEED, f"facts:{part.key}")[: SIZES["train"]]
              for part in content.relations}  # fmt: skip
     strays = {(part.head, part.tail): _stray_pairs(content, known, part) for part in content.unrelated}
-    n_unrelated = round(n * UNRELATED_SHARE)
+    n_unrelated = round(N_CORPUS * UNRELATED_SHARE)
     examples = []
-    for index in range(n):
+    for index in range(N_CORPUS):
         example_id = f"atlas-corpus-{index}"
         if index < n_unrelated:
             part = content.unrelated[index % len(content.unrelated)]
@@ -156,17 +162,17 @@ class _Writer:
                 return example
         raise DataError(
             f"atlas: {len(patterns)} patterns and {len(facts)} entity pairs do not give enough different sentences "
-            f"(gave up at '{example_id}'); ask for fewer."
+            f"(gave up at '{example_id}')."
         )
 
 
-def _draw_pool(content: Content, part: RelationContent, purpose: str, seed: int, size: int) -> Iterator[Example]:
+def _draw_pool(content: Content, part: RelationContent, purpose: str) -> Iterator[Example]:
     """Examples of one relation: facts without repetition while they last, patterns evenly."""
     relation = part.key
-    writer = _Writer(content, random.Random(f"{seed}:{purpose}:{relation}"))
-    facts = shuffled(deal_facts()[relation][purpose], seed, f"facts:{relation}")
+    writer = _Writer(content, random.Random(f"{SEED}:{purpose}:{relation}"))
+    facts = shuffled(deal_facts()[relation][purpose], SEED, f"facts:{relation}")
     patterns = list(part.patterns[purpose])
-    for index in range(size):
+    for index in range(SIZES[purpose]):
         if index % len(patterns) == 0:
             writer.rng.shuffle(patterns)
         pairs = [facts[index]] if index < len(facts) else facts
@@ -203,3 +209,7 @@ def _split(facts: Sequence[Fact]) -> dict[str, tuple[Fact, ...]]:
     for index, fact in enumerate(facts):
         split[turns[index % len(turns)]].append(fact)
     return {purpose: tuple(listed) for purpose, listed in split.items()}
+
+
+if __name__ == "__main__":
+    write_atlas(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -1,7 +1,7 @@
-"""What `atlas` is written in: relations with their sentence patterns, and names, read from the TOML files beside this.
+"""Relations with their sentence patterns, and names of entities: the TOML files that `atlas` is generated from.
 
 A pattern is plain English with slots: `{head}` and `{tail}` once each, `{year}`, `{month}`, `{number}`, and for persons
-words that follow their gender, written for a man: `{head.he}`, `{tail.His}`, `{tail.son}` (sentences.py has all). Each
+words that follow their gender, written for a man: `{head.he}`, `{tail.His}`, `{tail.son}` (`atlas_sentences`). Each
 pattern belongs to one purpose (`PURPOSES`) for good: it stands in the list of that name in its file.
 """
 
@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from erda.types import Relation
@@ -100,8 +100,8 @@ def cut_pattern(text: str) -> Pattern:
 
 @lru_cache(maxsize=1)
 def read_content() -> Content:
-    """All the TOML files of the package."""
-    raw = {name: files(__package__).joinpath(f"{name}.toml").read_bytes() for name in (*DOMAINS, *OTHER_FILES)}
+    """Read the TOML files beside this script."""
+    raw = {name: Path(__file__).with_name(f"{name}.toml").read_bytes() for name in (*DOMAINS, *OTHER_FILES)}
     digest = hashlib.sha256()
     for name in sorted(raw):
         digest.update(name.encode() + b"\0" + raw[name] + b"\0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from erda.data.atlas.content import Content, Pattern, tokenize
+from atlas_patterns import Content, Pattern, tokenize
 from erda.types import Entity, Example, Span
 
 OPENING_SHARE = 0.2
