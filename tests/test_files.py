@@ -11,22 +11,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.errors import DataError, ModelError, RecordError, WriteError
+from erda.errors import DataError, ModelError, RecordError, SettingsError, WriteError
 from erda.files import (
     add_to_journal,
     cache_folder,
     data_folder,
     inside,
+    is_unfinished,
     journal_values,
     locked,
     read_arrays,
     read_json,
     read_sealed,
+    refuse_overwriting_input,
+    remove_own,
     remove_unfinished,
     sealed,
     sha256_of,
     verify_sha256,
     whole_file,
+    work_folder,
     write_arrays,
     write_json,
 )
@@ -183,7 +187,8 @@ def test_a_change_of_a_sealed_file_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.json: was changed or damaged since it was written. Build it again."):
         read_sealed(path, Whole, remedy="Build it again.")
     write_json(path, {"format": 1, "parts": []})
-    assert read_sealed(path, Whole) == Whole(1, ())  # written before there were seals
+    with pytest.raises(DataError, match="was changed or damaged since it was written"):
+        read_sealed(path, Whole)  # its seal was removed
 
 
 def test_a_journal_keeps_every_whole_line(tmp_path: Path) -> None:
@@ -203,10 +208,96 @@ def test_a_journal_keeps_every_whole_line(tmp_path: Path) -> None:
         add_to_journal(tmp_path / "none" / "journal.jsonl", first)
 
 
-def test_only_what_was_being_written_is_removed(tmp_path: Path) -> None:
-    kept = [tmp_path / name for name in ("a.json", ".hidden.tmp", "a.7.tmp", ".lock")]
-    for path in (*kept, tmp_path / ".a.json.77.tmp"):
+def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in ("a.json", ".hidden.tmp", ".a.json.7.tmp", "a.0123456789abcdef.tmp", ".lock")]
+    for path in (*kept, tmp_path / ".a.json.0123456789abcdef.tmp"):
         path.touch()
     remove_unfinished(tmp_path)
     remove_unfinished(tmp_path / "none")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+# -- ownership ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_temporary_file_is_never_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    monkeypatch.setattr("erda.files.secrets.token_hex", lambda n: "0" * 2 * n)  # an attacker who guesses the name
+    (tmp_path / ".a.json.0000000000000000.tmp").symlink_to(victim)
+    with pytest.raises(WriteError, match="File exists"):
+        write_json(tmp_path / "a.json", {})
+    assert victim.read_text() == "mine"
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".a.json.0000000000000000.tmp", "victim"]
+
+
+def test_names_of_temporary_files_are_random(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(20):
+        with whole_file(tmp_path / "a") as temporary:
+            names.add(temporary.name)
+            assert temporary.stat().st_size == 0
+            assert is_unfinished(temporary.name)
+    assert len(names) == 20
+
+
+@pytest.mark.parametrize("way", ["itself", "dots", "symlink", "hard link", "symlinked folder", "descriptor"])
+def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
+    given, other = tmp_path / "in.csv", tmp_path / "other.csv"
+    given.write_text("mine")
+    out = {"dots": tmp_path / "x" / ".." / "in.csv", "symlinked folder": tmp_path / "y" / "in.csv"}.get(way, other)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").symlink_to(tmp_path)
+    refuse_overwriting_input(out if out == other else tmp_path / "new.csv", [given, tmp_path / "none"])
+    if way == "symlink":
+        other.symlink_to(given)
+    elif way == "hard link":
+        other.hardlink_to(given)
+    elif way in ("itself", "descriptor"):
+        out = given
+    with given.open() as file, pytest.raises(SettingsError, match="name another file"):
+        refuse_overwriting_input(out, [tmp_path / "none", file.fileno() if way == "descriptor" else given])
+
+
+def test_a_work_folder_is_taken_up_again_and_a_foreign_one_is_left_alone(tmp_path: Path) -> None:
+    for _ in range(2):  # the second time, as after a kill
+        with work_folder(tmp_path / "work", purpose="answers", busy="busy"):
+            (tmp_path / "work" / "rows").touch()
+    (tmp_path / "work" / "mine.txt").write_text("mine")
+    assert remove_own(tmp_path / "work", {"rows"}.__contains__) == [tmp_path / "work" / "mine.txt"]
+    assert [one.name for one in (tmp_path / "work").iterdir()] == ["mine.txt"]
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    (tmp_path / "empty").mkdir()
+    with work_folder(tmp_path / "other", purpose="export", busy="busy"):
+        pass
+    for name in ("work", "file", "link", "other"):
+        with (
+            pytest.raises(DataError, match="was not written by this command"),
+            work_folder(tmp_path / name, purpose="answers", busy="busy"),
+        ):
+            pass
+    assert [one.name for one in (tmp_path / "work").iterdir()] == ["mine.txt"]
+    assert remove_own(tmp_path / "empty") == []
+    assert not (tmp_path / "empty").exists()
+
+
+def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "theirs" / "deep").mkdir(parents=True)
+    (tmp_path / "theirs" / "a").write_text("mine")
+    ours = tmp_path / "ours"
+    (ours / "sub").mkdir(parents=True)
+    (ours / "sub" / "b").touch()
+    (ours / "link").symlink_to(tmp_path / "theirs")
+    (ours / "c").symlink_to(tmp_path / "theirs" / "a")
+    assert sorted(remove_own(ours, lambda name: True)) == [ours / "c", ours / "link"]
+    assert sorted(one.name for one in ours.iterdir()) == ["c", "link"]
+    assert remove_own(ours / "link", lambda name: True) == [ours / "link"]
+    assert (tmp_path / "theirs" / "a").read_text() == "mine"
+
+
+def test_a_lock_file_of_the_user_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("mine")
+    with pytest.raises(DataError, match="was not written by erda"), locked(tmp_path, busy="busy"):
+        pass
+    assert (tmp_path / ".lock").read_text() == "mine"

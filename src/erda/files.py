@@ -1,7 +1,7 @@
-"""Files that can be trusted: written whole or not at all, decoded into typed values, locked, checked by sha256.
+"""Atomic writes, typed reading, locks, checksums, and the ownership of files and folders.
 
-Every file that `erda` keeps is read by `read_json` or `read_arrays` and written by `whole_file` or what stands on it.
-A damaged or foreign file is one line with its path, the field, what is wrong with it and what to do.
+Every file that `erda` keeps is read by `read_json` or `read_arrays` and written through `whole_file`. A damaged or
+foreign file raises one line: path, field, fault, remedy. Files and folders are deleted by `remove_own` alone.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import io
 import json
 import os
 import re
+import secrets
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from erda.errors import DataError, ErdaError, WriteError
+from erda.errors import DataError, ErdaError, SettingsError, WriteError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,9 +34,11 @@ UNREADABLE = (  # what NumPy raises over a damaged file
     *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, SyntaxError),
     *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
 )
-LOCK_SECONDS = 0.2  # to wait for whoever is just leaving
-SEAL = "seal"
-_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
+LOCK_SECONDS = 0.2  # long enough for a process that is about to release the lock
+POLL_SECONDS = 0.01
+LOCK, OWNER, SEAL = ".lock", ".erda.json", "seal"
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -43,13 +46,17 @@ _UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; afterwards it takes its place, on the disk and in one step.
+    """A new, empty temporary file beside `path` to write to; on success it replaces `path` in one step, synced to disk.
 
-    Whatever goes wrong, `path` is what it was before and the temporary file is gone.
+    On failure `path` is unchanged and the temporary file is removed. Its name is random and it is created exclusively,
+    so a link that somebody put there in advance is never written through.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    is_ours = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, _NEW_FILE, 0o666))
+        is_ours = True
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -57,30 +64,42 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise WriteError(cannot_write(path, error)) from error
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if is_ours:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def remove_unfinished(folder: Path, *, of: str = "") -> None:
-    """Remove what `whole_file` left in a folder when its process was killed, all or that `of` one file.
+    """Remove the temporary files that killed processes left in a folder: all of them, or those `of` one file.
 
-    The lock of what is removed must be held.
+    The caller holds the lock of the folder or file.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_unfinished(path.name) and path.name.startswith(f".{of}." if of else "."):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+            remove_own(path)
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether this is the name of a file that `whole_file` was writing."""
+    """Whether a name is that of a temporary file of `whole_file`."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def cannot_write(path: Path, error: OSError) -> str:
-    """What did not work, and that nothing is lost."""
+    """The message of a failed write."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     return f"Cannot write {path}: {reason}. What was there before is intact; mend this and give the same command again."
+
+
+def refuse_overwriting_input(out: Path, inputs: Iterable[Path | int]) -> None:
+    """Reject an output that is one of the inputs (files or open descriptors) under any name.
+
+    Links count: a symbolic or a hard link to an input is that input.
+    """
+    for one in inputs:
+        with suppress(OSError):  # what is not there cannot be overwritten
+            if os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
+                name = "what standard input reads from" if isinstance(one, int) else f"the input {one}"
+                raise SettingsError(f"--out {out}: is {name}; name another file.")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -205,13 +224,19 @@ def sealed(value: Any) -> dict[str, Any]:
 
 
 def decode_sealed(
-    content: bytes | str, kind: type[T], *, place: str, error: type[ErdaError] = DataError, remedy: str = ""
+    content: bytes | str,
+    kind: type[T],
+    *,
+    place: str,
+    error: type[ErdaError] = DataError,
+    remedy: str = "",
+    needs_seal: bool = True,
 ) -> T:
-    """As `decode_json`, but what was changed since it was sealed is refused; what has no seal is taken as it is."""
+    """As `decode_json`, but reject a value without a seal or with another one: it was changed since it was written."""
     found = decode_json(content, kind, place=place, error=error, remedy=remedy)
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError, KeyError):
         fields = json.loads(content)
-        if SEAL not in fields or fields.pop(SEAL) == _seal_of(fields):
+        if (SEAL not in fields and not needs_seal) or fields.pop(SEAL) == _seal_of(fields):
             return found
     raise error(f"{place}: was changed or damaged since it was written.{remedy and f' {remedy}'}")
 
@@ -286,23 +311,26 @@ def verify_sha256(
         )
 
 
-# -- locks and folders -------------------------------------------------------------------------------------------------
+# -- locks and ownership -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def locked(
     folder: Path, *, busy: str, error: type[ErdaError] = DataError, wait: float = LOCK_SECONDS
 ) -> Iterator[None]:
-    """Make the folder and keep other processes out of it; where one stays for `wait` seconds, a fault says `busy`.
+    """Create the folder and keep other processes out of it; after `wait` seconds of waiting, raise `busy`.
 
     The lock ends with the process, however that ends; its file goes with it.
     """
     import filelock
 
+    place = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock")
-        lock.acquire(timeout=wait)
+        if place.is_symlink() or (place.exists() and (not place.is_file() or place.stat().st_size)):
+            raise error(f"{place}: was not written by erda; move it away.")
+        lock = filelock.FileLock(place)
+        lock.acquire(timeout=wait, poll_interval=POLL_SECONDS)
     except filelock.Timeout:
         raise error(f"{folder}: {busy}.") from None
     except OSError as fault:
@@ -311,8 +339,73 @@ def locked(
         yield
     finally:
         with suppress(OSError):
-            (folder / ".lock").unlink(missing_ok=True)  # whoever opened it before sees that it has no name any more
+            place.unlink(missing_ok=True)  # whoever opened it before sees that it has no name any more
         lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOwner:
+    """`.erda.json`: the proof that erda created a folder, and for what."""
+
+    purpose: str
+
+
+@contextmanager
+def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
+    """A locked folder for unfinished work that outlives a kill; `remove_own` removes it once the work is done.
+
+    A folder of that name that erda did not create for this `purpose` is rejected and left alone.
+    """
+    _refuse_foreign(folder, purpose)
+    with locked(folder, busy=busy):
+        if not (folder / OWNER).exists():
+            _refuse_foreign(folder, purpose)
+            write_json(folder / OWNER, FolderOwner(purpose))
+        yield
+
+
+def _refuse_foreign(folder: Path, purpose: str) -> None:
+    try:
+        names = {path.name for path in folder.iterdir()}
+        if not folder.is_symlink():
+            if not {name for name in names if name != LOCK and not is_unfinished(name)}:
+                return  # empty: a kill before the owner was written
+            with suppress(DataError):
+                if OWNER in names and read_json(folder / OWNER, FolderOwner).purpose == purpose:
+                    return
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass
+    raise DataError(f"{folder} exists and was not written by this command. Move it away, or name another output.")
+
+
+def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -> list[Path]:
+    """Delete a file, or the files of a folder that `is_own` accepts by their relative paths; then the emptied folders.
+
+    The caller proves that it wrote `path`; `is_own` is the grammar of what erda writes there, besides locks, marks of
+    ownership and temporary files. Everything else stays, and so does every symbolic link. Returns what stays.
+    """
+    if path.is_symlink() or not path.is_dir():
+        return [] if not path.is_symlink() and _removed(path.unlink) else [path]
+    stays: list[Path] = []
+    for top, folders, files in os.walk(path, topdown=False):
+        for one in (Path(top, name) for name in files):
+            ours = one.name in (LOCK, OWNER) or is_unfinished(one.name) or is_own(one.relative_to(path).as_posix())
+            if one.is_symlink() or not ours or not _removed(one.unlink):
+                stays.append(one)
+        stays += [one for one in (Path(top, name) for name in folders) if one.is_symlink()]
+        if not any(one.is_relative_to(top) for one in stays) and not _removed(Path(top).rmdir):
+            stays.append(Path(top))
+    return stays
+
+
+def _removed(remove: Callable[[], object]) -> bool:
+    try:
+        remove()
+    except OSError as fault:
+        return isinstance(fault, FileNotFoundError)
+    return True
 
 
 def user_path(name: str | Path) -> Path:

@@ -174,7 +174,10 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
     assert not Path(stopped).exists()
     with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
         file.write(b'{"id": "cut sh')
-    left, others = Path(f".{stopped}.12345.tmp"), Path(f".{whole}.12345.tmp")  # by a process that was killed
+    left, others = (
+        Path(f".{stopped}.0123456789abcdef.tmp"),
+        Path(f".{whole}.0123456789abcdef.tmp"),
+    )  # by a process that was killed
     left.touch()
     others.touch()
     done = erda("predict", "q.txt", "--out", stopped)

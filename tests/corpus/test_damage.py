@@ -327,7 +327,11 @@ def test_rebuilding_an_index_removes_only_its_own_files(tmp_path: Path) -> None:
 def test_what_a_kill_left_behind_goes_with_the_next_finished_work(tmp_path: Path) -> None:
     store = toy_store(tmp_path, random_rows(10))
     vectors = build_index(store, MODEL).shards.folder
-    left = [store.folder / ".corpus.json.7.tmp", store.folder / "segments/000/.keys.npy.7.tmp", vectors / ".a.7.tmp"]
+    left = [
+        store.folder / ".corpus.json.0123456789abcdef.tmp",
+        store.folder / "segments/000/.keys.npy.0123456789abcdef.tmp",
+        vectors / ".a.0123456789abcdef.tmp",
+    ]
     for path in left:
         path.write_bytes(b"half")
     (store.folder / ".lock").touch()

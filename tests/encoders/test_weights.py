@@ -190,7 +190,7 @@ def test_what_was_unpacked_before_an_interruption_is_kept(packages: dict[str, Pa
     partial.mkdir(parents=True)
     (partial / "config.json").write_text("[]")  # same size as the archive's: taken as whole
     (partial / "vocab.txt").write_text("half")
-    (partial / ".model.safetensors.7.tmp").write_bytes(b"half")  # left by a kill
+    (partial / ".model.safetensors.0123456789abcdef.tmp").write_bytes(b"half")  # left by a kill
     assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
     assert (folder / "config.json").read_text() == "[]"
     assert (folder / "vocab.txt").read_text() == "[PAD]\n"

@@ -213,7 +213,7 @@ def test_a_real_kill_while_writing_leaves_the_earlier_save(saved: Path, place: s
 
 def test_a_kill_of_the_first_save_is_no_hindrance(saved: Path) -> None:
     (saved / "method.json").unlink()
-    (saved / ".method.json.1.tmp").write_text("{")
+    (saved / ".method.json.0123456789abcdef.tmp").write_text("{")
     learned(1).save(saved)
     assert len(list(saved.iterdir())) == 2
     assert load(saved).n_tasks == 1

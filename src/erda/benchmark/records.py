@@ -126,7 +126,7 @@ def read_record(path: Path) -> Record:
     fault = next(_faults(record), None)
     if fault:
         raise RecordError(f"{path}: {fault}. {DELETE_IT}")
-    decode_sealed(content, Schema, **about)
+    decode_sealed(content, Schema, needs_seal=False, **about)  # the first records had none
     return record
 
 
