@@ -68,7 +68,7 @@ def test_every_row_has_the_shape_of_its_table() -> None:
     for row in LATER:
         assert len(row.accuracy) in (1, 8)
         assert all(10 < one <= 100 for one in row.accuracy)
-    assert len({(row.row, row.dataset, row.shots, row.protocol) for row in LATER}) == len(LATER) == 26
+    assert len({(row.row, row.dataset, row.shots, row.protocol) for row in LATER}) == len(LATER) == 42
 
 
 def test_components_are_settings_of_the_methods() -> None:
@@ -206,8 +206,10 @@ def test_what_the_paper_did_not_measure_has_no_row(template: Record) -> None:
 
 def test_later_work_is_found_by_setting(template: Record) -> None:
     record = replace(fewrel(template), encoder="mpnet")
-    found = {row.row: row.last.mean for row in find_later(record, ALL_SEEN)}
-    assert (found["SIRUS"], found["SCKD"], len(found)) == (69.16, 62.98, 9)
+    found = {(row.row, row.parameters): row.last.mean for row in find_later(record, ALL_SEEN)}
+    assert (found["SIRUS", "110M"], found["SCKD", "110M"], len(found)) == (69.16, 62.98, 17)
+    assert found["DCRE, LLM2Vec", "7-8B"] == max(found.values()) == 80.34
+    assert find_later(replace(record, encoder="minilm"), ALL_SEEN) == find_later(record, ALL_SEEN)
     assert [row.row for row in find_later(record, CANDIDATES)] == ["ConPL"]
     tacred = replace(record, dataset="tacred")
     assert {row.row: row.last.mean for row in find_later(tacred, ALL_SEEN)}["DCRE"] == 63.21

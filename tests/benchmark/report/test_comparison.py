@@ -118,12 +118,13 @@ def test_task_orders_run_by_run(template: Record) -> None:
 def test_later_work_by_all_seen(template: Record) -> None:
     table = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet"))
     assert table is not None
-    assert table.rows[0][:2] == ("erda", "ours")
+    assert table.rows[0][:3] == ("erda", "ours", "mpnet")
     assert table.rows[0][-1] == Summary(25.0, None, 1)
-    assert ("SIRUS", "later work", "94.74", "87.12", "69.16") in table.rows
+    assert ("SIRUS", "later work", "BERT-base, 110M", "94.74", "87.12", "69.16") in table.rows
+    assert table.rows[-1] == ("DCRE, LLM2Vec", "later work", "large language model, 7-8B", None, None, "80.34")
     tacred = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet", dataset="tacred"))
     assert tacred is not None
-    assert ("DCRE", "later work", None, None, "63.21") in tacred.rows
+    assert ("DCRE", "later work", "BERT-base, 110M", None, None, "63.21") in tacred.rows
 
 
 def test_the_reference_against_each(template: Record) -> None:

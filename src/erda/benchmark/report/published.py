@@ -20,7 +20,6 @@ from erda.benchmark.statistics import Summary
 
 FILE = Path(__file__).with_name("published.toml")
 PAPER_ORDERS = "erda"  # the order family of the paper's six runs
-BERT = "bert"  # stands in the rows for every transformer of base size
 # settings of the augmentation that are no component of the paper's ablation, with the paper's values
 PAPER_AUGMENTATION: dict[str, Any] = {
     "n_neighbours": 1,
@@ -39,7 +38,7 @@ class Published:
     source: str  # the table it stands in
     dataset: str
     shots: int
-    encoder: str  # "bilstm" or "bert"
+    encoder: str  # "bilstm" or "bert" in the paper's rows, the encoder's name in rows of later work
     protocol: str
     accuracy: list[float]
     deviation: list[float] | None = None  # n in the denominator, see published.toml
@@ -47,6 +46,7 @@ class Published:
     method: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # what an ablation changes
     by_seed: Mapping[int, list[float]] = field(default_factory=dict)  # accuracy run by run, where it is given
+    parameters: str = ""  # of the encoder: "110M", "7-8B"
     remark: str = ""  # in what else it differs from the record it stands beside
 
     @property
@@ -83,9 +83,8 @@ def _later_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
         Published(
             row=name,
             source="later work",
-            encoder=BERT,
             accuracy=accuracy,
-            **{one: table[one] for one in ("dataset", "shots", "protocol", "remark") if one in table},
+            **{field: value for field, value in table.items() if field != "accuracy"},
         )
         for table in value["later"]
         for name, accuracy in table["accuracy"].items()
@@ -113,8 +112,8 @@ def find_published(record: Record, protocol: str) -> Published | None:
 
 
 def find_later(record: Record, protocol: str) -> tuple[Published, ...]:
-    """What later work reached in the setting of a record, whatever its method."""
-    return tuple(row for row in LATER if _is_beside(record, row, protocol))
+    """Results of later work in the setting of a record, smaller encoders first; none for a BiLSTM."""
+    return tuple(row for row in LATER if record.encoder != "bilstm" and _same_setting(record, row, protocol))
 
 
 def is_base_size(record: Record) -> bool:
@@ -124,10 +123,15 @@ def is_base_size(record: Record) -> bool:
 
 
 def _is_beside(record: Record, row: Published, protocol: str) -> bool:
-    """Whether a row was measured as the record was: dataset, its own way of cutting it, shots, encoder, test."""
-    encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
-    asked = (record.dataset, record.shots, protocol, record.evaluate_on)
-    return encoder and asked == (row.dataset, row.shots, row.protocol, "test") and not record.settings.get("stream")
+    """Whether a row of the paper has the setting and the kind of encoder of a record."""
+    same_encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
+    return same_encoder and _same_setting(record, row, protocol)
+
+
+def _same_setting(record: Record, row: Published, protocol: str) -> bool:
+    """Whether dataset, shots, protocol and test data agree and the record uses the published split unchanged."""
+    setting = (record.dataset, record.shots, protocol, record.evaluate_on)
+    return setting == (row.dataset, row.shots, row.protocol, "test") and not record.settings.get("stream")
 
 
 def _components(record: Record) -> dict[str, Any]:

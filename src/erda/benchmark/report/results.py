@@ -6,6 +6,7 @@ No number is typed by hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
@@ -181,22 +182,26 @@ def orders_table(experiment: Experiment) -> Table | None:
 
 
 def later_table(experiment: Experiment) -> Table | None:
-    """Ours beside later work in the same setting, by all-seen; None where there is none."""
+    """Ours beside later work in the same setting by all-seen, smaller encoders first; None if nothing is published."""
     published = find_later(experiment.lines[0].first, ALL_SEEN)
     if not published:
         return None
     tasks = range(experiment.n_tasks)
-    rows: list[Cells] = [(line.label, OURS, *(line.accuracy(ALL_SEEN, k) for k in tasks)) for line in experiment.lines]
+    rows: list[Cells] = [
+        (line.label, OURS, Path(line.first.encoder).name, *(line.accuracy(ALL_SEEN, k) for k in tasks))
+        for line in experiment.lines
+    ]
     for row in published:
         after = [row.after(k if k < experiment.n_tasks - 1 else -1) for k in tasks]
-        rows.append((row.row, row.source, *(None if one is None else f"{one:.2f}" for one in after)))
+        encoder = f"{row.encoder}, {row.parameters}"
+        rows.append((row.row, row.source, encoder, *(None if one is None else f"{one:.2f}" for one in after)))
     return Table(
         name="later",
         title=f"Beside later work (%), protocol {ALL_SEEN}: {experiment.title}",
-        columns=("method", "whose", *(f"task {k + 1}" for k in tasks)),
+        columns=("method", "whose", "encoder", *(f"task {k + 1}" for k in tasks)),
         rows=tuple(rows),
-        notes=("Later work: as published, with a BERT-base encoder.",),
-        text_columns=2,
+        notes=("Later work: as published, encoder and parameters named. Compare rows with encoders of one size.",),
+        text_columns=3,
     )
 
 
