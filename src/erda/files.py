@@ -84,6 +84,17 @@ def is_unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
+def refuse_input(out: Path, *inputs: Path | None) -> None:
+    """Reject an output that is one of the inputs under any name: `./`, a symlink or a hard link."""
+    for path in inputs:
+        try:
+            same = path is not None and out.exists() and out.samefile(path)
+        except OSError:  # the input does not exist, or cannot be looked up: reading it reports that
+            continue
+        if same:
+            raise SettingsError(f"{out}: is the input {path}, which would be overwritten. Choose another output file.")
+
+
 def cannot_write(path: Path, error: OSError) -> str:
     """The message of a failed write."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
@@ -108,14 +119,14 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines of text, gzip where the name ends so; the bytes depend on the text alone."""
+def write_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> None:
+    """Write lines of text, packed if the name ends in `.gz`; the bytes depend on the text alone."""
     with (
         whole_file(path) as temporary,
         temporary.open("wb") as raw,
         gzip.GzipFile("", "wb", 9, raw, mtime=0) if path.suffix == ".gz" else nullcontext(raw) as file,
     ):
-        file.writelines(f"{line}\n".encode() for line in lines)
+        file.writelines(f"{line}{end}".encode() for line in lines)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -138,6 +138,9 @@ def test_convert_writes_all_or_nothing(inputs: Path) -> None:
     for wrong in ("out.txt", "annotated.json", "out"):
         with pytest.raises(SettingsError, match=r"ends in \.jsonl or \.csv"):
             erda("data", "convert", "annotated.json", "--out", wrong)
-    with pytest.raises(SettingsError, match="is the file that is read"):
-        erda("data", "convert", "out.jsonl", "--out", "out.jsonl")
+    Path("hard.jsonl").hardlink_to(out)
+    Path("soft.csv").symlink_to(out)
+    for same in ("out.jsonl", "./out.jsonl", "hard.jsonl", "soft.csv"):
+        with pytest.raises(SettingsError, match="is the input"):
+            erda("data", "convert", "out.jsonl", "--out", same)
     assert out.read_text() == "before"

@@ -26,13 +26,12 @@ from erda.app.entities import installed_pipeline
 from erda.app.inputs import check_text, example_of
 from erda.app.tables import PlainRow, writer_for
 from erda.app.version import MOST_PAIRS, TOP, Questions, Version
-from erda.data.convert import refuse_input
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
 from erda.data.own import OWN, format_of
 from erda.errors import DataError, SettingsError, WriteError, counted
-from erda.files import cannot_write, locked, read_sealed, remove_unfinished, sealed, write_json
+from erda.files import cannot_write, locked, read_sealed, refuse_input, remove_unfinished, sealed, write_json
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
@@ -238,7 +237,7 @@ def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered
 def write_answers(asking: Asking, out: Path, *, tick: Callable[[int], object] = lambda line: None) -> Answered:
     """Write every row into `out`: JSONL, CSV or Parquet, by its ending. `tick` hears which line was reached."""
     write = writer_for(out)
-    refuse_input(asking.path, out)
+    refuse_input(out, asking.path)
     folder = out.with_name(f"{out.name}.partial")
     with locked(folder, busy=f"another command is writing {out}"):
         remove_unfinished(out.parent, of=out.name)

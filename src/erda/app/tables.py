@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.data.formats.table import csv_line
+from erda.data.formats.table import CSV_END, csv_line
 from erda.errors import SettingsError
 from erda.files import whole_file, write_lines
 
@@ -36,7 +36,7 @@ def _write_jsonl(out: Path, rows: Iterable[PlainRow]) -> None:
 
 
 def _write_csv(out: Path, rows: Iterable[PlainRow]) -> None:
-    write_lines(out, map(csv_line, _cells(rows)))
+    write_lines(out, map(csv_line, _cells(rows)), end=CSV_END)
 
 
 def _cells(rows: Iterable[PlainRow]) -> Iterator[tuple[object, ...]]:

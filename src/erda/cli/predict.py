@@ -92,10 +92,13 @@ def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text into a file, or line by line."""
     from erda.app.predicting import ask_text
     from erda.errors import SettingsError
+    from erda.files import refuse_input
     from erda.text.names import read_names
 
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
+    if options.out is not None:
+        refuse_input(options.out, options.names)
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:

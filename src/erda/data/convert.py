@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from erda.data.formats import Reading, example_to_json
-from erda.data.formats.table import csv_lines
-from erda.data.own import read_examples
+from erda.data.formats.brat import brat_files
+from erda.data.formats.table import CSV_END, csv_lines
+from erda.data.own import read_examples, relation_files
 from erda.errors import SettingsError
-from erda.files import write_lines
+from erda.files import refuse_input, write_lines
 from erda.types import Example
 
 
@@ -19,7 +21,15 @@ def jsonl_lines(examples: Iterable[Example]) -> Iterator[str]:
     return (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples)
 
 
-WRITERS: dict[str, Callable[[Iterable[Example]], Iterator[str]]] = {".jsonl": jsonl_lines, ".csv": csv_lines}
+@dataclass(frozen=True, slots=True)
+class ExampleWriter:
+    """The lines of a format, and the characters that end each."""
+
+    lines: Callable[[Iterable[Example]], Iterator[str]]
+    end: str
+
+
+WRITERS = {".jsonl": ExampleWriter(jsonl_lines, "\n"), ".csv": ExampleWriter(csv_lines, CSV_END)}
 
 
 def convert(
@@ -35,24 +45,19 @@ def convert(
     The ending of `out` says how: `.jsonl` or `.csv`, packed with `.gz` after it. `tick` hears of each row that is read.
     """
     _writer(out)
-    refuse_input(path, out)
+    refuse_input(out, path, *brat_files(path), *relation_files(path))
     reading = read_examples(path, format, no_relation, tick=tick)
     write_examples(out, (*reading.examples, *reading.unrelated))
     return reading
 
 
-def refuse_input(path: Path, out: Path) -> None:
-    """Refuse to write over the file that is read."""
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingsError(f"--out {out}: is the file that is read; name another.")
-
-
 def write_examples(out: Path, examples: Iterable[Example]) -> None:
     """Write examples as JSONL or CSV, by the ending of the name."""
-    write_lines(out, _writer(out)(examples))
+    writer = _writer(out)
+    write_lines(out, writer.lines(examples), end=writer.end)
 
 
-def _writer(out: Path) -> Callable[[Iterable[Example]], Iterator[str]]:
+def _writer(out: Path) -> ExampleWriter:
     ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
     if ending not in WRITERS:
         raise SettingsError(

@@ -17,14 +17,19 @@ from pathlib import Path
 from erda.data.formats.base import Row
 from erda.errors import DataError, counted
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
-from erda.text.reading import Faults, read_lines
+from erda.text.reading import MAX_LINE, Faults, read_lines
 from erda.types import Example
 
 EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 _SEPARATORS = ",;\t"
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+CSV_END = "\r\n"  # of the csv module, which then quotes every field with a line end in it
+# A spreadsheet takes a cell for a formula by its first visible character. Where the comma does not separate cells, a
+# cell also begins after a semicolon, a tab or a line end inside a field.
+_CELL = r"(?:^|(?<=[;\t\r\n]))"
+_FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@＝＋－＠])"
+_UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
 
 
 def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
@@ -38,6 +43,7 @@ def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
     if fault:
         raise DataError(f"{path}:1: {fault}")
     stem = path.name.split(".")[0]
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
         line = reader.line_num + 2  # where the row begins
@@ -75,16 +81,11 @@ def csv_lines(examples: Iterable[Example]) -> Iterator[str]:
 
 
 def csv_line(fields: Sequence[object]) -> str:
-    """Fields as one line of CSV, without its end; no spreadsheet takes one for a formula."""
+    """One row of CSV without its line end, with an apostrophe before whatever a spreadsheet takes for a formula."""
     line = io.StringIO()
-    safe = [f"'{field}" if isinstance(field, str) and _FORMULA.match(field) else field for field in fields]
-    csv.writer(line, lineterminator="").writerow(safe)
-    return line.getvalue()
-
-
-def _as_meant(field: str) -> str:
-    """A field without the quotation mark that keeps it from being a formula."""
-    return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
+    safe = [_UNGUARDED.sub("'", field) if isinstance(field, str) else field for field in fields]
+    csv.writer(line, lineterminator=CSV_END).writerow(safe)
+    return line.getvalue().removesuffix(CSV_END)
 
 
 def _header_fault(columns: Sequence[str]) -> str:
@@ -101,7 +102,9 @@ def _header_fault(columns: Sequence[str]) -> str:
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
         raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
-    row = dict(zip(columns, map(_as_meant, fields), strict=True))
+    row = dict(zip(columns, fields, strict=True))
+    if OFFSETS[0] not in row:  # else the text is not ours, and offsets count its characters
+        row = {name: _GUARDED.sub("", field) for name, field in row.items()}
     relation, example_id, source, head_id, tail_id = (
         row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")
     )
