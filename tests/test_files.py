@@ -248,15 +248,15 @@ def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
     out = {"dots": tmp_path / "x" / ".." / "in.csv", "symlinked folder": tmp_path / "y" / "in.csv"}.get(way, other)
     (tmp_path / "x").mkdir()
     (tmp_path / "y").symlink_to(tmp_path)
-    refuse_overwriting_input(out if out == other else tmp_path / "new.csv", [given, tmp_path / "none"])
+    refuse_overwriting_input(out if out == other else tmp_path / "new.csv", given, tmp_path / "none")
     if way == "symlink":
         other.symlink_to(given)
     elif way == "hard link":
         other.hardlink_to(given)
     elif way in ("itself", "descriptor"):
         out = given
-    with given.open() as file, pytest.raises(SettingsError, match="name another file"):
-        refuse_overwriting_input(out, [tmp_path / "none", file.fileno() if way == "descriptor" else given])
+    with given.open() as file, pytest.raises(SettingsError, match="would be overwritten"):
+        refuse_overwriting_input(out, None, tmp_path / "none", file.fileno() if way == "descriptor" else given)
 
 
 def test_a_work_folder_is_taken_up_again_and_a_foreign_one_is_left_alone(tmp_path: Path) -> None:

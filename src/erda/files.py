@@ -84,33 +84,19 @@ def is_unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
-def refuse_input(out: Path, *inputs: Path | None) -> None:
-    """Reject an output that is one of the inputs under any name: `./`, a symlink or a hard link."""
-    for path in inputs:
-        try:
-            same = path is not None and out.exists() and out.samefile(path)
-        except OSError:  # the input does not exist, or cannot be looked up: reading it reports that
-            continue
-        if same:
-            raise SettingsError(f"{out}: is the input {path}, which would be overwritten. Choose another output file.")
-
-
 def cannot_write(path: Path, error: OSError) -> str:
     """The message of a failed write."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     return f"Cannot write {path}: {reason}. What was there before is intact; mend this and give the same command again."
 
 
-def refuse_overwriting_input(out: Path, inputs: Iterable[Path | int]) -> None:
-    """Reject an output that is one of the inputs (files or open descriptors) under any name.
-
-    Links count: a symbolic or a hard link to an input is that input.
-    """
+def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
+    """Reject an output that is one of the inputs (files or open descriptors) under any name: a link is its target."""
     for one in inputs:
-        with suppress(OSError):  # what is not there cannot be overwritten
-            if os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
-                name = "what standard input reads from" if isinstance(one, int) else f"the input {one}"
-                raise SettingsError(f"--out {out}: is {name}; name another file.")
+        with suppress(OSError):  # a file that does not exist cannot be overwritten
+            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
+                name = "standard input" if isinstance(one, int) else f"the input {one}"
+                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -378,7 +364,7 @@ def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
 def _refuse_foreign(folder: Path, purpose: str) -> None:
     try:
         names = {path.name for path in folder.iterdir()}
-        if not folder.is_symlink():
+        if not any(path.is_symlink() for path in (folder, *folder.iterdir())):
             if not {name for name in names if name != LOCK and not is_unfinished(name)}:
                 return  # empty: a kill before the owner was written
             with suppress(DataError):

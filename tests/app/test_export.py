@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tiny_models import build_model
 from toy_extractor import open_toy
 
+from erda.app.export import FILES, _plain_text
 from erda.app.extractor import Extractor
 from erda.cli.export import EXPORT
 from erda.cli.main import main
@@ -24,6 +25,7 @@ from erda.encoders import tokens
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, ErdaError
+from erda.files import work_folder
 from erda.text.marks import example_from_marks
 from erda.text.sentences import TOKEN
 
@@ -130,6 +132,31 @@ def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: P
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "encoder.json" in ran.stderr
     assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_folder_of_the_user_is_left_alone(taught: Extractor, tmp_path: Path) -> None:
+    for name in (".x.part/notes.txt", ".y.part/export/notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("mine")
+    for name in ("x", "y"):
+        with pytest.raises(DataError, match=f".{name}.part exists and was not written by this command"):
+            taught.export(tmp_path / name)
+    assert (tmp_path / ".x.part/notes.txt").read_text() == (tmp_path / ".y.part/export/notes.txt").read_text() == "mine"
+
+
+def test_what_a_killed_export_left_is_removed(taught: Extractor, tmp_path: Path) -> None:
+    with work_folder(tmp_path / ".x.part", purpose="export", busy="busy"):
+        (tmp_path / ".x.part" / "export").mkdir()
+        (tmp_path / ".x.part" / "export" / "predict.py").write_text("half")
+    taught.export(tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == sorted(FILES)
+
+
+def test_names_and_descriptions_are_text_in_the_readme() -> None:
+    assert _plain_text("<script>a</script>\n# [x](y) `z` & \x1b[1m") == (
+        "&lt;script&gt;a&lt;/script&gt; \\# \\[x\\]\\(y\\) \\`z\\` &amp; \\\\x1b\\[1m"
+    )
 
 
 def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

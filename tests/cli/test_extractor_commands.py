@@ -174,10 +174,7 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
     assert not Path(stopped).exists()
     with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
         file.write(b'{"id": "cut sh')
-    left, others = (
-        Path(f".{stopped}.0123456789abcdef.tmp"),
-        Path(f".{whole}.0123456789abcdef.tmp"),
-    )  # by a process that was killed
+    left, others = (Path(f".{name}.0123456789abcdef.tmp") for name in (stopped, whole))  # by a killed process
     left.touch()
     others.touch()
     done = erda("predict", "q.txt", "--out", stopped)
@@ -271,7 +268,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("teach --file q.txt --description x", "--description: describes one relation; name it."),
         ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
-        ("extract marked.txt --names q.csv --out ./q.csv", "q.csv: is the input q.csv"),
+        ("extract q.txt --names q.csv --out ./q.csv", "q.csv: is the input q.csv"),
         ("extract q.csv --out q.csv --entity a", "q.csv: is the input q.csv"),
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
         ("predict table.csv", "table.csv:1: the header has no column 'text' (sentence, label)"),

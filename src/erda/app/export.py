@@ -8,7 +8,8 @@ predict.py, README.md                       the loader: onnxruntime, tokenizers 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import html
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,26 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder, pack_encoder, unfit
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.weights import find_model, origin
-from erda.errors import DataError, ModelError, SettingsError, WriteError
+from erda.errors import DataError, ModelError, SettingsError, WriteError, printable
 from erda.fields import checked_settings
-from erda.files import cannot_write, read_bytes, user_path, write_arrays, write_bytes, write_json
+from erda.files import (
+    cannot_write,
+    read_bytes,
+    remove_own,
+    user_path,
+    work_folder,
+    write_arrays,
+    write_bytes,
+    write_json,
+)
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
 from erda.text.sentences import TOKEN
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
+FILES = ("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md")
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]()#+.!|~-]")
 README = """\
 # {n} relations, exported by erda {erda}
 
@@ -64,19 +76,21 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     method = version.method
     arrays = {name: tensor.cpu().numpy() for name, tensor in _quadratic(method).items()}
     packed = _packed(method, engine)
-    part = folder.with_name(f".{folder.name}.part")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        packed.write(part)
-        write_arrays(part / SCORES, arrays, compress=False)
-        write_json(part / RELATIONS, _about(version, part))
-        write_bytes(part / "predict.py", read_bytes(Path(__file__).with_name("standalone.py")))
-        write_bytes(part / "README.md", _readme(version, packed).encode())
-        part.replace(folder)
-    except OSError as fault:
-        raise WriteError(cannot_write(folder, fault)) from fault
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    work = folder.with_name(f".{folder.name}.part")
+    with work_folder(work, purpose="export", busy=f"another command is writing {folder}"):
+        part = work / "export"
+        try:
+            remove_own(part, FILES.__contains__)
+            packed.write(part)
+            write_arrays(part / SCORES, arrays, compress=False)
+            write_json(part / RELATIONS, _about(version, part))
+            write_bytes(part / "predict.py", read_bytes(Path(__file__).with_name("standalone.py")))
+            write_bytes(part / "README.md", _readme(version, packed).encode())
+            part.replace(folder)
+        except OSError as fault:
+            raise WriteError(cannot_write(folder, fault)) from fault
+        finally:
+            remove_own(work, lambda name: name.removeprefix("export/") in FILES)
     return folder
 
 
@@ -129,5 +143,12 @@ def _readme(version: Version, packed: PackedEncoder) -> str:
         model=packed.about.model,
         engine=packed.about.engine,
         method=version.method.name,
-        relations="\n".join(f"- {one.name}{one.description and f': {one.description}'}" for one in relations),
+        relations="\n".join(
+            f"- {_plain_text(one.name)}{one.description and f': {_plain_text(one.description)}'}" for one in relations
+        ),
     )
+
+
+def _plain_text(text: str) -> str:
+    """Text as one line that Markdown and HTML show as it is."""
+    return _MARKDOWN.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))

@@ -1,10 +1,11 @@
-"""Sentences or texts of a file, asked piece by piece: its size does not matter, and a kill costs one piece.
+"""Answer a file of sentences or text piece by piece: memory stays constant, and a kill costs one piece.
 
-    OUT.partial/job.json     which file is read, which version answers, what is asked for
-    OUT.partial/rows.jsonl   the rows so far; a number after each piece: how much of the file is behind it
+    OUT.partial/job.json     the files that are read, the version that answers, the options
+    OUT.partial/rows.jsonl   the rows so far; after each piece `[n_read, sha256]`: how much of the file it covers, and
+                             a digest of the job and of all rows up to here
 
-The same command goes on after the last whole piece, so that the result is that of an unbroken one, byte for byte; of a
-changed file or extractor it begins anew. OUT is written at the end, whole or not at all.
+The same command resumes after the last valid piece, so the result equals that of an uninterrupted run, byte for byte.
+If a file or the extractor has changed, it starts from the beginning. OUT is written at the end, in one step.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -31,13 +31,24 @@ from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
 from erda.data.own import OWN, format_of
 from erda.errors import DataError, SettingsError, WriteError, counted
-from erda.files import cannot_write, locked, read_sealed, refuse_input, remove_unfinished, sealed, write_json
+from erda.files import (
+    SEAL,
+    cannot_write,
+    read_sealed,
+    refuse_overwriting_input,
+    remove_own,
+    remove_unfinished,
+    sealed,
+    work_folder,
+    write_json,
+)
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
 
 PIECE = 1024  # questions, or lines
-# of entities: related ones in their likelier direction or in both; every one
+JOB, ROWS = "job.json", "rows.jsonl"
+# entity pairs to report: related ones in their likelier direction or in both; every one
 Pairs = Literal["likelier", "both", "all"]
 KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
     "likelier": lambda found: found.found,
@@ -48,8 +59,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What is read, what answers, and what it is asked for."""
+class AnswerJob:
+    """`job.json`: the files that are read, the version that answers, the options."""
 
     files: Stamps
     version: dict[str, Any]
@@ -58,7 +69,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that are written at once, how much of the file is read with them (rows or lines), and up to which line."""
+    """Rows that are written at once; how much of the file is read with them (rows or lines), and up to which line."""
 
     rows: list[PlainRow]
     n_read: int
@@ -67,16 +78,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A file of which a version is asked; `pieces` are the answers after those to what was read before."""
+    """A file to answer; `pieces(n_read)` yields the answers after the first `n_read` rows or lines.
+
+    `inputs` are all files that are read.
+    """
 
     path: Path
-    job: Job
+    inputs: tuple[Path, ...]
+    job: AnswerJob
     pieces: Callable[[int], Iterator[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many rows there are, of which a run before this one had left some, and where a row carries an `error`."""
+    """The number of rows, those found from an earlier run, and the rows that carry an `error`."""
 
     n_rows: int
     n_found: int
@@ -85,7 +100,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A row or line that cannot be read, and why."""
+    """A row or line that cannot be read, and the reason."""
 
     line: int
     error: str
@@ -95,25 +110,25 @@ class Unread:
 
 
 def ask_rows(version: Version, path: Path, *, format: str | None = None, top: int = TOP) -> Asking:
-    """The relation of every row of a file (any of a user's own formats) is asked; each row has its answer."""
+    """Answer every row of a file in any of a user's own formats."""
     format = own_format(path, format)
-    files = [path, *(brat_files(path) if format == "brat" else ())]
+    files = (path, *(brat_files(path) if format == "brat" else ()))
     job = _job(version, files, format=format, top=top)
-    return Asking(path, job, partial(_answer_rows, version, path, format, top))
+    return Asking(path, files, job, partial(_answer_rows, version, path, format, top))
 
 
 def ask_text(
     version: Version, path: Path, names: Mapping[str, str | None] | None = None, *, pairs: Pairs = "likelier"
 ) -> Asking:
-    """The relations between the entities of a text are asked, line by line; entities are those named, or are found."""
+    """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`."""
     tagger = NameTagger(names) if names else None
     found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else installed_pipeline()
     job = _job(version, [path], entities=found_by, pairs=pairs)
-    return Asking(path, job, partial(_answer_text, version, path, tagger, pairs))
+    return Asking(path, (path,), job, partial(_answer_text, version, path, tagger, pairs))
 
 
-def _job(version: Version, files: Iterable[Path], **asked: Any) -> Job:
-    return Job(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
+def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
+    return AnswerJob(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
 
 
 def _answer_rows(version: Version, path: Path, format: str, top: int, skip: int) -> Iterator[Piece]:
@@ -158,7 +173,7 @@ def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs:
 def _questions(
     version: Version, path: Path, tagger: NameTagger | None, skip: int
 ) -> Iterator[tuple[int, Questions | Unread]]:
-    """What is asked of each line of a text, with its number."""
+    """The questions of each line of a text, with its number."""
     for line in _in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
             yield line.line, line
@@ -191,7 +206,7 @@ def _text_rows(version: Version, asked: list[tuple[int, Questions | Unread]], pa
 
 
 class _Passed(Faults):
-    """What a reader passes over."""
+    """Collects the rows that a reader skips."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -202,7 +217,7 @@ class _Passed(Faults):
 
 
 def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T | Unread]:
-    """What a reader gives, and in its place what it passes over."""
+    """Yield what a reader yields; yield an `Unread` for each row that it skips."""
     passed = _Passed(path)
     for one in chain(read(passed), [None]):
         yield from passed.met
@@ -234,22 +249,32 @@ def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered
     return Answered(n_rows, 0, faults)
 
 
-def write_answers(asking: Asking, out: Path, *, tick: Callable[[int], object] = lambda line: None) -> Answered:
-    """Write every row into `out`: JSONL, CSV or Parquet, by its ending. `tick` hears which line was reached."""
+def write_answers(
+    asking: Asking,
+    out: Path,
+    *,
+    inputs: Iterable[Path | int] = (),
+    tick: Callable[[int], object] = lambda line: None,
+) -> Answered:
+    """Write every row into `out`: JSONL, CSV or Parquet, by its ending. `tick` receives the line that was reached.
+
+    `inputs` are files that were read besides those of `asking`; none of them can be `out`.
+    """
     write = writer_for(out)
-    refuse_input(out, asking.path)
+    refuse_overwriting_input(out, *asking.inputs, *inputs)
     folder = out.with_name(f"{out.name}.partial")
-    with locked(folder, busy=f"another command is writing {out}"):
+    with work_folder(folder, purpose="answers", busy=f"another command is writing {out}"):
         remove_unfinished(out.parent, of=out.name)
-        rows, faults = folder / "rows.jsonl", Faults(asking.path)
-        n_read, n_found = _begin(folder / "job.json", asking.job, rows)
-        for piece in asking.pieces(n_read):
-            _append(rows, [*piece.rows, piece.n_read])
+        rows, faults = folder / ROWS, Faults(asking.path)
+        found = _begin(folder / JOB, asking.job, rows)
+        digest = found.digest
+        for piece in asking.pieces(found.n_read):
+            digest = _append(rows, piece, digest)
             tick(piece.line)
         write(out, _rows(rows))
         n_rows = sum(_counted(row, faults) for row in _rows(rows))
-        shutil.rmtree(folder, ignore_errors=True)
-    return Answered(n_rows, n_found, faults)
+        remove_own(folder, (JOB, ROWS).__contains__)
+    return Answered(n_rows, found.n_rows, faults)
 
 
 def _counted(row: PlainRow, faults: Faults) -> int:
@@ -258,42 +283,67 @@ def _counted(row: PlainRow, faults: Faults) -> int:
     return 1
 
 
-def _begin(place: Path, job: Job, rows_file: Path) -> tuple[int, int]:
-    """How much an earlier run of the same job read, and how many rows it left; what another job left is removed."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What an earlier run left: how much of the input its valid pieces cover, their rows, their digest."""
+
+    n_read: int
+    n_rows: int
+    digest: str
+
+
+def _begin(place: Path, job: AnswerJob, rows: Path) -> _Found:
+    """What an earlier run of the same job left; the rows of another job are removed."""
+    start = _Found(0, 0, sealed(job)[SEAL])
     with suppress(DataError):
-        if read_sealed(place, Job) == job:
-            return _whole_pieces(rows_file)
-    rows_file.unlink(missing_ok=True)
+        if read_sealed(place, AnswerJob) == job:
+            return _valid_pieces(rows, start)
+    remove_own(rows)
     write_json(place, sealed(job))
-    return 0, 0
+    return start
 
 
-def _whole_pieces(path: Path) -> tuple[int, int]:
-    """What was read for the whole pieces, and their rows; what is after them is cut off."""
+def _valid_pieces(path: Path, found: _Found) -> _Found:
+    """Read pieces as long as their digests hold, and cut off the rest."""
     if not path.exists():
-        return 0, 0
-    n_read = n_whole = n_rows = end = at = 0
+        return found
+    content, n_rows, at, end = list[bytes](), found.n_rows, 0, 0
     with path.open("rb+") as file:
         for line in file:
-            if not line.endswith(b"\n"):  # cut short
-                break
             at += len(line)
-            if line.strip().isdigit():
-                n_read, n_whole, end = int(line), n_rows, at
-            else:
+            if not line.startswith(b"["):  # a row is an object
+                content.append(line)
                 n_rows += 1
+                continue
+            n_read = int(number) if (number := line[1:20].partition(b",")[0]).isdigit() else 0
+            digest = _digest(found.digest, content, n_read)
+            if line != _end_of_piece(n_read, digest):
+                break
+            found, content, end = _Found(n_read, n_rows, digest), [], at
         file.truncate(end)
-    return n_read, n_whole
+    return found
 
 
-def _append(path: Path, rows: Iterable[PlainRow | int]) -> None:
+def _append(path: Path, piece: Piece, before: str) -> str:
+    """Add a piece, synced to disk; the digest of all rows up to here."""
+    content = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in piece.rows]
+    digest = _digest(before, content, piece.n_read)
     try:
         with path.open("ab") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+            file.writelines((*content, _end_of_piece(piece.n_read, digest)))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise WriteError(cannot_write(path, error)) from error
+    return digest
+
+
+def _digest(before: str, content: Iterable[bytes], n_read: int) -> str:
+    return hashlib.sha256(b"".join((before.encode(), *content, str(n_read).encode()))).hexdigest()
+
+
+def _end_of_piece(n_read: int, digest: str) -> bytes:
+    return json.dumps([n_read, digest]).encode() + b"\n"
 
 
 def _rows(path: Path) -> Iterator[PlainRow]:

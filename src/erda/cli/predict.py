@@ -92,13 +92,10 @@ def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text into a file, or line by line."""
     from erda.app.predicting import ask_text
     from erda.errors import SettingsError
-    from erda.files import refuse_input
     from erda.text.names import read_names
 
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
-    if options.out is not None:
-        refuse_input(options.out, options.names)
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
@@ -116,6 +113,9 @@ def _answer(asking: Asking, options: argparse.Namespace) -> int:
     """Show the answers or write them into a file; how many there are."""
     from erda.app.predicting import count_lines, show_answers, write_answers
 
+    names = getattr(options, "names", None)
+    inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
+
     if options.out is None:
         answered = show_answers(asking, _show)
     else:
@@ -123,7 +123,9 @@ def _answer(asking: Asking, options: argparse.Namespace) -> int:
             options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
-            answered = write_answers(asking, options.out, tick=lambda line: progress(line, max(line, total)))
+            answered = write_answers(
+                asking, options.out, inputs=inputs, tick=lambda line: progress(line, max(line, total))
+            )
         earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
         print(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
     answered.faults.raise_if_any()

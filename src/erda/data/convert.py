@@ -12,7 +12,7 @@ from erda.data.formats.brat import brat_files
 from erda.data.formats.table import CSV_END, csv_lines
 from erda.data.own import read_examples, relation_files
 from erda.errors import SettingsError
-from erda.files import refuse_input, write_lines
+from erda.files import refuse_overwriting_input, write_lines
 from erda.types import Example
 
 
@@ -45,7 +45,7 @@ def convert(
     The ending of `out` says how: `.jsonl` or `.csv`, packed with `.gz` after it. `tick` hears of each row that is read.
     """
     _writer(out)
-    refuse_input(out, path, *brat_files(path), *relation_files(path))
+    refuse_overwriting_input(out, path, *brat_files(path), *relation_files(path))
     reading = read_examples(path, format, no_relation, tick=tick)
     write_examples(out, (*reading.examples, *reading.unrelated))
     return reading

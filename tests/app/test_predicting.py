@@ -1,0 +1,93 @@
+"""Answers to a file: resumed after a kill, written over nothing of the user's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from toy_extractor import QUESTIONS, taught
+
+from erda.app import predicting
+from erda.app.extractor import Extractor
+from erda.app.predicting import Asking, Piece, ask_rows, ask_text, write_answers
+from erda.errors import DataError, SettingsError
+
+
+@pytest.fixture
+def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
+    monkeypatch.setattr(predicting, "PIECE", 1)
+    (tmp_path / "q.txt").write_text("\n".join(QUESTIONS))
+    return taught(tmp_path / "mine")
+
+
+def stop(asking: Asking, out: Path, *, after: int) -> Path:
+    """Write some pieces and stop; the folder that is left."""
+
+    def pieces(n_read: int) -> Iterator[Piece]:
+        yield from islice(asking.pieces(n_read), after)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_answers(Asking(asking.path, asking.inputs, asking.job, pieces), out)
+    return out.with_name(f"{out.name}.partial")
+
+
+@pytest.mark.parametrize("change", ["row", "end", "moved", "added"])
+def test_rows_that_were_edited_are_answered_again(extractor: Extractor, tmp_path: Path, change: str) -> None:
+    asking, out = ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.jsonl"
+    write_answers(asking, tmp_path / "whole.jsonl")
+    rows = stop(asking, out, after=2) / "rows.jsonl"
+    lines = rows.read_bytes().splitlines(keepends=True)
+    assert [line[:1] for line in lines] == [b"{", b"[", b"{", b"["]
+    if change == "row":
+        lines[0] = lines[0].replace(b"founded by", b"born in")
+    elif change == "end":
+        lines[3] = lines[3].replace(b"[2", b"[3")
+    elif change == "moved":
+        lines = [*lines[2:], *lines[:2]]
+    else:
+        lines.insert(2, lines[0])
+    rows.write_bytes(b"".join(lines))
+    found = write_answers(asking, out)
+    assert found.n_found == (1 if change in ("end", "added") else 0)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert not rows.parent.exists()
+
+
+def test_rows_of_another_question_are_not_taken(extractor: Extractor, tmp_path: Path) -> None:
+    """The digest of a piece covers the job."""
+    out = tmp_path / "a.jsonl"
+    rows = stop(ask_rows(extractor.version, tmp_path / "q.txt", top=1), out, after=2) / "rows.jsonl"
+    foreign = rows.read_bytes()
+    stop(ask_rows(extractor.version, tmp_path / "q.txt"), out, after=1)
+    rows.write_bytes(foreign)
+    assert write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), out).n_found == 0
+    assert all(len(json.loads(line)["ranked"]) == 3 for line in out.read_text().splitlines())
+
+
+def test_a_folder_of_the_user_is_left_alone(extractor: Extractor, tmp_path: Path) -> None:
+    (tmp_path / "a.csv.partial").mkdir()
+    (tmp_path / "a.csv.partial" / "notes.txt").write_text("mine")
+    asking = ask_rows(extractor.version, tmp_path / "q.txt")
+    with pytest.raises(DataError, match=r"a\.csv\.partial exists and was not written by this command"):
+        write_answers(asking, tmp_path / "a.csv")
+    kept = stop(asking, tmp_path / "b.csv", after=1) / "notes.txt"
+    kept.write_text("mine")
+    write_answers(asking, tmp_path / "b.csv")
+    for folder in ("a.csv.partial", "b.csv.partial"):
+        assert [path.name for path in (tmp_path / folder).iterdir()] == ["notes.txt"]
+
+
+def test_no_output_is_an_input(extractor: Extractor, tmp_path: Path) -> None:
+    names = tmp_path / "names.csv"
+    names.write_text("SpaceX\nElon\n")
+    (tmp_path / "link.csv").hardlink_to(names)
+    asking = ask_text(extractor.version, tmp_path / "q.txt", {"SpaceX": None, "Elon": None})
+    for out in (names, tmp_path / "link.csv", tmp_path / "mine" / ".." / "names.csv"):
+        with pytest.raises(SettingsError, match="is the input"):
+            write_answers(asking, out, inputs=[names])
+    assert names.read_text() == "SpaceX\nElon\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "mine", "names.csv", "q.txt"]
