@@ -24,7 +24,7 @@ from erda.benchmark.report.layout import Section
 from erda.benchmark.report.published import published_of
 from erda.cli.settings import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
-from erda.settings.load import assignments
+from erda.settings.load import given_values
 from targets import Figure, measure
 
 ERDA, WITHOUT_AUGMENTATION = "ERDA", "ERDA w.o. DA"
@@ -120,7 +120,7 @@ def time_table(
         raise SettingsError(f"{out} already holds records, which would not be run again; name a new folder.")
     tables = [one for one in choose_tables([table]) if one.name == table]
     start = perf_counter()
-    changes = assignments({"corpus": corpus, "seeds": seeds})
+    changes = given_values({"corpus": corpus, "seeds": seeds})
     done = run_paper(tables, out=out, changes=changes, n_processes=n_processes)
     minutes = (perf_counter() - start) / 60
     if done.faults:

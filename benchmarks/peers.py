@@ -31,14 +31,14 @@ from erda.benchmark.search.space import as_text
 from erda.cli.settings import add_settings, read_given
 from erda.errors import ErdaError
 from erda.files import write_bytes
-from erda.settings.load import PRESETS, Assignment, assignments, layers_of, settings_from
+from erda.settings.load import PRESETS, Layer, given_values, layers_of, settings_from
 from erda.settings.runs import RunSettings
 
 PRESET = "fewrel-5-shot-adapter"
 SEEDS = "100,130"  # the orders that are looked at
 MARK = "# Chosen on validation data"  # from here on a preset is what a search wrote
 
-Layers = Sequence[Sequence[Assignment]]
+Layers = Sequence[Layer]
 
 # method -> grids, each a choice of values for every setting that a search puts into the presets; the rest is theirs
 Grid = Mapping[str, tuple[Any, ...]]
@@ -148,7 +148,7 @@ class Choice:
         """Its run on one order."""
         own = {f"{self.method}.{name}": value for name, value in self.values.items()}
         fixed = {"methods": self.method, "seeds": seed, "evaluate_on": "validation"}
-        (run,) = settings_from([*layers, assignments({**fixed, **own})]).runs()
+        (run,) = settings_from([*layers, given_values({**fixed, **own})]).runs()
         return PlannedRun(run, self.folder)
 
     def line(self) -> str:

@@ -38,14 +38,9 @@ class Owner:
     inner: Inner = field(default_factory=Inner)
 
 
-def build(name: str, *, size: Count = 8, kind: Literal["a", "b"] = "a", cache: object = None) -> None:
-    """A function with settings."""
-
-
-def test_settings_of_a_dataclass_and_of_a_function() -> None:
+def test_settings_of_a_dataclass() -> None:
     assert list(settings_model(Owner, without=("seed",)).model_fields) == ["rate", "dropout", "level", "on", "inner"]
-    assert list(settings_model(build).model_fields) == ["size", "kind"]
-    assert settings_model(build)().model_dump() == {"size": 8, "kind": "a"}
+    assert flat_values(settings_model(Owner)())["rate"] == 0.5
 
 
 def test_nested_settings_are_flat_outside() -> None:

@@ -126,8 +126,8 @@ def test_all_faults_at_once() -> None:
         ("shotz = 5", "Did you mean 'shots'?"),
         ("settings = 3", "'settings' must be a table"),
         ("shots = ", "is not valid TOML"),
-        ("[settings]\naverage_multi_margin = 1", "expected true or false, got 1."),
-        ("[settings]\ntemperature = inf", "temperature: expected a finite number, got inf."),
+        ("methods='erda'\n[settings]\naverage_multi_margin = 1", "expected true or false, got 1."),
+        ("methods='erda'\n[settings]\ntemperature = inf", "temperature: expected a finite number, got inf."),
     ],
 )
 def test_faults_of_a_file_name_the_file(tmp_path: Path, text: str, message: str) -> None:
@@ -149,8 +149,8 @@ def test_what_no_file_should_hold_is_a_sentence(tmp_path: Path, text: str) -> No
         ("shots=1.5", "--set shots: expected a whole number, got '1.5'."),
         ("average_multi_margin=1", "--set average_multi_margin: expected true or false, got '1'."),
         ("average_multi_margin=yes", "--set average_multi_margin: expected true or false, got 'yes'."),
-        ("temperature=nan", "--set temperature: expected a finite number, got 'nan'."),
-        ("cache_gb=1e300", "--set cache_gb: must be at most 10000, got 1e300."),
+        ("temperature=nan", "--set temperature: expected a finite number, got nan."),
+        ("cache_gb=1e300", "--set cache_gb: must be at most 10000, got 1e+300."),
         ("seeds=18446744073709551616", "--set seeds: must be less than 9.22337e+18, got 18446744073709551616."),
         ("seeds=" + "9" * 5000, "--set seeds: "),
         ("evaluate_on=tset", "--set evaluate_on: Unknown word 'tset'. Did you mean 'test'?"),
@@ -188,13 +188,14 @@ def test_settings_that_exclude_each_other_are_refused_before_anything_runs() -> 
 def test_faults_of_a_program_are_named_by_the_setting() -> None:
     with pytest.raises(SettingsError) as caught:
         run_settings(**PAPER, shots="5", seeds=[1.5], settings={"erda.memory_size": "2", "nothing": 1, "batch_size": 0})
-    assert str(caught.value).splitlines() == [
+    *values, name = str(caught.value).splitlines()
+    assert values == [
         "shots: expected a whole number, got '5'.",
         "seeds: expected a whole number, got 1.5.",
-        "nothing: " + str(caught.value).split("nothing: ")[1].splitlines()[0],
         "batch_size: must be at least 1, got 0.",
         "erda.memory_size: expected a whole number, got '2'.",
     ]
+    assert name.startswith("nothing: Unknown setting 'nothing'.")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -207,7 +208,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_setting_that_no_chosen_method_has_is_a_fault_on_the_command_line_only(tmp_path: Path) -> None:
     only_seqrun = {"methods": "seqrun"}
-    assert "but the run has only seqrun" in faults(sets=["memory_size=2"], flags=only_seqrun)[0]
+    for text in ("memory_size=2", "erda.memory_size=2"):
+        assert "but the run has only seqrun" in faults(sets=[text], flags=only_seqrun)[0]
     nobody = {"methods": "seqrunn"}
     assert any("but the run has no known method." in one for one in faults(sets=["memory_size=2"], flags=nobody))
     file = toml(tmp_path, "[settings]\nmemory_size = 2\n")
@@ -237,7 +239,7 @@ def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: s
             "--set agreement: Unknown word 'foo'. Known: mean, nearest, none.",
         ),
         (
-            {"sets": ["erda.agreement=neares"]},
+            {"sets": ["erda.agreement=neares"], "flags": PAPER},
             "--set erda.agreement: Unknown word 'neares'. Did you mean 'nearest'?",
         ),
         ({"sets": ["encoder.mode=marker"], "flags": {"encoder": "minilm"}}, "Did you mean 'markers'?"),
@@ -250,7 +252,9 @@ def test_a_text_that_must_be_one_of_a_few_words_is_checked_at_once(given: dict[s
 
 
 def test_words_of_a_file_are_checked_too(tmp_path: Path) -> None:
-    assert "Unknown word 'all'" in faults(file=toml(tmp_path, '[settings]\nerda.agreement = "all"\n'))[0]
+    assert (
+        "Unknown word 'all'" in faults(file=toml(tmp_path, 'methods = "erda"\n[settings]\nerda.agreement = "all"\n'))[0]
+    )
 
 
 def test_runs_are_all_methods_of_a_seed_before_the_next_seed() -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
-from erda.cli.settings import add_settings, load_settings, read_flags, read_sets
+from erda.cli.settings import add_settings, load_settings, read_given
 
 if TYPE_CHECKING:
     from erda.benchmark.search.search import Search
-    from erda.settings.load import Assignment
 
 EPILOG = """\
 NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --method ERDA, over the
@@ -30,6 +27,10 @@ examples:
   erda search --preset fewrel-5-shot --space temperature=0.05:1:log --space encoder.hidden_size=50:200:50 --out runs/t
   erda run --config runs/search/best.toml --out runs/best
 """
+TEST_DATA = (
+    "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing about "
+    "new data; measure the chosen ones with `erda run`, which uses test data."
+)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -92,15 +93,17 @@ def _asked(options: argparse.Namespace) -> Search:
     from erda.benchmark.search.search import Search
     from erda.benchmark.search.space import default_space, parse_space
     from erda.errors import SettingsError, join_faults
+    from erda.settings.load import layers_of, merged
 
     faults = below_one(options, "jobs", "trials")
     asked = argparse.Namespace(**{**vars(options), "evaluate_on": "validation", "methods": options.methods or "erda"})
     try:
-        given = list(_given(options))
-        if not options.methods and not any(one.name == "encoder" for one in given):
+        given = merged([*layers_of(options.preset, options.config), read_given(options)])
+        if not options.methods and "encoder" not in given:
             asked.encoder = "bilstm"
         settings = load_settings(asked)
-        _refuse_test(given)
+        if "evaluate_on" in given and given["evaluate_on"].value != "validation":
+            raise SettingsError(TEST_DATA)
         if len(settings.methods) > 1:
             raise SettingsError(f"--method: a search is for one method, got {', '.join(settings.methods)}.")
         method = settings.methods[0]
@@ -121,21 +124,3 @@ def _asked(options: argparse.Namespace) -> Search:
         protocol=options.protocol,
         prune=not options.no_prune,
     )
-
-
-def _given(options: argparse.Namespace) -> Iterator[Assignment]:
-    """What was given, the later over the earlier, wherever it was."""
-    from erda.settings.load import layers_of
-
-    return chain(*layers_of(options.preset, options.config), read_sets(options.sets, []), read_flags(options))
-
-
-def _refuse_test(given: Iterable[Assignment]) -> None:
-    """Settings are never chosen on what they are measured with, wherever that was asked."""
-    from erda.errors import SettingsError
-
-    if any(one.name == "evaluate_on" and one.value != "validation" for one in given):
-        raise SettingsError(
-            "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing "
-            "about data that nobody has seen; measure the chosen ones with `erda run`, which uses test data."
-        )

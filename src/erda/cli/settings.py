@@ -1,4 +1,4 @@
-"""Settings as text: the flags of a run and `--set`, the only place where a value is written as text."""
+"""Settings as text: the flags of a run and `--set`. Text becomes values in `erda.settings.load`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import refuse
 
 if TYPE_CHECKING:
-    from erda.settings.load import Assignment
+    from erda.settings.load import Given
     from erda.settings.runs import RunSettings
 
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
@@ -19,8 +19,13 @@ FLAGS = {  # name in a settings file -> (flag, metavar, help)
         "NAME",
         "a name of `erda list datasets`, or a file or folder of your own (default: atlas)",
     ),
-    "shots": ("--shots", "K", "examples a relation after the first task (default: the dataset's own)"),
-    "methods": ("--method", "NAMES", "one or more of `erda list methods`, separated by commas (default: posterior)"),
+    "shots": ("--shots", "K", "examples per relation after the first task (default: the dataset's own)"),
+    "methods": (
+        "--method",
+        "NAMES",
+        "names of `erda list methods`, separated by commas; module:Class or file.py:Class for your own "
+        "(default: posterior)",
+    ),
     "encoder": ("--encoder", "NAME", "one of `erda list encoders`, a model folder or a hub name (default: minilm)"),
     "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
     "seeds": ("--seeds", "N,N", "streams to run (default: all six of the order family)"),
@@ -31,7 +36,7 @@ FLAGS = {  # name in a settings file -> (flag, metavar, help)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is run: those of `load_settings`."""
+    """Add the options that `load_settings` reads."""
     for name, (flag, metavar, text) in FLAGS.items():
         parser.add_argument(flag, dest=name, metavar=metavar, help=text)
     parser.add_argument("--preset", metavar="NAME", help="settings that come with erda: `erda list presets`")
@@ -40,76 +45,66 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sets(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add `--set`, which may be given several times."""
+    """Add `--set`, which may be repeated."""
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE", help=text)
 
 
 def load_settings(options: argparse.Namespace, *more_sets: str) -> RunSettings:
-    """What the options of `add_settings` ask for, checked: every fault at once."""
+    """Validate the options of `add_settings`; report all faults at once."""
     from erda.settings.load import layers_of, settings_from
 
     faults: list[str] = []
-    given = [*read_sets([*options.sets, *more_sets], faults), *read_flags(options)]
+    given = _given(options, [*options.sets, *more_sets], faults)
     return settings_from([*layers_of(options.preset, options.config), given], faults=faults)
 
 
-def read_given(options: argparse.Namespace) -> list[Assignment]:
-    """What `--set` and the flags gave."""
+def read_given(options: argparse.Namespace) -> dict[str, Given]:
+    """The layer of `--set` and the flags, not yet validated."""
     faults: list[str] = []
-    given = [*read_sets(options.sets, faults), *read_flags(options)]
+    given = _given(options, options.sets, faults)
     refuse(faults)
     return given
 
 
-def read_flags(options: argparse.Namespace) -> list[Assignment]:
-    """The flags that were given."""
+def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
+    """The value of `--seeds` for a command without the other flags of a run; `run_settings` validates it."""
     from erda.fields import value_of_text
-    from erda.settings.load import Assignment
+
+    return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
+
+
+def _given(options: argparse.Namespace, sets: Iterable[str], faults: list[str]) -> dict[str, Given]:
+    from erda.settings.load import Given, tidy_name
 
     texts = {name: getattr(options, name, None) for name in FLAGS}
-    return [
-        Assignment(name, text, FLAGS[name][0], read=value_of_text) for name, text in texts.items() if text is not None
-    ]
+    flags = {
+        name: Given(text, FLAGS[name][0], is_text=isinstance(text, str))
+        for name, text in texts.items()
+        if text is not None
+    }
+    return {
+        **{tidy_name(name): Given(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)},
+        **flags,
+    }
 
 
-def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
-    """The seeds that were given, by a command that has no other flag of a run."""
-    from erda.settings.runs import RUN_KINDS
-
-    found: dict[str, Any] = {}
-    faults: list[str] = []
-    for given in read_flags(options):
-        if given.name == "seeds":
-            given.put(found, RUN_KINDS["seeds"], faults)
-    refuse(faults)
-    return found.get("seeds")
-
-
-def read_sets(sets: Iterable[str], faults: list[str]) -> list[Assignment]:
-    """What `--set NAME=VALUE` gave; what is not of that form goes to the faults."""
-    from erda.fields import value_of_text
-    from erda.settings.load import Assignment, tidy_name
-
-    found = []
+def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
     for text in sets:
         name, sign, value = (part.strip() for part in text.partition("="))
-        if not sign or not name:
-            faults.append(f"--set {text}: expected name=value.")
+        if sign and name:
+            yield name, value
         else:
-            found.append(Assignment(tidy_name(name), value, f"--set {name}", read=value_of_text))
-    return found
+            faults.append(f"--set {text}: expected name=value.")
 
 
 def values_of(sets: Iterable[str], kinds: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-    """The values that `--set` gave settings of these kinds, or every fault at once; `what` is what they are called."""
+    """Values of `--set` for settings of these types, for a model to validate; unknown names raise, all at once."""
     from erda.errors import unknown_name
+    from erda.fields import value_of_text
+    from erda.settings.load import tidy_name
 
     faults: list[str] = []
-    values: dict[str, Any] = {}
-    for given in read_sets(sets, faults):
-        if given.name in kinds:
-            given.put(values, kinds[given.name], faults)
-        else:
-            faults.append(f"{given.origin}: {unknown_name(what, given.name, kinds)}")
+    texts = {tidy_name(name): text for name, text in _pairs(sets, faults)}
+    faults += [f"--set {name}: {unknown_name(what, name, kinds)}" for name in texts if name not in kinds]
     refuse(faults)
-    return values
+    return {name: value_of_text(kinds[name], text) for name, text in texts.items()}

@@ -1,9 +1,9 @@
-"""Settings from presets, files and callers, checked: every fault at once, each with the place where it was written.
+"""Merge settings from presets, files and callers as plain dictionaries, then validate the result once.
 
-What is given later wins: built-in defaults, then a preset, then a settings file, then what a caller or a command line
-gives. Within one of these, a setting for one method (`erda.memory_size`) wins over one for all (`memory_size`).
+Later layers win: defaults, a preset, a settings file, the caller or the command line. Within a layer, a setting of one
+method (`erda.memory_size`) wins over a setting of all methods (`memory_size`).
 
-A settings file is TOML. Its top level holds the names of `RUN_KINDS`; its table `settings` holds everything else:
+A settings file is TOML. Its top level holds the names of `RUN_KINDS`; the table `settings` holds everything else:
 
     dataset = "fewrel"
     shots = 5
@@ -18,59 +18,52 @@ A settings file is TOML. Its top level holds the names of `RUN_KINDS`; its table
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
-from erda.fields import checked_settings, checked_value, faults_of, flat_kinds
+from erda.fields import S, Settings, flat_kinds, flat_values, named_faults, nested_values, value_of_text
 from erda.files import user_path
-from erda.settings.runs import RUN_KINDS, RunSettings, Setting, StreamSettings, default_settings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
 
 PRESETS = Path(__file__).parent / "presets"
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """`name = value`, and where that was written."""
+class Given:
+    """A value and its origin, as messages name it: `--set erda.batch_size`, `mine.toml: shots`."""
 
-    name: str
     value: Any
     origin: str
-    in_file: bool = False  # where settings of methods that a run does not have may stand as well
-    read: Callable[[Any, Any], Any] = checked_value  # kind, value -> the value as that kind, or a ValidationError
+    in_file: bool = False  # a file may also hold settings of methods that the run does not have
+    is_text: bool = False  # the command line
 
-    def put(self, target: dict[str, Any], kind: Any, faults: list[str], *, name: str | None = None) -> None:
-        """Keep the value in `target`, or say what is wrong with it."""
-        try:
-            target[name or self.name] = self.read(kind, self.value)
-        except ValidationError as error:
-            shown = "" if self.origin.endswith(self.name) else f" {self.name}:"
-            faults += [f"{self.origin}:{shown} {fault}" for fault in faults_of(error)]
+
+Layer = Mapping[str, Given]  # `shots`, `batch_size`, `erda.memory_size`, `encoder.hidden_size`
 
 
 def run_settings(
     *, preset: str | None = None, file: Path | None = None, settings: Mapping[str, Any] | None = None, **values: Any
 ) -> RunSettings:
-    """The settings of some runs: those of a preset or a TOML file, and what is given here by the same names.
+    """Settings of some runs: a preset or a TOML file, overridden by keyword arguments of the same names.
 
     >>> run_settings(preset="demo", methods="erda", seeds=100, settings={"erda.memory_size": 2}).seeds
     (100,)
     """
-    return settings_from([*layers_of(preset, file), assignments({**values, **(settings or {})})])
+    return settings_from([*layers_of(preset, file), given_values({**values, **(settings or {})})])
 
 
-def assignments(values: Mapping[str, Any]) -> list[Assignment]:
-    """What a program gives, by name; None is not given."""
-    return [Assignment(tidy_name(name), value, name) for name, value in values.items() if value is not None]
+def given_values(values: Mapping[str, Any]) -> dict[str, Given]:
+    """A layer of a program's values; None is not given."""
+    return {tidy_name(name): Given(value, name) for name, value in values.items() if value is not None}
 
 
 def tidy_name(name: str) -> str:
-    """The name of a setting, however its words are joined; the method before a dot keeps its hyphens."""
+    """Name of a setting, with underscores; the method before a dot keeps its hyphens."""
     owner, dot, setting = name.strip().rpartition(".")
     return f"{owner}{dot}{setting.replace('-', '_')}"
 
@@ -79,12 +72,12 @@ def tidy_name(name: str) -> str:
 
 
 def preset_names() -> list[str]:
-    """All presets that come with the package."""
+    """All presets of the package."""
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """What a preset gives, over what the preset gives that it is `like`."""
+    """A preset, merged over the preset that it is `like`."""
     if name not in preset_names():
         raise SettingsError(unknown_name("preset", name, preset_names()))
     own = _read_toml(PRESETS / f"{name}.toml")
@@ -92,15 +85,15 @@ def read_preset(name: str) -> dict[str, Any]:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables of TOML as one, table by table; `above` wins."""
+    """Merge two TOML tables recursively; `above` wins."""
     inner = {key: _over(below.get(key, {}), value) for key, value in above.items() if isinstance(value, dict)}
     return {**below, **above, **inner}
 
 
-def layers_of(preset: str | None, file: Path | None = None) -> list[list[Assignment]]:
-    """What a preset and a file give, in this order."""
-    found = [_assignments_of(read_preset(preset), f"preset '{preset}'")] if preset else []
-    return [*found, _assignments_of(_read_toml(file), str(file))] if file else found
+def layers_of(preset: str | None, file: Path | None = None) -> list[Layer]:
+    """The layers of a preset and a file, in this order."""
+    found = [_layer(read_preset(preset), f"preset '{preset}'")] if preset else []
+    return [*found, _layer(_read_toml(file), str(file))] if file else found
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -116,72 +109,101 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: holds a number that is too long, or is nested too deeply.") from None
 
 
-def _assignments_of(toml: Mapping[str, Any], origin: str) -> list[Assignment]:
-    top = {name: value for name, value in toml.items() if name not in ("description", "settings")}
+def _layer(toml: Mapping[str, Any], origin: str) -> Layer:
+    flat = {name: value for name, value in toml.items() if name not in ("description", "settings")}
     settings = toml.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{origin}: 'settings' must be a table, [settings].")
-    flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat |= {f"{name}.{inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
-    return [
-        Assignment(tidy_name(name), value, place, in_file=True)
-        for place, values in ((origin, top), (f"{origin}, [settings]", flat))
-        for name, value in values.items()
-    ]
+    return {tidy_name(name): Given(value, f"{origin}: {name}", in_file=True) for name, value in flat.items()}
 
 
-# -- checking ----------------------------------------------------------------------------------------------------------
+def merged(layers: Iterable[Layer]) -> dict[str, Given]:
+    """Merge layers; a later setting of all methods also replaces an earlier one of a single method."""
+    result: dict[str, Given] = {}
+    for layer in layers:
+        below = {name: one for name, one in result.items() if name.startswith("encoder.") or _tail(name) not in layer}
+        result = {**below, **layer}
+    return result
 
 
-def settings_from(layers: Iterable[Sequence[Assignment]], *, faults: Iterable[str] = ()) -> RunSettings:
-    """Put layers together, the later over the earlier, and check it all; `faults` were found in reading them."""
-    layers, faults = list(layers), list(faults)
-    values = {name: one.default for name, one in RunSettings.model_fields.items() if not one.is_required()}
-    for given in chain(*layers):
-        if given.name in RUN_KINDS:
-            given.put(values, RUN_KINDS[given.name], faults)
-    _complete(values, faults)
-    rest = [[given for given in layer if given.name not in RUN_KINDS] for layer in layers]
-    methods, encoder = _part_settings(rest, values["methods"], values["encoder"], faults)
-    if faults:
-        raise SettingsError(join_faults(faults))
-    cut = {name: values.pop(name) for name in StreamSettings.model_fields if name in values}
-    own = {name: methods[name] for name in values["methods"]}
-    return RunSettings(**values, method_settings=own, encoder_settings=encoder, stream_settings=cut)
+def _tail(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
-def _complete(values: dict[str, Any], faults: list[str]) -> None:
-    """Fill in shots and seeds where none were given, and check names."""
+# -- validation --------------------------------------------------------------------------------------------------------
+
+
+def settings_from(layers: Iterable[Layer], *, faults: Iterable[str] = ()) -> RunSettings:
+    """Merge layers and validate the result. All faults are reported at once, after those of reading the layers."""
+    given, found = merged(layers), list(faults)
+    options = _validated(RunOptions, {name: name for name in RunOptions.model_fields if name in given}, given, found)
+    cut = {name: name for name in StreamSettings.model_fields if name in given}
+    stream = _validated(StreamSettings, cut, given, found)
+    completed = _completed(options, found)
+    models = _models(options, found)
+    own: dict[str, dict[str, Any]] = {}
+    for part, model in models.items():
+        keys = {name: name for name in flat_kinds(model) if part != "encoder" and name in given}
+        keys |= {name: f"{part}.{name}" for name in flat_kinds(model) if f"{part}.{name}" in given}
+        checked = flat_values(_validated(model, keys, given, found, whose=part))
+        own[part] = {name: value for name, value in checked.items() if part != "encoder" or name in keys}
+    for name, one in given.items():
+        if name not in RUN_KINDS and (fault := _name_fault(name, models, in_file=one.in_file)):
+            found.append(f"{one.origin}: {fault}")
+    if found:
+        raise SettingsError(join_faults(list(dict.fromkeys(found))))
+    return RunSettings(
+        **completed,
+        encoder_settings=own.pop("encoder"),
+        method_settings=own,
+        stream_settings={name: getattr(stream, name) for name in cut},
+    )
+
+
+def _validated(model: type[S], keys: Mapping[str, str], given: Layer, found: list[str], *, whose: str = "") -> S:
+    """Validate the settings of one part; `keys` maps its settings to names in `given`. Faulty ones keep the default."""
+    kinds = flat_kinds(model)
+    values = {name: value_of_text(kinds[name], given[key].value) for name, key in keys.items() if given[key].is_text}
+    values |= {name: given[key].value for name, key in keys.items() if not given[key].is_text}
+    try:
+        return model.model_validate(nested_values(model, values), strict=True)
+    except ValidationError as error:
+        faults = list(named_faults(model, error))
+    found += [f"{given[keys[name]].origin if name in keys else whose}: {said}" for name, said in faults]
+    wrong = {name for name, _ in faults}
+    rest = {name: key for name, key in keys.items() if name not in wrong}
+    return _validated(model, rest, given, found, whose=whose) if len(rest) < len(keys) else model()
+
+
+def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
+    """The options with default shots and seeds filled in; check names and folders."""
     from erda.data.catalogue import default_seeds
     from erda.encoders.devices import check_device
-    from erda.methods import METHODS
 
-    seeds = values.get("seeds")
+    values: dict[str, Any] = {}
     for check in (
-        lambda: values.setdefault("shots", _default_shots(values["dataset"])),
-        lambda: values.update(seeds=seeds or default_seeds(values["dataset"], values["order_family"])),
-        lambda: check_device(values["device"]),
+        lambda: values.update(shots=_default_shots(options.dataset)),
+        lambda: values.update(seeds=default_seeds(options.dataset, options.order_family)),
+        lambda: check_device(options.device),
     ):
         try:
             check()
         except ErdaError as error:
-            faults.append(str(error))
-    faults += [unknown_name("method", name, METHODS) for name in values["methods"] if name not in METHODS]
-    if not values["methods"]:
-        faults.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
-    for name in ("methods", "seeds"):
-        given = values.get(name, ())
-        twice = sorted({str(one) for one in given if given.count(one) > 1})
+            found.append(str(error))
+    for name, listed in (("methods", options.methods), ("seeds", options.seeds)):
+        twice = sorted({str(one) for one in listed if listed.count(one) > 1})
         if twice:
-            faults.append(f"{name}: {', '.join(twice)} given twice.")
-    if values["corpus"] and not user_path(values["corpus"]).is_dir():
+            found.append(f"{name}: {', '.join(twice)} given twice.")
+    if options.corpus and not user_path(options.corpus).is_dir():
         make = "make one with `erda corpus build` and `erda corpus index`"
-        faults.append(f"corpus: {values['corpus']} is no folder; {make}.")
+        found.append(f"corpus: {options.corpus} is no folder; {make}.")
+    return {**values, **{name: value for name, value in flat_values(options).items() if value not in (None, ())}}
 
 
 def _default_shots(dataset: str) -> int:
-    """The shots of a dataset's own shape; a fault where there is no such dataset."""
+    """The shots of a dataset's own shape; an unknown dataset raises."""
     from erda.data.catalogue import DATASETS, find_entry
     from erda.data.own import OWN_SHOTS
 
@@ -190,50 +212,49 @@ def _default_shots(dataset: str) -> int:
     return find_entry(dataset).shape.shots
 
 
-def _part_settings(
-    layers: Iterable[Sequence[Assignment]], chosen: Sequence[str], encoder: str, faults: list[str]
-) -> tuple[dict[str, dict[str, Setting]], dict[str, Setting]]:
-    """Settings of all methods (defaults filled in) and of the encoder (only those given)."""
+def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
+    """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS
+    from erda.methods import METHODS, find_method
     from erda.methods.base import method_settings
 
-    models = {name: method_settings(method) for name, method in METHODS.items()}
-    models["encoder"] = encoder_settings(encoder)
-    kinds = {name: flat_kinds(model) for name, model in models.items()}
-    found = {name: default_settings(method) for name, method in METHODS.items()}
-    found["encoder"] = {}
-    chosen = [name for name in chosen if name in METHODS]
-    for layer in layers:
-        for given in sorted(layer, key=lambda one: "." in one.name):  # for all methods first, then for one
-            owner, _, name = given.name.rpartition(".")
-            owners = [one for one in ([owner] if owner else METHODS) if name in kinds.get(one, ())]
-            taking = owners if owner or given.in_file else [one for one in owners if one in chosen]
-            if not taking:
-                faults.append(f"{given.origin}: {_unknown_setting(given.name, chosen, owners, kinds)}")
-            before = len(faults)
-            for one in taking:
-                if len(faults) == before:  # what is wrong for one method is wrong for the others
-                    given.put(found[one], kinds[one][name], faults, name=name)
-    if not faults:  # what two settings do to each other
-        for one in (*chosen, "encoder"):
-            try:
-                checked_settings(models[one], found[one])
-            except SettingsError as error:
-                faults.append(f"{one}: {error}")
-    return found, found.pop("encoder")
+    models: dict[str, type[Settings]] = {}
+    for name in options.methods:
+        try:
+            models[name] = method_settings(find_method(name))
+        except SettingsError as error:
+            found.append(str(error))
+    if not options.methods:
+        found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
+    return {**models, "encoder": encoder_settings(options.encoder)}
 
 
-def _unknown_setting(
-    name: str, chosen: Sequence[str], owners: Sequence[str], kinds: Mapping[str, Mapping[str, Any]]
-) -> str:
-    if owners:
-        has = f"only {', '.join(chosen)}" if chosen else "no known method"
-        return f"a setting of {', '.join(owners)}, but the run has {has}."
-    if name == "seed":
+def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
+    """Why no part of the run has a setting of that name; empty if one has."""
+    from erda.methods import METHODS
+
+    owner, _, setting = name.rpartition(".")
+    chosen = [one for one in models if one != "encoder"]
+    if any(setting in flat_kinds(models[one]) for one in ([owner] if owner else chosen) if one in models):
+        return ""
+    if setting == "seed":
         return "a run's seed also orders its stream; give it with --seeds."
-    owner = name.rpartition(".")[0]
-    known = {*RUN_KINDS, *(f"encoder.{one}" for one in kinds["encoder"])}
-    for method in [owner] if owner else chosen:
-        known |= {f"{owner}.{one}" if owner else one for one in kinds.get(method, ())}
+    others = [one for one in METHODS if one not in models and owner in ("", one) and _has(one, setting)]
+    if others:
+        has = f"only {', '.join(chosen)}" if chosen else "no known method"
+        return "" if in_file else f"a setting of {', '.join(others)}, but the run has {has}."
+    known = {*RUN_KINDS, *(f"encoder.{one}" for one in flat_kinds(models["encoder"]))}
+    for one in [owner] if owner in models else chosen:
+        known |= {f"{owner}.{setting}" if owner else setting for setting in flat_kinds(models[one])}
     return unknown_name("setting", name, known)
+
+
+def _has(method: str, setting: str) -> bool:
+    """Whether a method has a setting; False if its extra is not installed."""
+    from erda.methods import find_method
+    from erda.methods.base import method_settings
+
+    try:
+        return setting in flat_kinds(method_settings(find_method(method)))
+    except ImportError:
+        return False

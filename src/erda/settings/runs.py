@@ -1,4 +1,4 @@
-"""What a run is, and what `erda run` can be asked to do: several methods on several streams."""
+"""One run, and the checked settings of `erda run`: several methods on several streams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from erda.fields import Count, Seed, Settings, flat_kinds, flat_values
 
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 Setting = bool | int | float | str
 
 
+def _tuple(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given if isinstance(given, tuple) else (given,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One method on one stream: what a record answers for.
+    """One method on one stream: the subject of a record.
 
-    `settings` has three parts: "method" (every setting of the method), "encoder" (those that were given) and "stream"
-    (how the stream was cut, beyond dataset, shots and order).
+    `settings` has three parts: "method" (every setting of the method), "encoder" (those given) and "stream" (how the
+    stream is cut, beyond dataset, shots and order).
     """
 
     method: str
@@ -32,17 +36,17 @@ class Run:
     seed: int
     evaluate_on: str = "test"
     device: str = "cpu"
-    corpus: str = ""  # where extra examples come from
+    corpus: str = ""  # source of extra examples
     settings: dict[str, dict[str, Setting]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """How messages and progress bars call it."""
+        """Its name in messages and progress bars."""
         return f"{self.method} {self.seed}"
 
 
 class StreamSettings(Settings):
-    """How a stream is cut, where the dataset's own shape is not wanted (`open_stream`)."""
+    """How a stream is cut, if not by the dataset's own shape (`open_stream`)."""
 
     way: Count | None = None
     first_way: Count | None = None
@@ -51,44 +55,45 @@ class StreamSettings(Settings):
     test_per_relation: Count | None = None
     candidates: Count | None = None
     min_examples: Count | None = None  # relations with fewer are left out
-    no_relation: str | None = None  # names that say that there is none, by commas
+    no_relation: str | None = None  # relation names that mean "none", separated by commas
 
 
-class RunSettings(Settings):
-    """Everything that `erda run` was asked to do, checked; `run_settings` and the command line make it."""
+class RunOptions(Settings):
+    """The top level of a settings file, but for the stream's shape; also the flags of `erda run`."""
 
     dataset: str = "atlas"
-    shots: Count  # unless given: the dataset's own
+    shots: Count | None = None  # None: the dataset's own
     order_family: str = "erda"
-    seeds: tuple[Seed, ...]  # unless given: all six of the family
-    methods: tuple[str, ...] = ("posterior",)
+    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_tuple)] = ()  # empty: all six of the family
+    methods: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ("posterior",)
     encoder: str = "minilm"
     device: str = "cpu"
     evaluate_on: Literal["test", "validation"] = "test"
-    cache_gb: Annotated[float, Field(ge=0, le=10_000)] = 4.0  # of what frozen layers compute; 0 keeps nothing
+    cache_gb: Annotated[float, Field(ge=0, le=10_000)] = 4.0  # outputs of frozen layers; 0 disables the cache
     cache_dir: str = ""  # empty: in memory
     corpus: str = ""  # folder of a corpus with an index; without one there is no augmentation
-    method_settings: dict[str, dict[str, Setting]]  # method -> every setting of it
-    encoder_settings: dict[str, Setting]  # those that were given
-    stream_settings: dict[str, Setting]  # those of `StreamSettings` that were given
+
+
+class RunSettings(RunOptions):
+    """Everything `erda run` is asked to do, checked; made by `run_settings` and the command line."""
+
+    shots: Count
+    method_settings: dict[str, dict[str, Setting]]  # method -> every setting
+    encoder_settings: dict[str, Setting]  # those given
+    stream_settings: dict[str, Setting]  # those given
 
     def runs(self) -> tuple[Run, ...]:
         """Every method on every stream, seed by seed, so that methods can be compared early."""
+        shared = self.model_dump(include={"encoder", "dataset", "shots", "order_family", "evaluate_on", "device"})
+        parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}
         return tuple(
             Run(
+                **shared,
                 method=method,
-                encoder=self.encoder,
-                dataset=self.dataset,
-                shots=self.shots,
-                order_family=self.order_family,
                 seed=seed,
-                evaluate_on=self.evaluate_on,
-                device=self.device,
                 corpus=self.corpus if takes_augmenter(method) else "",
                 settings={
-                    "method": dict(self.method_settings[method]),
-                    "encoder": dict(self.encoder_settings),
-                    "stream": dict(self.stream_settings),
+                    name: dict(values) for name, values in {"method": self.method_settings[method], **parts}.items()
                 },
             )
             for seed in self.seeds
@@ -96,31 +101,29 @@ class RunSettings(Settings):
         )
 
 
-# name at the top level of a settings file -> its kind; also what `--set` and the flags of `erda run` are called
-RUN_KINDS: dict[str, Any] = {**flat_kinds(RunSettings), **flat_kinds(StreamSettings)}
-for _part in ("method_settings", "encoder_settings", "stream_settings"):
-    del RUN_KINDS[_part]
+# name at the top level of a settings file -> its type
+RUN_KINDS: dict[str, Any] = {**flat_kinds(RunOptions), **flat_kinds(StreamSettings)}
 
 
 def default_settings(method: type[Method]) -> dict[str, Setting]:
-    """Every setting of a method with its built-in value."""
+    """Every setting of a method with its default."""
     from erda.methods.base import method_settings
 
     return flat_values(method_settings(method)())
 
 
 def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Settings of a method as they were kept, with today's built-in value of each that did not exist then.
+    """Add to recorded settings the defaults of settings that are newer than the record.
 
-    A new setting must leave a method as it was by default; so what was run before it came was run with that value.
+    A new setting must by default leave a method unchanged, so the default is the value the record was made with.
     """
-    from erda.methods import METHODS
+    from erda.methods import METHODS, find_method
 
-    return {**default_settings(METHODS[method]), **settings} if method in METHODS else dict(settings)
+    return {**default_settings(find_method(method)), **settings} if method in METHODS else dict(settings)
 
 
 def takes_augmenter(method: str) -> bool:
     """Whether a method can use a corpus."""
-    from erda.methods import METHODS
+    from erda.methods import find_method
 
-    return any(one.name == "augmenter" for one in fields(METHODS[method]))
+    return any(one.name == "augmenter" for one in fields(find_method(method)))

@@ -20,7 +20,7 @@ from erda.benchmark.records import read_records
 from erda.cli.main import main
 from erda.errors import ModelError
 from erda.files import sealed, write_json
-from erda.settings.load import assignments
+from erda.settings.load import given_values
 from erda.settings.runs import Run
 
 TSNE = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,), embeds=True)
@@ -32,7 +32,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper")
     result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
-    result = run_paper([TSNE], out=out, changes=assignments(TINY), show=False)
+    result = run_paper([TSNE], out=out, changes=given_values(TINY), show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (1, 0, (), ())
     return out
 
@@ -65,7 +65,7 @@ def test_a_half_written_record_is_said_and_the_rest_goes_on(copied: Path) -> Non
 
 def test_other_settings_are_never_mixed_into_a_folder(copied: Path) -> None:
     """The row is refused as a whole, also on streams that it has no record of; other rows go on."""
-    changes = assignments({**SMALL, "seeds": 110, "seqrun.batch_size": 3})
+    changes = given_values({**SMALL, "seeds": 110, "seqrun.batch_size": 3})
     result = run_paper([small_table("main")], out=copied, changes=changes, show=False)
     assert (result.n_runs, result.n_found) == (1, 0)
     assert len(result.faults) == 1
@@ -137,7 +137,7 @@ def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
 
 
 def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
-    changes = assignments(TINY)
+    changes = given_values(TINY)
     (planned,) = plan_runs([TSNE], out=done, changes=changes).embedded
     before = keep_vectors(planned).stat().st_mtime_ns
     assert keep_vectors(planned).stat().st_mtime_ns == before
@@ -179,9 +179,9 @@ def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
 
 def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_path: Path) -> None:
     """As folders of earlier versions may have them: a trial of three tasks on one stream beside two on two streams."""
-    more = assignments({**SMALL, "seeds": 110})
+    more = given_values({**SMALL, "seeds": 110})
     run_paper([small_table("main")], out=copied, changes=more, show=False)
-    trial = assignments({**TINY, "seeds": 120, "n_tasks": 3})
+    trial = given_values({**TINY, "seeds": 120, "n_tasks": 3})
     run_paper([small_table("main", SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
     shutil.copytree(tmp_path / "trial" / FOLDER / "plain/seqrun/120", copied / FOLDER / "plain/seqrun/120")
     sections = paper_layout(read_records(copied))

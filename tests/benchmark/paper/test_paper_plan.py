@@ -15,7 +15,7 @@ from erda.benchmark.paper.tables import TABLES, PaperRow, PaperTable, choose_tab
 from erda.benchmark.report.layout import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
-from erda.settings.load import assignments, preset_names, run_settings
+from erda.settings.load import given_values, preset_names, run_settings
 from erda.settings.runs import Run
 
 ERDA_LABELS = {"ERDA", "ERDA w.o. DA"}
@@ -75,7 +75,7 @@ def test_the_embedding_space_of_erda_itself_is_shown() -> None:
 
 def test_settings_of_every_row_can_work(tmp_path: Path) -> None:
     for table, row in every_row():
-        settings = row_settings(table, row, assignments({"corpus": str(tmp_path)}))
+        settings = row_settings(table, row, given_values({"corpus": str(tmp_path)}))
         assert settings.methods == (row.method,)
         assert len(settings.seeds) == len(table.seeds or range(6))
         assert bool(settings.corpus) == row.corpus
@@ -86,7 +86,7 @@ def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
     seen: dict[tuple[str, str, str], dict[str, object]] = {}
     shared = 0
     for table, row in every_row():
-        settings = row_settings(table, row, assignments({"corpus": str(tmp_path)}))
+        settings = row_settings(table, row, given_values({"corpus": str(tmp_path)}))
         run = settings.runs()[0]
         key = (table.folder, row.variant, row.method)
         shared += key in seen
@@ -99,7 +99,7 @@ def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
 def test_different_settings_lie_in_different_folders(tmp_path: Path) -> None:
     folders: dict[str, tuple[str, str, str]] = {}
     for table, row in every_row():
-        run = row_settings(table, row, assignments({"corpus": str(tmp_path)})).runs()[0]
+        run = row_settings(table, row, given_values({"corpus": str(tmp_path)})).runs()[0]
         asked = json.dumps(
             [run.method, run.encoder, run.dataset, run.shots, run.order_family, run.corpus, run.settings]
         )
@@ -151,7 +151,7 @@ def test_missing_weights_leave_a_table_out(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(plan_module, "build_run_encoder", without_mpnet)
     tables = [small_table("base", SEQRUN, preset="fewrel-5-shot-mpnet"), small_table("main")]
-    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "way": 2})
+    changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "way": 2})
     planned = plan_runs(tables, out=tmp_path, changes=changes)
     assert {one.asked.encoder for one in planned.runs} == {"bilstm"}
     assert planned.left_out == ("base: Weights of 'mpnet' are missing.",)
@@ -210,7 +210,7 @@ def test_a_fault_of_the_users_is_said_once_before_anything_runs(
 
 
 def test_all_faults_of_the_users_are_said_at_once(tmp_path: Path) -> None:
-    changes = assignments({"seeds": "x", "dataset": "nosuch", "foo": 1, "erda.contrastive_weight": 1})
+    changes = given_values({"seeds": "x", "dataset": "nosuch", "foo": 1, "erda.contrastive_weight": 1})
     with pytest.raises(SettingsError) as caught:
         plan_runs(choose_tables(["main", "lambda"]), out=tmp_path, changes=changes)
     assert len(str(caught.value).splitlines()) == 4
@@ -219,7 +219,7 @@ def test_all_faults_of_the_users_are_said_at_once(tmp_path: Path) -> None:
 def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
     """SeqRun has no memory, and MiniLM no hidden size; the other rows and tables have."""
     tables = [small_table("main"), small_table("minilm", preset="fewrel-5-shot-minilm-paper")]
-    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "memory_size": 3, "encoder.hidden_size": 4})
+    changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "memory_size": 3, "encoder.hidden_size": 4})
     planned = plan_runs(tables, out=tmp_path, changes=changes, look=False)
     found = {
         (run.encoder, run.method): (
@@ -238,7 +238,7 @@ def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["erda.contrastive_weight", "contrastive_weight", "erda.contrastive-weight"])
 def test_a_setting_that_a_row_has_itself_is_refused(name: str, tmp_path: Path) -> None:
-    changes = assignments({name: 0.2})
+    changes = given_values({name: 0.2})
     with pytest.raises(SettingsError, match=r"contrastive.weight: the plan sets it itself in ablation, lambda; choose"):
         plan_runs(choose_tables(["main", "ablation", "lambda"]), out=tmp_path, changes=changes)
     check_changes(choose_tables(["main"]), changes)
@@ -246,13 +246,13 @@ def test_a_setting_that_a_row_has_itself_is_refused(name: str, tmp_path: Path) -
 
 def test_a_setting_that_a_table_has_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="n_tasks: the plan sets it itself in tsne"):
-        plan_runs(choose_tables(["main", "tsne"]), out=tmp_path, changes=assignments({"n_tasks": 3}))
+        plan_runs(choose_tables(["main", "tsne"]), out=tmp_path, changes=given_values({"n_tasks": 3}))
     with pytest.raises(SettingsError, match=r"emr\.memory_size: the tables have no row of emr, only of erda"):
-        plan_runs(choose_tables(["lambda"]), out=tmp_path, changes=assignments({"emr.memory_size": 3}))
+        plan_runs(choose_tables(["lambda"]), out=tmp_path, changes=given_values({"emr.memory_size": 3}))
 
 
 def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
-    changes = assignments({"seeds": 100, "dataset": "atlas", "n_tasks": 500})
+    changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 500})
     with pytest.raises(SettingsError, match="main, orders: "):
         plan_runs([small_table("main"), small_table("orders")], out=tmp_path, changes=changes)
 
@@ -260,4 +260,4 @@ def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
 @pytest.mark.fewrel
 def test_every_seed_that_is_given_is_tried(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"main: .*115"):
-        plan_runs([small_table("main", SEQRUN)], out=tmp_path, changes=assignments({"seeds": [100, 115]}))
+        plan_runs([small_table("main", SEQRUN)], out=tmp_path, changes=given_values({"seeds": [100, 115]}))

@@ -15,9 +15,10 @@ from erda.benchmark.paper.tables import PaperRow, PaperTable
 from erda.benchmark.run.many import CacheSettings, PlannedRun
 from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults
 from erda.settings.build import build_run_encoder, open_run_stream
-from erda.settings.load import Assignment, assignments, layers_of, settings_from
+from erda.settings.load import Layer, given_values, layers_of, settings_from
 from erda.settings.runs import RUN_KINDS, Run, RunSettings, default_settings
 
+NO_CHANGES: Layer = {}
 FIXED = ("methods", "encoder", "order_family", "shots")  # what a table is
 
 
@@ -31,9 +32,7 @@ class PaperPlan:
     cache: CacheSettings
 
 
-def plan_runs(
-    tables: Iterable[PaperTable], *, out: Path, changes: Sequence[Assignment] = (), look: bool = True
-) -> PaperPlan:
+def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES, look: bool = True) -> PaperPlan:
     """All runs of the tables, stream by stream, so that methods can be compared early.
 
     `look` for data and weights here, unless the runs happen elsewhere. Tables whose runs are all finished need neither.
@@ -45,7 +44,7 @@ def plan_runs(
     left_out: list[str] = []
     wrong: list[str] = []
     cache = CacheSettings()
-    given = {one.name: one.value for one in changes}
+    given = {name: one.value for name, one in changes.items()}
     parts = _Parts(all_seeds="seeds" in given)
     for table in tables:
         own: list[PlannedRun] = []
@@ -71,48 +70,55 @@ def plan_runs(
     return PaperPlan(tuple(runs.values()), tuple(embedded), tuple(merge_faults(left_out)), cache)
 
 
-def row_settings(table: PaperTable, row: PaperRow, changes: Iterable[Assignment] = ()) -> RunSettings:
+def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) -> RunSettings:
     """The settings of one row, checked. A setting that the user gives goes to the rows that have it."""
-    own = assignments({"methods": row.method, "seeds": table.seeds or None, **table.settings, **row.settings})
-    given = [one for one in changes if _fits(one, table, (row.method,)) and (row.corpus or one.name != "corpus")]
-    return settings_from([*layers_of(table.preset), [*own, *given]])
+    own = given_values({"methods": row.method, "seeds": table.seeds or None, **table.settings, **row.settings})
+    fits = {name: one for name, one in changes.items() if _fits(name, table, (row.method,))}
+    if not row.corpus:
+        fits.pop("corpus", None)
+    return settings_from([*layers_of(table.preset), {**own, **fits}])
 
 
 # -- what the user gave ------------------------------------------------------------------------------------------------
 
 
-def check_changes(tables: Sequence[PaperTable], changes: Iterable[Assignment]) -> None:
+def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
     """Refuse what cannot work in any of the tables or what they say themselves; all faults at once, each once."""
     methods = tuple(dict.fromkeys(row.method for table in tables for row in table.rows))
-    refused = {one.name: fault for one in changes if (fault := _why_refused(one, tables, methods))}
+    refused = {
+        name: f"{one.origin}: {fault}"
+        for name, one in changes.items()
+        if (fault := _why_refused(name, tables, methods))
+    }
     faults = list(refused.values())
-    rest = [one for one in changes if one.name not in refused]
+    rest = {name: one for name, one in changes.items() if name not in refused}
     by_encoder = {table.encoder: table for table in reversed(tables)}
-    strange = [one for one in rest if not any(_fits(one, table, methods) for table in by_encoder.values())]
+    strange = {
+        name: one for name, one in rest.items() if not any(_fits(name, table, methods) for table in by_encoder.values())
+    }
     for table in by_encoder.values():
-        given = [one for one in rest if _fits(one, table, methods)]
+        fits = {name: one for name, one in rest.items() if _fits(name, table, methods)}
         try:
-            settings_from([*layers_of(table.preset), [*strange, *given, *assignments({"methods": methods})]])
+            settings_from([*layers_of(table.preset), {**strange, **fits, **given_values({"methods": methods})}])
         except SettingsError as fault:
             faults += str(fault).splitlines()
-        strange = []  # what no table has is said once
+        strange = {}  # what no table has is said once
     if faults:
         raise SettingsError(join_faults(list(dict.fromkeys(faults))))
 
 
-def _why_refused(given: Assignment, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
+def _why_refused(name: str, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
     """Why a setting is refused: it makes a table or a row what it is, or is of no row."""
     from erda.methods import METHODS
 
-    name, origin = given.name, given.origin
     owner = name.rpartition(".")[0]
     if name in FIXED:
-        return f"{origin}: the tables say that themselves; make other runs with `erda run`."
+        return "the tables say that themselves; make other runs with `erda run`."
     if owner in METHODS and owner not in methods:
-        return f"{origin}: the tables have no row of {owner}, only of {', '.join(methods)}."
+        return f"the tables have no row of {owner}, only of {', '.join(methods)}."
     own = [table.name for table in tables if any(one == name or one.endswith(f".{name}") for one in _own(table))]
     where = f"the plan sets it itself in {', '.join(own)}"
-    return f"{origin}: {where}; choose other tables, or make other runs with `erda run`." if own else ""
+    return f"{where}; choose other tables, or make other runs with `erda run`." if own else ""
 
 
 def _own(table: PaperTable) -> set[str]:
@@ -120,16 +126,16 @@ def _own(table: PaperTable) -> set[str]:
     return {*table.settings, *(name for row in table.rows for name in row.settings)}
 
 
-def _fits(given: Assignment, table: PaperTable, methods: Iterable[str]) -> bool:
+def _fits(name: str, table: PaperTable, methods: Iterable[str]) -> bool:
     """Whether a setting is something that the table's encoder or one of the methods has."""
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
 
-    owner, _, setting = given.name.rpartition(".")
+    owner, _, setting = name.rpartition(".")
     if owner == "encoder":
         return setting in encoder_settings(table.encoder).model_fields
     if owner or setting in RUN_KINDS:
-        return True
+        return owner in ("", *methods)
     return any(setting in default_settings(METHODS[method]) for method in methods)
 
 
@@ -169,9 +175,9 @@ def _build_encoder(run: Run) -> object:
     return build_run_encoder(replace(run, device="cpu"))
 
 
-def _is_lacking(fault: ErdaError, changes: Sequence[Assignment]) -> bool:
+def _is_lacking(fault: ErdaError, changes: Layer) -> bool:
     """Whether something is not here, rather than the user's choice being wrong."""
-    names = [one.name for one in changes if one.name not in ("device", "corpus")]
+    names = [name for name in changes if name not in ("device", "corpus")]
     if isinstance(fault, DataError):
         return "dataset" not in names
     if isinstance(fault, ModelError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from erda.benchmark.paper.layout import note_tables
-from erda.benchmark.paper.plan import plan_runs
+from erda.benchmark.paper.plan import NO_CHANGES, plan_runs
 from erda.benchmark.paper.tables import PaperTable
 from erda.benchmark.paper.vectors import keep_vectors
 from erda.benchmark.paper.watch import Watch, row_name
@@ -16,7 +16,7 @@ from erda.benchmark.run.many import PlannedRun, run_many
 from erda.benchmark.run.progress import check_same_experiment
 from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
-from erda.settings.load import Assignment
+from erda.settings.load import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def run_paper(
     tables: Sequence[PaperTable],
     *,
     out: Path,
-    changes: Sequence[Assignment] = (),
+    changes: Layer = NO_CHANGES,
     n_processes: int | None = None,
     engine: str = "local",
     address: str | None = None,

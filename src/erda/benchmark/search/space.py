@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from pydantic import ValidationError
-
 from erda.errors import SettingsError, join_faults, unknown_name
-from erda.fields import faults_of, flat_values, value_of_text
+from erda.fields import flat_values, value_of_text
 from erda.settings.load import tidy_name
 from erda.settings.runs import RUN_KINDS, Setting, default_settings
 
@@ -23,6 +21,7 @@ PAPER_LOSSES = (
     "memory_iterations=1:3",
 )
 LOG = "log"
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 MOST_VALUES = 10_000
 
 
@@ -133,10 +132,9 @@ def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Cho
 
 
 def _value(text: str, kind: type) -> Setting:
-    try:
-        value: Setting = value_of_text(kind, text)
-    except ValidationError as error:
-        raise SettingsError(faults_of(error)[0]) from None
+    value: Setting = value_of_text(kind, text)
+    if not isinstance(value, kind):
+        raise SettingsError(f"expected {KINDS[kind]}, got '{text}'.")
     return value
 
 
