@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from erda.text import keys, marks, names, pairs, sentences
 from erda.text.keys import plain, sentence_key
-from erda.text.sentences import split_sentences, token_span, tokens_of
+from erda.text.sentences import split_sentences, token_span, tokens_of, words_of
 from erda.types import Span
 
 
@@ -33,6 +34,19 @@ def test_tokens_joined_by_spaces_are_the_same_tokens(text: str) -> None:
     tokens = [text[a:b] for a, b in tokens_of(text)]
     joined = " ".join(tokens)
     assert [joined[a:b] for a, b in tokens_of(joined)] == tokens
+
+
+@given(st.text(alphabet="aEéÉấữ각हि≠ \u0301\u0327.'s1_-", max_size=30))
+def test_decomposed_text_has_the_tokens_of_composed_text(text: str) -> None:
+    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    assert words_of(decomposed) == words_of(composed)
+    pieces = [decomposed[a:b] for a, b in tokens_of(decomposed)]  # offsets count the original
+    assert [unicodedata.normalize("NFC", piece) for piece in pieces] == words_of(composed)
+
+
+def test_a_word_is_not_split_at_its_marks() -> None:
+    assert words_of("Zoe\u0301's cafe\u0301, E\u0301.U.") == ["Zoé", "'s", "café", ",", "É.U."]
+    assert words_of("हिन्दी ❤\ufe0f") == ["हिन्दी", "❤\ufe0f"]
 
 
 @given(st.text(alphabet="aB.?! \n'(1)", max_size=80))

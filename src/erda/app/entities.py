@@ -14,7 +14,7 @@ from erda.errors import DataError
 from erda.text.marks import Mark
 from erda.text.names import NameTagger
 from erda.text.pairs import TaggedSentence
-from erda.text.sentences import split_sentences, tokens_of
+from erda.text.sentences import split_sentences, tokens_of, words_of
 from erda.types import Entity, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
@@ -93,7 +93,7 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
         borders = sorted({start, end, *(at for mark in own for at in (mark.start, mark.end))})
         tokens, token_at = list[str](), {start: 0}
         for left, right in pairwise(borders):
-            tokens += [text[a:b] for a, b in tokens_of(text, left, right)]
+            tokens += words_of(text, left, right)
             token_at[right] = len(tokens)
         entities = tuple(
             Entity(

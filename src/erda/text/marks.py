@@ -6,11 +6,12 @@ The border of an entity is always a border of tokens.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from itertools import pairwise
 
 from erda.errors import DataError
-from erda.text.sentences import tokens_of
+from erda.text.sentences import words_of
 from erda.types import Entity, Example, Span
 
 _MARK = re.compile(r"\[\[|\]\](?!\])|\{\{|\}\}(?!\})")
@@ -65,11 +66,13 @@ def example_from_text(
     tokens: list[str] = []
     token_at = {0: 0}
     for left, right in pairwise(sorted({0, len(text), head.start, head.end, tail.start, tail.end})):
-        tokens += [text[start:end] for start, end in tokens_of(text, left, right)]
+        tokens += words_of(text, left, right)
         token_at[right] = len(tokens)
     entities = [
         Entity(
-            mark.name or text[mark.start : mark.end].strip(), Span(token_at[mark.start], token_at[mark.end]), mark.id
+            unicodedata.normalize("NFC", mark.name or text[mark.start : mark.end].strip()),
+            Span(token_at[mark.start], token_at[mark.end]),
+            mark.id,
         )
         for mark in (head, tail)
     ]

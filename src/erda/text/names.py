@@ -8,7 +8,7 @@ from pathlib import Path
 from erda.errors import DataError
 from erda.text.pairs import TaggedSentence
 from erda.text.reading import read_lines
-from erda.text.sentences import split_sentences, tokens_of
+from erda.text.sentences import split_sentences, words_of
 from erda.types import Entity, Span
 
 
@@ -24,7 +24,7 @@ class NameTagger:
         self._names: dict[tuple[str, ...], tuple[str, str | None]] = {}
         self._longest: dict[str, int] = {}  # first word -> number of words of the longest name that begins with it
         for name, entity_id in names.items():
-            words = tuple(name[left:right] for left, right in tokens_of(name))
+            words = tuple(words_of(name))
             if not words:
                 raise DataError(f"the name {name!r} has no word.")
             self._names[words] = (name, entity_id)
@@ -33,7 +33,7 @@ class NameTagger:
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
         """The sentences of a text with the listed names in them."""
         for start, end in split_sentences(text):
-            tokens = tuple(text[left:right] for left, right in tokens_of(text, start, end))
+            tokens = tuple(words_of(text, start, end))
             yield TaggedSentence(tokens, tuple(self.entities(tokens)))
 
     def entities(self, tokens: Sequence[str]) -> Iterator[Entity]:
@@ -53,7 +53,7 @@ def read_names(path: Path) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for _, line in read_lines(path):
         name, _, entity_id = line.strip().partition("\t")
-        if tokens_of(name):
+        if words_of(name):
             names[" ".join(name.split())] = entity_id.strip() or None
     if not names:
         raise DataError(f"{path}: no names in it; expected one entity name a line, optionally a tab and an id.")

@@ -1,30 +1,45 @@
-"""Raw text to sentences and tokens, by rule.
+"""Split raw text into sentences and tokens, by rule.
 
-Every function works on offsets, so that entity marks made on the text can be carried over to tokens.
+Offsets always count characters of the original text, so that entity marks can be carried over to tokens. A letter and
+its combining marks are never separated: decomposed text (NFD) has the same tokens as composed text (NFC).
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from erda.types import Span
 
+# Characters that continue a word: combining marks, and the letters between them where a script mixes the two.
+_MARKS = (
+    r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1-\u05c2\u05c4-\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    r"\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711-\u07f3\u07fd\u0816-\u082d\u0859-\u085b\u0898-\u08e1\u08e3-\u0963"
+    r"\u0981-\u09e3\u09fe-\u0a75\u0a81-\u0ae3\u0afa-\u0b63\u0b82-\u0bd7\u0c00-\u0c63\u0c81-\u0c83\u0cbc-\u0d4d\u0d57-\u0d63"
+    r"\u0d81-\u0df3\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd\u0f18-\u0f19\u0f35\u0f37\u0f39\u0f3e-\u0f84\u0f86-\u0fbc\u0fc6"
+    r"\u102b-\u103e\u1056-\u109d\u135d-\u135f\u1712-\u1734\u1752-\u17d3\u17dd\u180b-\u180d\u180f-\u193b\u1a17-\u1a1b"
+    r"\u1a55-\u1a7f\u1ab0-\u1b44\u1b6b-\u1b73\u1b80-\u1bf3\u1c24-\u1c37\u1cd0-\u1cd2\u1cd4-\u1dff\u20d0-\u20f0\u2cef-\u2cf1"
+    r"\u2d7f-\u2dff\u302a-\u302f\u3099-\u309a\ua66f-\ua672\ua674-\ua67d\ua69e-\ua6f1\ua802-\ua827\ua82c\ua880-\ua8c5"
+    r"\ua8e0-\ua8f1\ua8ff-\ua92d\ua947-\ua953\ua980-\ua9c0\ua9e5-\uaa4d\uaa7b-\uaac1\uaaeb-\uaaef\uaaf5-\uaaf6\uabe3-\uabea"
+    r"\uabec-\uabed\ufb1e\ufe00-\ufe0f\ufe20-\ufe2f"
+)
+_ACCENT = r"[\u0300-\u036f\u1160-\u11ff\u20d0-\u20f0\u3099\u309a\ufe00-\ufe0f]"  # marks that may follow any character
 TOKEN = re.compile(
-    r"(?:[^\W\d_]\.){2,}"  # U.S.
-    r"|\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|No|vs|etc)\.(?=\s)"
-    r"|\b[A-Z]\.(?=\s)"  # an initial
+    rf"(?:[^\W\d_]{_ACCENT}*\.){{2,}}"  # U.S.
+    rf"|\b(?<!{_ACCENT})(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|No|vs|etc)\.(?=\s)"
+    rf"|\b(?<!{_ACCENT})[A-Z]\.(?=\s)"  # an initial
     r"|\d+(?:[.,:]\d+)*"
-    r"|['’](?:s|re|ve|ll|d|m|t)\b"
-    r"|[^\W_]+"
-    r"|\.\.\.|--|[^\w\s]|_",
+    rf"|['’](?:s|re|ve|ll|d|m|t)\b(?!{_ACCENT})"
+    rf"|[^\W_]+(?:[{_MARKS}]+[^\W_]*)*"
+    rf"|\.\.\.|--|[^\w\s]{_ACCENT}*|_",
 )
 _END = re.compile(r"(?:[.!?]|\.\.\.)[\"'”’)\]]*(?=\s+[\"'“‘(\[]*[\w])|\n+")
 _ABBREVIATION = re.compile(
     r"mrs?|ms|dr|st|jr|sr|prof|rev|gen|col|lt|sgt|capt|no|vs|etc|e\.g|i\.e|ca?|cf|al|inc|ltd|co|corp|dept|est|fig|vol|pp"
     r"|eds?|trans|approx|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|mt|ft|op|ph\.d|b\.a|m\.a|u\.s|u\.k|a\.d|b\.c"
-    r"|[^\W\d_]",  # an initial
+    rf"|[^\W\d_]{_ACCENT}*",  # an initial
     re.IGNORECASE,
 )
 
@@ -54,6 +69,12 @@ def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
     ['Oslo', "'s", 'mayor', 'met', 'the', 'U.S.', 'envoy', '.']
     """
     return [found.span() for found in TOKEN.finditer(text, start, len(text) if end is None else end)]
+
+
+def words_of(text: str, start: int = 0, end: int | None = None) -> list[str]:
+    """The words and punctuation marks themselves, in Unicode's composed form (NFC): "e" with an accent is "é"."""
+    words = [text[left:right] for left, right in tokens_of(text, start, end)]
+    return words if text.isascii() else [unicodedata.normalize("NFC", word) for word in words]
 
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:
