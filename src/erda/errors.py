@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
-MANY = 12  # names, which are not listed where one of them is near
-# control characters but tab and line end, those that turn the direction of writing, and halves of characters
+MANY = 12  # more names than this are not listed if one of them is near
+LONGEST = 100  # characters of a name in a message
+# control characters except tab and line end, changes of writing direction, surrogates
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-_COLOUR = r"\x1b\[[0-9;]*m"
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
@@ -74,7 +74,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown_name("method", "erdaa", ["erda", "emr"])
     "Unknown method 'erdaa'. Did you mean 'erda'? Known: emr, erda."
     """
-    names = sorted(known)
+    names = sorted(map(one_line, known))
+    name = one_line(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
     hint = did_you_mean(name, names)
     return f"Unknown {kind} '{name}'.{hint}" + ("" if hint and len(names) > MANY else f" Known: {', '.join(names)}.")
 
@@ -90,10 +91,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{folded[near[0]]}'?" if near else ""
 
 
-def printable(text: str, *, colours: bool = False) -> str:
-    """Text with what could steer a terminal written out, as `\\x1b`; colours too, unless they are ours."""
-    pattern = f"(?!{_COLOUR}){_STEERING}" if colours else _STEERING
-    return re.sub(pattern, lambda found: found[0].encode("unicode_escape").decode(), text)
+def printable(text: str) -> str:
+    """Escape every character that could control a terminal, as in `\\x1b`; tabs and line ends stay."""
+    return re.sub(_STEERING, lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Escape control characters and line ends, so that a name cannot forge a line of output."""
+    return printable(text).replace("\n", "\\n")
 
 
 def counted(n: int, noun: str) -> str:

@@ -34,6 +34,7 @@ UNREADABLE = (  # what NumPy raises over a damaged file
     *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, SyntaxError),
     *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
 )
+LONGEST_FILE_NAME = 255  # bytes; the limit of common file systems
 LOCK_SECONDS = 0.2  # long enough for a process that is about to release the lock
 POLL_SECONDS = 0.01
 LOCK, OWNER, SEAL = ".lock", ".erda.json", "seal"
@@ -406,7 +407,9 @@ def _removed(remove: Callable[[], object]) -> bool:
 
 
 def user_path(name: str | Path) -> Path:
-    """A path as a user writes it: `~` is the home folder, where there is one."""
+    """A path as a user writes it: `~` is the home folder, where there is one. Names no file can have raise."""
+    if any(len(os.fsencode(part)) > LONGEST_FILE_NAME for part in Path(name).parts):
+        raise DataError(f"{str(name)[:60]}...: is too long for a file name ({LONGEST_FILE_NAME} bytes at most).")
     try:
         return Path(name).expanduser()
     except RuntimeError:  # nobody of that name

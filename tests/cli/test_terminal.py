@@ -6,14 +6,17 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from erda.cli.main import build_parser, main
-from erda.cli.printing import printable
-from erda.errors import EXTRAS, ErdaError, require
+from erda.cli.main import GROUPS, build_parser, main
+from erda.cli.printing import PrintableOutput, print_line
+from erda.encoders import build_encoder
+from erda.errors import EXTRAS, DataError, ErdaError, one_line, printable, require, unknown_name
 
+CLOSED = "erda: Standard output is closed; redirect it to a file or to /dev/null."
 HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
 
 
@@ -28,7 +31,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 def test_what_could_steer_a_terminal_is_written_out() -> None:
     assert printable(HOSTILE) == r"a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
     assert printable("Zoë\t naïve 東京\n") == "Zoë\t naïve 東京\n"
-    assert printable("\x1b[1;34mblue\x1b[0m\x1b[2J", colours=True) == "\x1b[1;34mblue\x1b[0m\\x1b[2J"
+    assert one_line("a\nb\x1b[31m") == r"a\nb\x1b[31m"
 
 
 def test_faults_and_output_carry_no_control_characters(
@@ -39,6 +42,46 @@ def test_faults_and_output_carry_no_control_characters(
     monkeypatch.setattr("erda.cli.list.LISTS", {"methods": lambda: iter([(HOSTILE, "about", [])])})
     assert main(["list", "methods"]) == 0
     assert capsys.readouterr().out.startswith(printable(HOSTILE))
+
+
+def test_a_name_with_a_line_end_or_a_colour_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "founded by\nerda: all is well\x1b[32m"
+    with redirect_stdout(PrintableOutput(sys.stdout)):
+        print_line(f"    1  {forged}")
+        print("\x1b[31mred")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == r"    1  founded by\nerda: all is well\x1b[32m"
+    assert second == r"\x1b[31mred"
+    assert "\n" not in unknown_name("relation", forged, [forged])
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_a_closed_output_is_a_fault_and_nothing_is_written_elsewhere(closed: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m erda list presets {closed}"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.splitlines() == ([] if "2>" in closed else [CLOSED])
+
+
+def test_a_name_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--dataset", "--corpus"):
+        assert main(["run", "--out", "x", option, "x" * 5000]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert len(line) < 200
+    with pytest.raises(DataError):
+        build_encoder("bilstm", vectors="x" * 5000)
+
+
+def test_the_parser_of_one_command_is_that_of_the_whole_command_line() -> None:
+    whole = {parser.prog: parser.format_help() for parser in parsers(build_parser())}
+    for modules in GROUPS.values():
+        for names in modules.values():
+            for name in names:
+                own = {
+                    parser.prog: parser.format_help() for parser in parsers(build_parser(name)) if parser.prog != "erda"
+                }
+                assert own[f"erda {name}"] == whole[f"erda {name}"]
+                assert {prog.split()[1] for prog in own} == {*names}
 
 
 def test_every_help_ends_with_examples() -> None:

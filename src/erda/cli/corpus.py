@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from erda.cli import corpus_index, corpus_train
 from erda.cli.checking import Commands, add_command
 from erda.cli.corpus_train import add_exclude_arguments
-from erda.cli.printing import BRACKETS, COLOURS, marked
+from erda.cli.printing import marked
 from erda.errors import printable
 
 if TYPE_CHECKING:
@@ -198,8 +197,7 @@ def search_text(args: argparse.Namespace) -> int:
 
 
 def print_sentences(sentences: Iterable[CorpusSentence]) -> None:
-    """Print sentences with their row, entities in colour or in brackets, and their source."""
-    marks = COLOURS if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else BRACKETS
+    """Print sentences with their row, entities in brackets, and their source."""
     for sentence in sentences:
         source = f"  ({printable(sentence.example.source)})" if sentence.example.source else ""
-        print(f"{sentence.row:>9}  {marked(sentence.example, marks)}{source}")
+        print(f"{sentence.row:>9}  {marked(sentence.example)}{source}")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_line
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -22,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     entries = list(LISTS[options.what]())
     width = max(len(name) for name, *_ in entries) + 2
     for name, about, settings in entries:
-        print(f"{name:<{width}}{about}")
+        print_line(f"{name:<{width}}{about}")
         for setting in settings:
             print(f"    {setting}")
     return 0

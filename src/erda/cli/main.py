@@ -1,7 +1,7 @@
-"""The command `erda`: its subcommands, and what becomes of faults.
+"""The command `erda`: its subcommands and exit statuses.
 
-Exit status: 0 all went well, 2 a fault that the user can mend (its message on stderr, no traceback), 130 stopped by
-Ctrl-C. `ERDA_DEBUG=1` shows the traceback of a fault.
+Exit status: 0 success, 2 a fault the user can fix (one message on stderr, no traceback), 130 interrupted by Ctrl-C.
+`ERDA_DEBUG=1` shows the traceback of a fault.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 
 from erda import __version__
-from erda.cli import corpus, data, demo, export, list, paper, predict, report, run, search, teach
 from erda.cli.checking import Parser
 from erda.cli.printing import PrintableOutput
 from erda.errors import EXTRAS, ErdaError, not_installed, printable
 
-GROUPS = {
-    "first steps": (demo, list),
-    "an extractor of your own": (teach, predict, export),
-    "experiments": (run, paper, search, report),
-    "data and unlabelled text": (data, corpus),
+GROUPS: dict[
+    str, dict[str, tuple[str, ...]]
+] = {  # title -> module of erda.cli -> its commands; only the module of the command that runs is imported
+    "first steps": {"demo": ("demo",), "list": ("list",)},
+    "an extractor of your own": {
+        "teach": ("teach", "relations", "forget", "undo", "history", "suggest"),
+        "predict": ("predict", "extract", "evaluate"),
+        "export": ("export",),
+    },
+    "experiments": {"run": ("run",), "paper": ("paper",), "search": ("search",), "report": ("report",)},
+    "data and unlabelled text": {"data": ("data",), "corpus": ("corpus",)},
 }
 EXAMPLES = """\
 `erda COMMAND --help` says more about a command.
@@ -37,8 +43,8 @@ FAULT = 2
 STOPPED = 130
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line; nothing heavy is imported for it."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of the whole command line, or of one known command alone."""
     parser = Parser(
         prog="erda",
         usage="erda [-h] [--version] COMMAND ...",
@@ -51,25 +57,37 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, prog="erda", help=argparse.SUPPRESS
     )
     lines = []
-    for title, commands in GROUPS.items():
+    known = any(command in names for modules in GROUPS.values() for names in modules.values())
+    for title, modules in GROUPS.items():
         lines.append(f"{title}:")
-        for command in commands:
-            n_before = len(subparsers._choices_actions)
-            command.add_parser(subparsers)
-            lines += [f"  {added.dest:<9} {added.help}" for added in subparsers._choices_actions[n_before:]]
+        for module, names in modules.items():
+            if command in names or not known:
+                n_before = len(subparsers._choices_actions)
+                import_module(f"erda.cli.{module}").add_parser(subparsers)
+                lines += [f"  {added.dest:<9} {added.help}" for added in subparsers._choices_actions[n_before:]]
         lines.append("")
     parser.epilog = "\n".join([*lines, EXAMPLES])
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status; a command that can be stopped says in `options.kept` what stays."""
-    parser = build_parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
+    """Run one command and return its exit status; `options.kept` says what an interrupted command keeps."""
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (no other file may take its descriptor)
+    if sys.stdout is None:
+        print("erda: Standard output is closed; redirect it to a file or to /dev/null.", file=sys.stderr)
+        return FAULT
+    parser = build_parser(words[0] if words else None)
+    if not words:
         parser.print_help(sys.stderr)
         return FAULT
-    options = parser.parse_args(arguments)
-    options.arguments = [*(sys.argv[1:] if arguments is None else arguments)]  # some write it down
+    options = parser.parse_args(words)
+    options.arguments = words  # recorded by some commands
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         with redirect_stdout(PrintableOutput(sys.stdout)):
             status = int(options.handler(options) or 0)
@@ -78,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\nStopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)
         return STOPPED
-    except BrokenPipeError:  # whoever read the output (head, less) has seen enough
+    except BrokenPipeError:  # the reader (head, less) has seen enough
         _drop_output()
         return 0
     except (ErdaError, OSError) as fault:
@@ -90,13 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(fault: str) -> int:
-    """Say what is wrong; called where a fault was caught."""
+    """Print a caught fault."""
     if os.environ.get("ERDA_DEBUG"):
         raise  # noqa: PLE0704 (what was caught)
     print(f"erda: {printable(fault)}", file=sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # a full disk: what is left would fail again at the end of Python
+    except OSError:  # a full disk: the rest of the buffer would fail again when Python exits
         _drop_output()
     return FAULT
 

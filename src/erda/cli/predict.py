@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.printing import print_line
 from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, open_store, progress_bar
 from erda.errors import counted
 
@@ -140,7 +141,7 @@ def _show(row: PlainRow) -> None:
         print(json_line(row))
     elif "error" not in row:  # those are said at the end
         answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
-        print(f"{row['confidence']:5.2f}  {answer}  {row['text']}")
+        print_line(f"{row['confidence']:5.2f}  {answer}  {row['text']}")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
@@ -152,7 +153,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
         changes = extractor.compare(options.against, extractor.version.number, options.file)
         for one in changes:
             truth = f" (truth: {one.truth})" if one.truth else ""
-            print(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
+            print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
         versions = f"versions {options.against} and {extractor.version.number}"
         print(f"{counted(len(changes), 'answer')} of {versions} differ.")
         return 0
@@ -167,12 +168,13 @@ def run_evaluate(options: argparse.Namespace) -> int:
     print(f"\n{'relation'.ljust(width)}  questions  recall  precision")
     for name, score in found.relations.items():
         shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.recall, score.precision)]
-        print(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
+        print_line(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
     wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
     if wrong:
         print("\nmistaken most often:")
     for n, truth, answer in wrong[:MOST_CONFUSIONS]:
-        print(f"{-n:5d}  {truth} answered as {answer}")
+        print_line(f"{-n:5d}  {truth} answered as {answer}")
     if found.untaught:
-        print(f"\nNever taught, so 'none' is right: {', '.join(found.untaught)}")
+        print()
+        print_line(f"Never taught, so 'none' is right: {', '.join(found.untaught)}")
     return 0

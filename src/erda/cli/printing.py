@@ -1,4 +1,4 @@
-"""How commands print tables and sentences, and nothing that could steer the terminal: text may be anybody's."""
+"""Print tables and sentences, with control characters escaped: names and texts come from anybody's files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from erda.errors import printable
+from erda.errors import one_line, printable
 
 if TYPE_CHECKING:
     from erda.benchmark.report.tables import Table
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
-COLOURS = (("\033[1;34m", "\033[0m"), ("\033[1;33m", "\033[0m"))
 
 
 def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:
     """A sentence with its head and tail in marks: [head: Oslo] lies in [tail: Norway]."""
-    words = [printable(token) for token in example.tokens]
+    words = [one_line(token) for token in example.tokens]
     for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
         words[entity.span.start] = left + words[entity.span.start]
         words[entity.span.end - 1] += right
@@ -28,17 +27,22 @@ def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BR
 
 
 class PrintableOutput:
-    """A stream to which only printable text is written."""
+    """A stream that escapes the control characters of everything written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, what could steer a terminal written out."""
-        return self._stream.write(printable(text, colours=True))
+        """Write text, escaped."""
+        return self._stream.write(printable(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def print_line(text: str) -> None:
+    """Print one line that holds names or sentences; their own line ends are escaped."""
+    print(one_line(text))
 
 
 def print_tables(tables: Iterable[Table]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_line
 from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar, stored
 from erda.errors import counted
 
@@ -120,7 +121,7 @@ def run_teach(options: argparse.Namespace) -> int:
         else:
             taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
     if taught:
-        print(taught)
+        print_line(str(taught))
     _say_what_is_known(options)
     return 0
 
@@ -138,7 +139,7 @@ def _read(options: argparse.Namespace) -> list[Example]:
                 f"{options.file}: no row names a relation; name one: erda teach RELATION --file {options.file}"
             )
         for line in set_apart(reading):
-            print(line)
+            print_line(line)
         return list(reading.examples)
     others = [name for name in reading.counts if name != options.relation]
     if others:
@@ -154,11 +155,11 @@ def run_relations(options: argparse.Namespace) -> int:
     known = {one.relation: one.lessons for one in stored(options).known()}
     if options.relation is not None:
         for lesson in known[known_relation(options.relation, known)]:
-            print(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
+            print_line(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
         return 0
     width = max((len(one.name) for one in known), default=0)
     for one, lessons in known.items():
-        print(f"{len(lessons):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
+        print_line(f"{len(lessons):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
     _say_what_is_known(options)
     return 0
 
@@ -186,7 +187,7 @@ def run_undo(options: argparse.Namespace) -> int:
     if options.to is None:
         undone = extractor.version.state.stamp
         extractor.undo()
-        print(f"Undone: {undone.what}. It can be brought back: erda undo --to {undone.number}")
+        print_line(f"Undone: {undone.what}. It can be brought back: erda undo --to {undone.number}")
     _say_what_is_known(options)
     return 0
 
@@ -199,7 +200,7 @@ def run_history(options: argparse.Namespace) -> int:
         star = "*" if one.is_current else " "
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
         when = datetime.fromisoformat(one.time).astimezone()
-        print(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
+        print_line(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
     return 0
 
 
@@ -213,7 +214,7 @@ def run_suggest(options: argparse.Namespace) -> int:
     extractor = open_store(options)
     found = extractor.suggest(options.relation, options.corpus, n=options.n)
     for one in found:
-        print(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
+        print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if options.out:
         relation = extractor.version.known(options.relation).id
         write_examples(options.out, [replace(one.example, relation=relation) for one in found])

@@ -187,6 +187,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
         lambda: values.update(shots=_default_shots(options.dataset)),
         lambda: values.update(seeds=default_seeds(options.dataset, options.order_family)),
         lambda: check_device(options.device),
+        lambda: _check_corpus(options.corpus),
     ):
         try:
             check()
@@ -196,10 +197,13 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
         twice = sorted({str(one) for one in listed if listed.count(one) > 1})
         if twice:
             found.append(f"{name}: {', '.join(twice)} given twice.")
-    if options.corpus and not user_path(options.corpus).is_dir():
-        make = "make one with `erda corpus build` and `erda corpus index`"
-        found.append(f"corpus: {options.corpus} is no folder; {make}.")
     return {**values, **{name: value for name, value in flat_values(options).items() if value not in (None, ())}}
+
+
+def _check_corpus(folder: str) -> None:
+    if folder and not user_path(folder).is_dir():
+        make = "make one with `erda corpus build` and `erda corpus index`"
+        raise SettingsError(f"corpus: {folder} is no folder; {make}.")
 
 
 def _default_shots(dataset: str) -> int:
