@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -349,3 +350,19 @@ def test_a_table_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
     (example,) = read_examples(path).examples
     assert (example.head.name, example.tail.name, example.relation) == ("Ann", "Bob", "meets")
     assert example.id == "x:2"
+
+
+def test_a_header_of_many_columns_is_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    others = [f"c{i}" for i in range(50_000)]
+    path.write_text(f"text,{','.join(others)}\n[[a]] b {{{{c}}}},{','.join(others)}\n")
+    before = time.process_time()
+    assert read_examples(path).unrelated[0].head.name == "a"
+    assert time.process_time() - before < 5
+
+
+def test_a_line_of_brat_that_begins_with_a_tab_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Ann met Bob.")
+    (tmp_path / "x.ann").write_text("T1\tPerson 0 3\tAnn\n\tPerson 8 11\tBob\n")
+    with pytest.raises(DataError, match=r"x\.ann:2: not a line of brat"):
+        read_examples(tmp_path / "x.ann")

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,43 @@ def test_utf_16_gets_the_right_hint(tmp_path: Path, encoding: str) -> None:
     for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
         with pytest.raises(DataError, match=r"x\.txt: this is UTF-16; save it as UTF-8"):
             read(path)
+
+
+def test_zeros_are_not_called_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(4096))
+    for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
+        with pytest.raises(DataError, match="zero bytes"):
+            read(tmp_path / "x")
+
+
+def test_a_pipe_is_called_a_pipe(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"[[a]] b {{c}}\n")
+    os.close(write_end)
+    with pytest.raises(DataError, match="is a pipe"):
+        list(read_lines(Path(f"/dev/fd/{read_end}")))
+    os.close(read_end)
+
+
+@pytest.mark.parametrize("pack", PACKED[1:])
+def test_a_packed_file_may_not_unpack_without_end(
+    tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LEAST_BOUND", 1000)
+    path = tmp_path / "x.json"
+    path.write_bytes(pack(b"[" + b"{},\n" * 1_000_000 + b"{}]"))
+    for read in (lambda path: list(JsonWalk(path).array()), lambda path: list(read_lines(path))):
+        with pytest.raises(DataError, match="unpacks to more than 100 times its size"):
+            read(path)
+
+
+def test_a_long_item_of_json_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_LINE", 100)
+    monkeypatch.setattr(reading, "_PIECE", 50)
+    path = tmp_path / "x.json"
+    path.write_text('[1,\n"' + "a" * 1000 + '"]')
+    with pytest.raises(DataError, match=r"x\.json:2: an item longer than"):
+        list(JsonWalk(path).array())
 
 
 def test_another_encoding_ends_the_reading_or_is_noted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,28 +63,31 @@ def stored(options: argparse.Namespace) -> Store:
 
 @contextmanager
 def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
-    """A file to read; `-` is what comes in, put into a file until it is read, and so is a sentence that is given.
+    """Yield a file to read. Standard input (`-`), a pipe and a sentence are copied into a temporary file.
 
     Where `plain` text is read, a sentence needs no marks.
     """
     from erda.errors import DataError, ErdaError
 
     is_sentence = _is_sentence(given, plain=plain)
-    if given != STANDARD_INPUT and not is_sentence:
+    is_pipe = not is_sentence and Path(given).is_fifo()  # as <(command) in a shell
+    if given != STANDARD_INPUT and not is_sentence and not is_pipe:
         yield Path(given)
         return
-    if not is_sentence and sys.stdin is None:
+    if given == STANDARD_INPUT and sys.stdin is None:
         raise DataError("Standard input is closed; name a file.")
-    if not is_sentence and sys.stdin.isatty():
+    if given == STANDARD_INPUT and sys.stdin.isatty():
         print("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
-    with TemporaryDirectory() as folder:
+    shown = "sentence" if is_sentence else given if is_pipe else "standard input"
+    with TemporaryDirectory() as folder, ExitStack() as stack:
         copy = Path(folder) / ("sentence" if is_sentence else "stdin")
+        source: Any = BytesIO(os.fsencode(given)) if is_sentence else sys.stdin.buffer
         with copy.open("wb") as file:
-            shutil.copyfileobj(BytesIO(os.fsencode(given)) if is_sentence else sys.stdin.buffer, file)
+            shutil.copyfileobj(stack.enter_context(Path(given).open("rb")) if is_pipe else source, file)
         try:
             yield copy
         except ErdaError as fault:
-            raise type(fault)(str(fault).replace(str(copy), "sentence" if is_sentence else "standard input")) from None
+            raise type(fault)(str(fault).replace(str(copy), shown)) from None
 
 
 def _is_sentence(given: str, *, plain: bool) -> bool:

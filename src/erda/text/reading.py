@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import json
 import re
 import zlib
@@ -19,7 +20,9 @@ from typing import Any, BinaryIO, cast
 
 from erda.errors import SHOWN_FAULTS, DataError, join_faults
 
-MAX_LINE = 1 << 26
+MAX_LINE = 1 << 26  # bytes of a line, and characters of one item of a JSON file
+MOST_UNPACKED = 100  # times the size of a packed file; text has 3 to 20
+LEAST_BOUND = 1 << 26  # bytes that any packed file may unpack to
 _PIECE = 1 << 20
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -56,6 +59,30 @@ class Faults:
             raise DataError(join_faults(self._shown, total=self.total))
 
 
+class _Bounded(io.RawIOBase):
+    """An unpacked file; reading fails once it unpacks to far more than any text does."""
+
+    def __init__(self, path: Path, unpacked: BinaryIO) -> None:
+        self._path, self._unpacked = path, unpacked
+        self._size, self._most = 0, max(LEAST_BOUND, MOST_UNPACKED * path.stat().st_size)
+
+    def readable(self) -> bool:
+        """Whether this can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes, and count them."""
+        piece = self._unpacked.read(len(buffer))
+        buffer[: len(piece)] = piece
+        self._size += len(piece)
+        if self._size > self._most:
+            raise DataError(
+                f"{self._path}: unpacks to more than {MOST_UNPACKED} times its size, which no text does; "
+                "unpack it yourself if it is meant."
+            )
+        return len(piece)
+
+
 @contextmanager
 def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
     """A file's bytes, unpacked by its first bytes (gzip, bzip2)."""
@@ -63,14 +90,12 @@ def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
         with path.open("rb") as raw:
             if meter is not None:
                 meter.raw = raw
-            magic = raw.read(3)
-            raw.seek(0)
-            if magic[:2] == b"\x1f\x8b":
-                with gzip.open(raw) as unpacked:
-                    yield cast(BinaryIO, unpacked)
-            elif magic == b"BZh":
-                with bz2.open(raw) as unpacked:
-                    yield cast(BinaryIO, unpacked)
+            if not raw.seekable():
+                raise DataError(f"{path}: is a pipe, which cannot be read twice. Save it to a file, and name that.")
+            magic = raw.peek(3)[:3]
+            if magic[:2] == b"\x1f\x8b" or magic == b"BZh":
+                with gzip.open(raw) if magic[:2] == b"\x1f\x8b" else bz2.open(raw) as unpacked:
+                    yield cast(BinaryIO, io.BufferedReader(_Bounded(path, cast(BinaryIO, unpacked)), _PIECE))
             else:
                 yield raw
     except FileNotFoundError:
@@ -216,6 +241,10 @@ class JsonWalk:
         """Read at least as much again as is still to be decoded; False at the end of the file."""
         self._line_here()
         rest, self._at, self._counted = self._text[self._at :], 0, 0
+        if len(rest) > MAX_LINE:
+            raise DataError(
+                f"{self._path}:{self._line}: an item longer than {MAX_LINE >> 20} MB; is this the right file?"
+            )
         pieces, size = [rest], 0
         for piece in self._pieces:
             pieces.append(piece)
@@ -261,6 +290,8 @@ def _has_lone_surrogate(value: Any) -> bool:
 
 
 def _refuse_utf16(path: Path, start: bytes) -> None:
+    if start[:2] == b"\0\0":
+        raise DataError(f"{path}: begins with zero bytes; it is no text file, or it is damaged. Get it again.")
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:2]:
         raise DataError(f"{path}: this is UTF-16; save it as UTF-8, for example: iconv -f utf-16 -t utf-8 {path.name}")
 

@@ -71,9 +71,9 @@ def _standoff(path: Path, faults: Faults) -> Standoff:
     for number, line in read_lines(path, faults):
         key, _, rest = line.partition("\t")
         about, _, words = rest.partition("\t")
-        if not line or line.isspace() or key[0] in "EAM#*":
+        if not line or line.isspace() or (key and key[0] in "EAM#*"):
             continue
-        pattern = {"T": _ENTITY, "R": _RELATION, "N": _REFERENCE}.get(key[0])
+        pattern = {"T": _ENTITY, "R": _RELATION, "N": _REFERENCE}.get(key[:1])
         match = pattern.fullmatch(about) if pattern else None
         if match is None:
             faults.add(number, f"not a line of brat: {line[:60]!r}.")

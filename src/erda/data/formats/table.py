@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from erda.types import Example
 EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
+READ = frozenset((*WRITTEN, *OFFSETS))
 _SEPARATORS = ",;\t"
 CSV_END = "\r\n"  # of the csv module, which then quotes every field with a line end in it
 # A spreadsheet takes a cell for a formula by its first visible character. Where the comma does not separate cells, a
@@ -92,7 +94,7 @@ def _header_fault(columns: Sequence[str]) -> str:
     if "text" not in columns:
         shown = ", ".join(columns)[:200]
         return f"the header has no column 'text' ({shown}); expected text, relation, perhaps {', '.join(OFFSETS)}."
-    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    twice = [name for name, n in Counter(columns).items() if name in READ and n > 1]
     if twice:
         return f"the header names a column twice: {', '.join(twice)}."
     missing = [name for name in OFFSETS if name not in columns]
@@ -102,7 +104,7 @@ def _header_fault(columns: Sequence[str]) -> str:
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
         raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
-    row = dict(zip(columns, fields, strict=True))
+    row = {name: field for name, field in zip(columns, fields, strict=True) if name in READ}
     if OFFSETS[0] not in row:  # else the text is not ours, and offsets count its characters
         row = {name: _GUARDED.sub("", field) for name, field in row.items()}
     relation, example_id, source, head_id, tail_id = (
