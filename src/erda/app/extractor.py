@@ -25,8 +25,8 @@ from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
 from erda.app.inputs import Given, known_relation, refuse_lookalikes
 from erda.app.lessons import Known, Lesson, Teachable, added, taken_back, wanted
-from erda.app.setup import Asked, Builder
-from erda.app.state import NOTHING, Setup, Stamp, State
+from erda.app.setup import Asked, Builder, without_engine
+from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, Stamp, State
 from erda.app.store import Store
 from erda.app.teaching import relearned, replayed
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
@@ -51,7 +51,6 @@ class Extractor:
         self._store, self._builder = Store(folder), Builder(asked)
         self._lock = RLock()
         self._at_hand: dict[int, Version] = {}
-        self._id = ""  # of the store that they belong to
         self._current = Version(State(Stamp(0, None, _now(), "begun", NOTHING)), self._build)
 
     @classmethod
@@ -82,7 +81,7 @@ class Extractor:
         extractor = cls(user_path(folder), asked)
         if version is not None:
             extractor._store.refuse_missing(version)
-            with extractor._store.writing(create=True):
+            with extractor._store.writing(mend=True):
                 extractor._store.point(version)
         if extractor._store.exists():
             if relearn:
@@ -245,13 +244,23 @@ class Extractor:
         """Every version on the disk, the oldest first."""
         return self._store.history() if self._store.exists() else []
 
-    def prune(self, *, keep: int = 1) -> int:
-        """Remove all versions but the last `keep` and the current one; how many went."""
+    def prune(self, *, keep: int = 1, purge: bool = False) -> int:
+        """Remove all versions but the last `keep` and the current one; the number of removed versions.
+
+        `purge` removes every trace of what was forgotten or taken back: the current version is written again without
+        a past, and all others are removed.
+        """
         if keep < 0:
             raise DataError(f"keep: must be at least 0, got {keep}.")
-        with self._writing():
-            numbers = [one.number for one in self._store.history()]
-            return self._store.prune(numbers[max(len(numbers) - keep, 0) :])
+        with self._writing() as now:
+            if not purge:
+                numbers = self._store.numbers()
+                return self._store.prune(numbers[max(len(numbers) - keep, 0) :])
+            stamp = replace(now.stamp, parent=None, what="removed what was forgotten", time=_now())
+            state = self._store.write(replace(now, stamp=stamp), near=now)
+            self._at_hand.clear()
+            self._current = self._keep(state)
+            return self._store.prune(())
 
     def refresh(self) -> int:
         """Look whether another process taught something, and take it over; the number of the current version."""
@@ -269,8 +278,10 @@ class Extractor:
             raise DataError(NOTHING_TAUGHT)
         if store.exists():
             raise DataError(f"{folder} holds an extractor already; name another folder.")
-        with store.writing(create=True):
-            store.write(replace(state, stamp=replace(state.stamp, number=0, parent=None)))
+        if state.is_old:
+            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
+        with store.writing(begin=True):
+            store.write(replace(state, stamp=replace(state.stamp, parent=None)))
 
     def export(self, folder: str | Path, *, engine: str | None = None) -> Path:
         """Write what is known now as a folder that answers without erda (`erda.app.export`)."""
@@ -281,20 +292,29 @@ class Extractor:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self, *, begin: bool = False) -> Iterator[State]:
-        """The current state, that of the disk, while nobody else teaches, in this process or another.
+    def _writing(self, *, begin: bool = False, take_over: bool = False) -> Iterator[State]:
+        """The current state on disk, while no other thread or process teaches.
 
-        Where nothing was ever written, only `begin` begins.
+        Only `begin` starts a new store, and only `take_over` changes one that erda 0.1.0 wrote.
         """
         with self._lock:
-            is_new = self._current.state.stamp.setup is NOTHING and not self._store.exists()
+            blank = self._current
+            is_new = blank.state.stamp.setup is NOTHING and not self._store.exists()
             if is_new and not begin:
                 raise DataError(NOTHING_TAUGHT)
-            with self._store.writing(create=is_new):
-                if is_new and not self._store.exists():
-                    self._store.write(State(replace(self._current.state.stamp, setup=self._builder.setup())))
-                self.refresh()
-                yield self._current.state
+            try:
+                with self._store.writing(begin=is_new):
+                    if is_new and not self._store.exists():
+                        self._store.write(State(replace(blank.state.stamp, setup=self._builder.setup())))
+                    self.refresh()
+                    if not take_over:
+                        self._store.refuse_old(self._store.head())
+                    yield self._current.state
+            except BaseException:
+                if is_new:
+                    self._current = blank
+                    self._at_hand.clear()
+                raise
 
     def _learn(self, known: Sequence[Known], stamp: Stamp, progress: Progress | None = None) -> Version:
         """The next version: what the method makes of `known`, written, then put in the place of the current one."""
@@ -313,8 +333,7 @@ class Extractor:
 
     def _write(self, known: Sequence[Known], stamp: Stamp, method: Method | None) -> Version:
         before = self._current.state
-        number = self._store.head().last + 1
-        stamp = replace(stamp, number=number, parent=before.stamp.number, time=_now())
+        stamp = replace(stamp, parent=before.stamp.number, time=_now())
         if method is None:
             state = State(stamp)
         else:
@@ -332,8 +351,6 @@ class Extractor:
         """The current version of the disk."""
         for _ in range(2):
             head = self._store.head()
-            if head.id != self._id:
-                self._id, self._at_hand = head.id, {}
             try:
                 return self._at(head.current)
             except ErdaError:  # pruned while it was read, unless it is still the current one
@@ -342,10 +359,11 @@ class Extractor:
         return self._at(self._store.head().current)
 
     def _at(self, number: int) -> Version:
-        """A version of the disk, or the same at hand."""
-        if number in self._at_hand:
-            self._at_hand[number] = self._at_hand.pop(number)  # the last to go
-            return self._at_hand[number]
+        """A version on disk, from memory if that is the same one: a store can be replaced by a backup of itself."""
+        at_hand = self._at_hand.pop(number, None)
+        if at_hand and at_hand.state.stamp.identity == self._store.identity(number):
+            self._at_hand[number] = at_hand  # the last to go
+            return at_hand
         return self._keep(self._store.read(number, near=self._current.state))
 
     def _keep(self, state: State, method: Method | None = None) -> Version:
@@ -376,14 +394,15 @@ class Extractor:
     def _relearn(self, progress: Progress | None) -> None:
         """Teach everything to what was asked for, where the store has something else or another background."""
         self._current = self._newest()
-        stored = self._current.state.stamp.setup
-        setup, learned = self._builder.setup(stored), self._current.state.learned
+        stored, is_old = self._current.state.stamp.setup, self._current.state.is_old
+        setup = self._builder.setup(without_engine(stored) if is_old else stored)
+        learned = self._current.state.learned
         blank = self._builder.blank(setup)
         new = blank.taken_over()
         kept = learned.shared if learned else new
-        if setup == stored and all(name in kept and kept[name].equal(one) for name, one in new.items()):
+        if not is_old and setup == stored and all(name in kept and kept[name].equal(one) for name, one in new.items()):
             return
-        with self._writing() as before:
+        with self._writing(take_over=True) as before:
             method = replayed(blank, before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"
             self._write(before.known, replace(before.stamp, what=what, setup=setup), method)

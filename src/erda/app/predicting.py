@@ -25,7 +25,7 @@ from erda.app.answers import Answer, Extraction
 from erda.app.entities import installed_pipeline
 from erda.app.inputs import check_text, example_of
 from erda.app.tables import PlainRow, writer_for
-from erda.app.version import MOST_PAIRS, TOP, Questions, Version
+from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
@@ -159,7 +159,7 @@ def _read(row: Row | Unread) -> tuple[int, Example | Unread]:
 
 
 def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs: Pairs, skip: int) -> Iterator[Piece]:
-    asked, size = list[tuple[int, Questions | Unread]](), 0
+    asked, size = list[tuple[int, PairQuestions | Unread]](), 0
     for number, questions in _questions(version, path, tagger, skip):
         asked.append((number, questions))
         size += 1 if isinstance(questions, Unread) else 1 + len(questions.examples)
@@ -172,7 +172,7 @@ def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs:
 
 def _questions(
     version: Version, path: Path, tagger: NameTagger | None, skip: int
-) -> Iterator[tuple[int, Questions | Unread]]:
+) -> Iterator[tuple[int, PairQuestions | Unread]]:
     """The questions of each line of a text, with its number."""
     for line in _in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
@@ -188,8 +188,8 @@ def _questions(
             yield number, version.questions(text, tagger)
 
 
-def _text_rows(version: Version, asked: list[tuple[int, Questions | Unread]], pairs: Pairs) -> list[PlainRow]:
-    examples = [one for _, own in asked if isinstance(own, Questions) for one in own.examples]
+def _text_rows(version: Version, asked: list[tuple[int, PairQuestions | Unread]], pairs: Pairs) -> list[PlainRow]:
+    examples = [one for _, own in asked if isinstance(own, PairQuestions) for one in own.examples]
     answers = iter(version.predict(examples, top=1))
     rows: list[PlainRow] = []
     for number, own in asked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from erda.app.state import NOTHING, Setup
@@ -65,7 +65,7 @@ class Builder:
         name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
         is_stored = name == stored.encoder.name
         settings = dict[str, Any](stored.encoder.settings if is_stored else {})
-        as_before = is_stored and find_method(stored.method).trains == kind.trains
+        as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
         if not as_before and "trained_layers" in encoder_settings(name).model_fields:
             settings |= {"trained_layers": BY_MODE, "engine": "torch"} if kind.trains else FROZEN
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
@@ -87,6 +87,12 @@ class Builder:
                 )
             self._encoders[key] = built
         return self._encoders[key]
+
+
+def without_engine(stored: Setup) -> Setup:
+    """The setup of a store of erda 0.1.0, which chose another engine by default."""
+    settings = {name: value for name, value in stored.encoder.settings.items() if name != "engine"}
+    return replace(stored, encoder=replace(stored.encoder, settings=settings))
 
 
 def _key(spec: EncoderSpec) -> str:

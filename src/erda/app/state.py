@@ -28,6 +28,10 @@ class Setup:
     encoder: EncoderSpec
 
 
+TAUGHT_BY_0_1 = (
+    "was taught by erda 0.1.0, and can only be listed. Take it over with relearn=True (erda teach --relearn), which "
+    "teaches all its examples again."
+)
 NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
 
 
@@ -42,6 +46,7 @@ class Stamp:
     setup: Setup
     n_teachings: int = 0
     n_lessons: int = 0
+    identity: str = ""  # random; tells versions with the same number apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +65,19 @@ class State:
     stamp: Stamp
     known: tuple[Known, ...] = ()  # in the order of the method
     learned: Checkpoint | None = None  # None: nothing was taught yet
-    files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> where it is, once it is written
+    files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
+    is_old: bool = False  # written by erda 0.1.0: what the method learned is not read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RelationPart:
     """What a version holds of one relation."""
 
     known: Known
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def is_same(self, other: Part | None) -> bool:
+    def is_same(self, other: RelationPart | None) -> bool:
         """Whether nothing has happened to it: the same lessons, the very same tensors."""
         return (
             other is not None
@@ -81,15 +87,17 @@ class Part:
         )
 
 
-def parts_of(state: State) -> list[Part]:
+def parts_of(state: State) -> list[RelationPart]:
     """What a version holds, relation by relation."""
     if state.learned is None:
-        return [Part(one) for one in state.known]
+        return [RelationPart(one) for one in state.known]
     kept: dict[str, list[Example]] = {}
     for example in state.learned.kept:
         kept.setdefault(example.relation or "", []).append(example)
     rows = state.learned.rows
     return [
-        Part(one, tuple(kept.get(one.id, ())), {name: owned[one.id] for name, owned in rows.items() if one.id in owned})
+        RelationPart(
+            one, tuple(kept.get(one.id, ())), {name: owned[one.id] for name, owned in rows.items() if one.id in owned}
+        )
         for one in state.known
     ]

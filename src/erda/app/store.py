@@ -1,33 +1,37 @@
-"""An extractor on the disk: every version whole or not there, what two versions share written once.
+"""An extractor on disk: every version is whole or absent, and versions share what they have in common.
 
-    extractor.json              the store's format, the current version, the last one written
-    versions/7.json             what was done, when, on what; which files hold its relations
-    objects/SHA256.json         a relation and every example it was taught by
-    objects/SHA256.safetensors  what the method keeps of it; weights that learning changed
+    extractor.json              the store's format, its current version, the highest number used so far
+    versions/7.json             what was done, when, with which method and encoder; the objects of its relations
+    objects/SHA256.json         a relation and every example that taught it
+    objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
-version that was there. Writers take a lock; readers need none, since no file that a version names ever changes.
-PyTorch is loaded only where tensors are.
+previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
+Every version has a random identity, so that two versions with the same number (a backup that was put back) are told
+apart. NumPy is loaded only to read or write arrays.
+
+Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` takes such a store over.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from erda.app.answers import VersionInfo
 from erda.app.lessons import Known
-from erda.app.state import Part, RelationFiles, Stamp, State, parts_of
-from erda.errors import DataError, ModelError, WriteError
+from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, parts_of
+from erda.app.store_format import FORMAT, RelationFile, StoreHead, StoreMarker, VersionFile, object_names
+from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
-    cannot_write,
+    LOCK,
     decode_json,
     inside,
     is_unfinished,
@@ -35,76 +39,21 @@ from erda.files import (
     read_bytes,
     read_json,
     read_sealed,
+    remove_own,
     remove_unfinished,
     sealed,
     write_bytes,
     write_json,
 )
-from erda.types import Example
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
 HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
-WAIT = 2.0  # seconds, for another process that teaches
+WAIT = 10.0  # seconds to wait for another process that is teaching
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """What says that a folder is a store, of whatever format."""
-
-    format: int
-
-
-@dataclass(frozen=True, slots=True)
-class Head(Marker):
-    """`extractor.json`. `id` tells a store from another that was put in its place."""
-
-    id: str
-    current: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
-class RelationFile:
-    """`objects/*.json`."""
-
-    known: Known
-    kept: tuple[Example, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VersionFile:
-    """`versions/*.json`."""
-
-    stamp: Stamp
-    n_tasks: int
-    relations: tuple[RelationFiles, ...]
-    kept: tuple[int, ...]  # of each exemplar, in the method's order, the place of its relation
-    shared: str  # sha256 of what belongs to no relation; empty: nothing does
-
-    def objects(self) -> set[str]:
-        """The names of all its objects."""
-        found = {f"{one.about}.json" for one in self.relations}
-        found |= {f"{one.rows}.safetensors" for one in self.relations if one.rows}
-        return found | ({f"{self.shared}.safetensors"} if self.shared else set())
-
-    def info(self, current: int) -> VersionInfo:
-        """A line of the history."""
-        stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)
-        return VersionInfo(
-            stamp.number,
-            stamp.parent,
-            stamp.time,
-            stamp.what,
-            stamp.setup.method,
-            stamp.setup.encoder.name,
-            len(self.relations),
-            n_examples,
-            stamp.number == current,
-        )
+_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
+_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class Store:
@@ -116,66 +65,120 @@ class Store:
     # -- the head ------------------------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is a store; a folder that holds something else is refused."""
+        """Whether the folder holds a store; a folder that holds anything else is rejected."""
         if (self.folder / HEAD).is_file():
             return True
         try:
-            found = [path.name for path in self.folder.iterdir()] if self.folder.exists() else []
+            found = list(self.folder.iterdir()) if self.folder.exists() else []
+            ours = (LOCK, VERSIONS, OBJECTS)  # a kill before the first version was complete
+            other = [path for path in found if path.name not in ours and not is_unfinished(path.name)]
+            other += [path for name in (VERSIONS, OBJECTS) for path in self._foreign(self.folder / name)]
         except NotADirectoryError:
             raise DataError(f"{self.folder}: is a file; an extractor is a folder, name another.") from None
         except OSError as fault:
             raise DataError(f"{self.folder}: cannot be read ({fault.strerror or fault}).") from None
-        ours = {".lock", VERSIONS, OBJECTS}  # a kill before the first version was whole
-        if other := [name for name in found if name not in ours and not is_unfinished(name)]:
-            raise DataError(f"{self.folder} holds something else than an extractor ({other[0]}); name another folder.")
-        if found and self._numbers() not in ([], [0]):
+        if other:
+            name = other[0].relative_to(self.folder)
+            raise DataError(f"{self.folder} holds something else than an extractor ({name}); name another folder.")
+        if self.numbers() not in ([], [0]):
             raise ModelError(f"{self.folder / HEAD} is missing. {DAMAGED}")
         return False
 
-    def head(self) -> Head:
-        """The current version and the last one."""
+    def _foreign(self, folder: Path) -> Iterator[Path]:
+        """What is in `versions/` or `objects/` but was not written by erda."""
+        if folder.is_symlink():
+            yield folder
+        elif folder.exists():
+            for path in folder.iterdir():
+                is_object = folder.name == OBJECTS and _OBJECT.fullmatch(path.name)
+                if path.is_symlink() or not (is_object or is_unfinished(path.name) or self._is_own_version(path)):
+                    yield path
+
+    def _is_own_version(self, path: Path) -> bool:
+        with suppress(ErdaError):
+            return _VERSION.fullmatch(path.name) is not None and bool(self._read_file(int(path.stem)))
+        return False
+
+    def head(self) -> StoreHead:
+        """The current version and the highest number."""
         place = self.folder / HEAD
         if not place.is_file():
             raise ModelError(
                 f"{place} is gone: the store was deleted or moved. What is in memory still answers; "
                 "save(folder) writes it to another place."
             )
-        found = read_json(place, Marker, error=ModelError, remedy=DAMAGED).format
+        found = read_json(place, StoreMarker, error=ModelError, remedy=DAMAGED).format
         if found > FORMAT:
             raise DataError(
                 f"{place} has format {found}, this version of erda reads up to {FORMAT}: it was written by a newer "
                 "one. Upgrade with: pip install -U erda"
             )
-        return read_sealed(place, Head, error=ModelError, remedy=DAMAGED)
+        return read_sealed(place, StoreHead, error=ModelError, remedy=DAMAGED)
 
     @contextmanager
-    def writing(self, *, create: bool = False) -> Iterator[None]:
-        """Nobody else writes. Only `create` makes a store where there is none."""
-        if not create:
+    def writing(self, *, begin: bool = False, mend: bool = False) -> Iterator[None]:
+        """Keep other writers out.
+
+        Without a head, only `begin` starts a store, which is removed again if its first version fails, and only
+        `mend` works on a damaged one.
+        """
+        if not (begin or mend):
             self.head()
-        busy = "another process is teaching this extractor; try again when it is done"
-        with locked(self.folder, busy=busy, wait=WAIT):
-            for folder in (self.folder, self.folder / VERSIONS, self.folder / OBJECTS):
-                remove_unfinished(folder)
-            yield
+        is_new_folder = not self.folder.exists()
+        busy = f"another process has been teaching this extractor for {WAIT:g} seconds; try again when it is done"
+        try:
+            with locked(self.folder, busy=busy, wait=WAIT):
+                self._refuse_links()
+                for folder in (self.folder, self.folder / VERSIONS, self.folder / OBJECTS):
+                    remove_unfinished(folder)
+                is_new = begin and not (self.folder / HEAD).exists() and self.numbers() in ([], [0])
+                try:
+                    yield
+                except BaseException:
+                    if is_new:
+                        self._remove_all()
+                    raise
+        finally:
+            if is_new_folder and not any(self.folder.glob("*")):
+                remove_own(self.folder)
+
+    def _refuse_links(self) -> None:
+        for path in (self.folder / HEAD, self.folder / VERSIONS, self.folder / OBJECTS):
+            if path.is_symlink():
+                raise ModelError(f"{path}: is a symbolic link; erda does not write through it. {DAMAGED}")
+
+    def _remove_all(self) -> None:
+        """Remove a store whose first teaching failed."""
+        remove_own(self.folder / HEAD)
+        self._remove_but(versions=(), objects=())
 
     def point(self, number: int) -> None:
-        """Make a version the current one, also where what said which one it was is damaged."""
+        """Make a version the current one, also if `extractor.json` is damaged."""
         try:
             head = self.head()
+            self.refuse_old(head)
         except ModelError:
-            head = Head(FORMAT, uuid4().hex, number, max(self._numbers(), default=0))
-        self.refuse_missing(number, head.last)
-        write_json(self.folder / HEAD, sealed(replace(head, current=number)))
+            head = StoreHead(FORMAT, number, max(self.numbers(), default=0))
+        self.refuse_missing(number)
+        identity = self._read_file(number).stamp.identity
+        write_json(self.folder / HEAD, sealed(replace(head, current=number, identity=identity)))
+
+    def refuse_old(self, head: StoreHead) -> None:
+        """Reject a change of a store that erda 0.1.0 wrote."""
+        if head.format < FORMAT:
+            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(self, number: int, near: State | None = None) -> State:
-        """A version; what it shares with `near` is not read again."""
+        """A version; relations that it shares with `near` are not read again."""
         from erda.methods.base import Checkpoint
 
         version = self._read_version(number)
-        at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near else {}
+        if version.format < FORMAT:
+            known = tuple(self._read_about(files).known for files in version.relations)
+            return State(version.stamp, known, is_old=True)
+        at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near and near.files else {}
         parts = [at_hand.get(files) or self._read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
         others = self._read_tensors(version.shared)
@@ -195,34 +198,58 @@ class Store:
         files = dict(zip((one.id for one in known), version.relations, strict=True))
         return State(version.stamp, known, learned if known else None, files)
 
+    def identity(self, number: int) -> str:
+        """The identity of a version: another one means that another version has the same number now."""
+        return self._read_version(number).stamp.identity
+
     def current(self) -> VersionInfo:
-        """The line of the current version."""
+        """The current version's line of the history."""
         number = self.head().current
         return self._read_version(number).info(number)
 
     def known(self) -> tuple[Known, ...]:
-        """What the current version was taught; what the method made of it is not read."""
+        """The relations and examples of the current version; the method's arrays are not read."""
         version = self._read_version(self.head().current)
         return tuple(self._read_about(files).known for files in version.relations)
 
     def history(self) -> list[VersionInfo]:
-        """Every version on the disk, the oldest first."""
-        head = self.head()
-        return [self._read_version(number).info(head.current) for number in self._numbers(head.last)]
+        """Every version on disk, oldest first."""
+        current, found = self.head().current, list[VersionInfo]()
+        for number in self.numbers():
+            try:
+                found.append(self._read_file(number).info(current))
+            except ModelError:
+                if self._version_path(number).exists():  # else another process has just pruned it
+                    raise
+        return found
 
     def _read_version(self, number: int) -> VersionFile:
-        self.refuse_missing(number, self.head().last)
-        return read_sealed(self._version_path(number), VersionFile, error=ModelError, remedy=DAMAGED)
+        head = self.head()
+        self.refuse_missing(number)
+        found = self._read_file(number)
+        if number == head.current and head.identity and found.stamp.identity != head.identity:
+            raise ModelError(
+                f"{self._version_path(number)}: is not the version that {HEAD} names; one of the two was replaced. "
+                f"{DAMAGED}"
+            )
+        return found
 
-    def refuse_missing(self, number: int, last: float = math.inf) -> None:
-        """Refuse a version that is not there, or that was never the current one."""
-        if number > last or not self._version_path(number).is_file():
-            there = ", ".join(map(str, self._numbers(last))) or "none"
+    def _read_file(self, number: int) -> VersionFile:
+        place = self._version_path(number)
+        found = read_sealed(place, VersionFile, error=ModelError, remedy=DAMAGED)
+        if found.stamp.number != number:
+            raise ModelError(f"{place}: holds version {found.stamp.number}; the file was renamed. {DAMAGED}")
+        return found
+
+    def refuse_missing(self, number: int) -> None:
+        """Reject a version that is not on disk."""
+        if not self._version_path(number).is_file():
+            there = ", ".join(map(str, self.numbers())) or "none"
             raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
 
-    def _read_relation(self, files: RelationFiles) -> Part:
+    def _read_relation(self, files: RelationFiles) -> RelationPart:
         about = self._read_about(files)
-        return Part(about.known, about.kept, self._read_tensors(files.rows))
+        return RelationPart(about.known, about.kept, self._read_tensors(files.rows))
 
     def _read_about(self, files: RelationFiles) -> RelationFile:
         content, place = self._read_object(f"{files.about}.json")
@@ -247,9 +274,10 @@ class Store:
             raise ModelError(f"{place}: is not what was written. {DAMAGED}")
         return content, place
 
-    def _numbers(self, last: float = math.inf) -> list[int]:
-        stems = [path.stem for path in (self.folder / VERSIONS).glob("*.json") if path.stem.isdecimal()]
-        return sorted(number for number in map(int, stems) if number <= last)
+    def numbers(self) -> list[int]:
+        """The numbers of all versions on disk, in order."""
+        names = (path.name for path in (self.folder / VERSIONS).glob("*.json"))
+        return sorted(int(name.removesuffix(".json")) for name in names if _VERSION.fullmatch(name))
 
     def _version_path(self, number: int) -> Path:
         return self.folder / VERSIONS / f"{number}.json"
@@ -257,11 +285,14 @@ class Store:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, state: State, near: State | None = None) -> State:
-        """Write a version and make it the current one; what it shares with `near` is there already."""
+        """Write a version with the next free number and make it current; objects shared with `near` are not rewritten.
+
+        Returns the state as it was written, with its number and identity.
+        """
         before = {part.known.id: part for part in parts_of(near)} if near else {}
         files = {
             part.known.id: near.files[part.known.id]
-            if near and part.is_same(before.get(part.known.id))
+            if near and part.is_same(before.get(part.known.id)) and self._is_written(near.files.get(part.known.id))
             else self._write_relation(part)
             for part in parts_of(state)
         }
@@ -269,20 +300,40 @@ class Store:
         learned = state.learned
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
-        version = VersionFile(
-            state.stamp,
-            learned.n_tasks if learned else 0,
-            tuple(files[one.id] for one in state.known),
-            tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
-            self._write_tensors(others),
+        version = self._numbered(
+            VersionFile(
+                replace(state.stamp, identity=uuid4().hex),
+                learned.n_tasks if learned else 0,
+                tuple(files[one.id] for one in state.known),
+                tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
+                self._write_tensors(others),
+                FORMAT,
+            )
         )
-        number = state.stamp.number
-        write_json(self._version_path(number), sealed(version))
-        own_id = self.head().id if (self.folder / HEAD).is_file() else uuid4().hex
-        write_json(self.folder / HEAD, sealed(Head(FORMAT, own_id, number, number)))
-        return replace(state, files=files)
+        stamp = version.stamp
+        write_json(self._version_path(stamp.number), sealed(version))
+        write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
+        return replace(state, stamp=stamp, files=files)
 
-    def _write_relation(self, part: Part) -> RelationFiles:
+    def _numbered(self, version: VersionFile) -> VersionFile:
+        """A version with a number that no other one has ever had.
+
+        A process that was killed before it wrote the head leaves a version that never was current. The same version
+        takes its place; any other one leaves it alone.
+        """
+        last = self.head().last if (self.folder / HEAD).is_file() else -1
+        beyond = [number for number in self.numbers() if number > last]
+        numbered = replace(version, stamp=replace(version.stamp, number=last + 1))
+        if beyond == [last + 1]:
+            with suppress(ModelError):
+                if numbered.is_same(self._read_file(last + 1)):
+                    return numbered
+        return replace(version, stamp=replace(version.stamp, number=max([last, *beyond]) + 1))
+
+    def _is_written(self, files: RelationFiles | None) -> bool:
+        return files is not None and all((self.folder / OBJECTS / name).is_file() for name in object_names(files))
+
+    def _write_relation(self, part: RelationPart) -> RelationFiles:
         about = json.dumps(asdict(RelationFile(part.known, part.kept)), ensure_ascii=False).encode()
         return RelationFiles(self._write_object(about, "json"), self._write_tensors(part.rows), len(part.known.lessons))
 
@@ -300,23 +351,29 @@ class Store:
             write_bytes(place, content)
         return digest
 
-    def prune(self, keep: Sequence[int]) -> int:
-        """Remove all versions but these and the current one, and every object that none of them names; how many."""
-        head = self.head()
-        numbers = self._numbers(head.last)
-        kept = [self._read_version(number) for number in numbers if number in keep or number == head.current]
-        names = {name for version in kept for name in version.objects()}
-        numbered = {f"{version.stamp.number}.json" for version in kept}
-        try:
-            for path in (self.folder / VERSIONS).glob("*"):
-                if path.name not in numbered:
-                    path.unlink(missing_ok=True)
-            for path in (self.folder / OBJECTS).glob("*"):
-                if path.name not in names:
-                    path.unlink(missing_ok=True)
-        except OSError as fault:
-            raise WriteError(cannot_write(self.folder, fault)) from fault
-        return len(numbers) - len(kept)
+    def prune(self, keep: Collection[int]) -> int:
+        """Remove all versions but these and the current one, and every object that none of them names; how many.
+
+        Files that erda did not write stay.
+        """
+        current = self.head().current
+        numbers = self.numbers()
+        kept = [self._read_file(number) for number in numbers if number in keep or number == current]
+        objects = {name for version in kept for name in version.objects()}
+        self._remove_but(versions={version.stamp.number for version in kept}, objects=objects)
+        return len(numbers) - len(self.numbers())
+
+    def _remove_but(self, *, versions: Collection[int], objects: Collection[str]) -> None:
+        def is_old_version(name: str) -> bool:
+            return self._is_own_version(self.folder / VERSIONS / name) and int(Path(name).stem) not in versions
+
+        def is_old_object(name: str) -> bool:
+            return _OBJECT.fullmatch(name) is not None and name not in objects
+
+        for folder, is_own in ((self.folder / VERSIONS, is_old_version), (self.folder / OBJECTS, is_old_object)):
+            stays = [path for path in remove_own(folder, is_own) if path.parent == folder]
+            if failed := [path for path in stays if not path.is_symlink() and path.is_file() and is_own(path.name)]:
+                raise WriteError(f"{failed[0]} cannot be removed. Mend this and give the same command again.")
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
-from erda.app.state import State
+from erda.app.state import TAUGHT_BY_0_1, State
 from erda.encoders.base import embed
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -36,7 +36,7 @@ MOST_COMPARED = 20  # examples of each
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class PairQuestions:
     """The pairs of entities of a text, of which `extract` asks."""
 
     examples: tuple[Example, ...]
@@ -71,6 +71,8 @@ class Version:
         """What learned it; not to be taught itself."""
         with self._lock:
             if self._method is None:
+                if self.state.is_old:
+                    raise DataError(f"Version {self.number} {TAUGHT_BY_0_1}")
                 if not self.state.known:
                     raise DataError(NOTHING_TAUGHT)
                 self._method = self._build(self.state)
@@ -120,7 +122,7 @@ class Version:
         questions = self.questions(text, entities)
         return questions.answered(self.predict(questions.examples, top=top))
 
-    def questions(self, text: str, entities: Entities = None) -> Questions:
+    def questions(self, text: str, entities: Entities = None) -> PairQuestions:
         """What `extract` asks of a text."""
         tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
         pairs, n_entities, n_left_out = list[Example](), 0, 0
@@ -129,7 +131,7 @@ class Version:
             pairs += found.examples
             n_entities += found.n_entities
             n_left_out += found.n_left_out
-        return Questions(tuple(pairs), tagged.tagger, n_entities, n_left_out)
+        return PairQuestions(tuple(pairs), tagged.tagger, n_entities, n_left_out)
 
     @cached_property
     def _taught_names(self) -> NameTagger | None:

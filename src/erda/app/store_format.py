@@ -1,0 +1,79 @@
+"""The files of a store (`store.py`) as typed values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from erda.app.answers import VersionInfo
+from erda.app.lessons import Known
+from erda.app.state import RelationFiles, Stamp
+from erda.types import Example
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMarker:
+    """The part of `extractor.json` that every format has."""
+
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHead(StoreMarker):
+    """`extractor.json`; `identity` is that of the current version."""
+
+    current: int
+    last: int
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationFile:
+    """`objects/*.json`."""
+
+    known: Known
+    kept: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """`versions/*.json`."""
+
+    stamp: Stamp
+    n_tasks: int
+    relations: tuple[RelationFiles, ...]
+    kept: tuple[int, ...]  # index of the relation of each exemplar, in the method's order
+    shared: str  # sha256 of the arrays that belong to no relation; empty if there are none
+    format: int = 1
+
+    def objects(self) -> set[str]:
+        """The names of all its objects."""
+        found = {name for one in self.relations for name in object_names(one)}
+        return found | ({f"{self.shared}.safetensors"} if self.shared else set())
+
+    def is_same(self, other: VersionFile) -> bool:
+        """Whether two versions differ in nothing but when they were written."""
+        return replace(self, stamp=replace(self.stamp, time="", identity="")) == replace(
+            other, stamp=replace(other.stamp, time="", identity="")
+        )
+
+    def info(self, current: int) -> VersionInfo:
+        """A line of the history."""
+        stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)
+        return VersionInfo(
+            stamp.number,
+            stamp.parent,
+            stamp.time,
+            stamp.what,
+            stamp.setup.method,
+            stamp.setup.encoder.name,
+            len(self.relations),
+            n_examples,
+            stamp.number == current,
+        )
+
+
+def object_names(files: RelationFiles) -> set[str]:
+    """The names of a relation's objects."""
+    return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())

@@ -1,0 +1,267 @@
+"""A store under hostile hands: backups put back, files swapped, links, foreign files, the format of erda 0.1.0."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught
+
+from erda.app.extractor import Extractor
+from erda.app.store import Store
+from erda.errors import DataError, ErdaError, ModelError
+from erda.files import sealed, write_json
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# -- a store that changes under a running process ----------------------------------------------------------------------
+
+
+def test_a_backup_put_back_is_noticed_though_the_numbers_are_the_same(tmp_path: Path) -> None:
+    running = taught(tmp_path / "mine")
+    running.undo()
+    shutil.copytree(tmp_path / "mine", tmp_path / "backup")
+    (tmp_path / "backup" / "versions" / "2.json").unlink()
+    (tmp_path / "backup" / "extractor.json").write_bytes((tmp_path / "mine" / "extractor.json").read_bytes())
+    running.rollback(2)
+    before = scores(running)
+    shutil.rmtree(tmp_path / "mine")
+    shutil.copytree(tmp_path / "backup", tmp_path / "mine")
+    write_head(tmp_path / "mine", current=1, last=1)
+    assert open_toy(tmp_path / "mine").teach("moved to", ["[[a]] moved to {{b}}"]).version == 2
+    assert running.refresh() == 2
+    assert [one.id for one in running.relations] == ["founded by", "moved to"], "not the version 2 in memory"
+    running.teach_many({"born in": BORN, "capital of": CAPITAL})
+    again = open_toy(tmp_path / "mine")
+    assert len(again.relations) == 4
+    np.testing.assert_array_equal(scores(again), scores(running))
+    assert before.shape[1] == 3
+
+
+def write_head(folder: Path, **fields: object) -> None:
+    """Change `extractor.json` as if erda had written it so."""
+    head = {**json.loads((folder / "extractor.json").read_text()), **fields}
+    current = json.loads((folder / "versions" / f"{head['current']}.json").read_text())
+    write_json(folder / "extractor.json", sealed({**head, "identity": current["stamp"]["identity"]}))
+
+
+def test_objects_that_a_backup_lacks_are_written_again(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    for path in (tmp_path / "objects").iterdir():
+        path.unlink()
+    extractor.teach(*next(iter(some_relation(1).items())))
+    assert len(open_toy(tmp_path).predict(QUESTIONS)) == 3
+
+
+def test_an_older_head_put_back_costs_no_version(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach("founded by", FOUNDED)
+    old = (tmp_path / "extractor.json").read_bytes()
+    extractor.teach("born in", BORN)
+    extractor.teach("capital of", CAPITAL)
+    before = contents(tmp_path)
+    (tmp_path / "extractor.json").write_bytes(old)
+    assert open_toy(tmp_path).teach("moved to", ["[[a]] moved to {{b}}"]).version == 4
+    after = contents(tmp_path)
+    assert {name: after[name] for name in before if name != "extractor.json"} == {
+        name: content for name, content in before.items() if name != "extractor.json"
+    }
+    assert [(one.number, one.parent) for one in open_toy(tmp_path).history()] == [
+        *((0, None), (1, 0), (2, 1), (3, 2)),
+        (4, 1),
+    ]
+    assert len(open_toy(tmp_path, version=3).relations) == 3
+
+
+def test_a_version_that_a_kill_left_is_taken_up_by_the_same_teaching_only(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach("founded by", FOUNDED)
+    old = (tmp_path / "extractor.json").read_bytes()  # a kill just before the head was written
+    extractor.teach("born in", BORN)
+    (tmp_path / "extractor.json").write_bytes(old)
+    assert open_toy(tmp_path).teach("born in", BORN).version == 2
+    (tmp_path / "extractor.json").write_bytes(old)
+    assert open_toy(tmp_path).teach("capital of", CAPITAL).version == 3
+
+
+@pytest.mark.parametrize("fault", ["swapped", "renamed", "unsealed", "of another store"])
+def test_a_version_file_that_is_not_what_its_name_says_is_rejected(tmp_path: Path, fault: str) -> None:
+    taught(tmp_path / "mine").teach("moved to", ["[[a]] moved to {{b}}"])
+    one, three = (tmp_path / "mine" / "versions" / f"{number}.json" for number in (1, 3))
+    if fault == "swapped":
+        content = one.read_bytes()
+        one.write_bytes(three.read_bytes())
+        three.write_bytes(content)
+    elif fault == "renamed":
+        three.write_bytes(one.read_bytes())
+    elif fault == "unsealed":
+        value = json.loads(three.read_text())
+        del value["seal"]
+        three.write_text(json.dumps(value))
+    else:
+        other = taught(tmp_path / "other")
+        other.forget("born in")
+        three.write_bytes((tmp_path / "other" / "versions" / "3.json").read_bytes())
+    with pytest.raises(ModelError, match=r"3\.json: .*The store is damaged") as caught:
+        open_toy(tmp_path / "mine")
+    assert "\n" not in str(caught.value)
+    if fault != "of another store":
+        with pytest.raises(ModelError):
+            Store(tmp_path / "mine").history()
+    assert len(open_toy(tmp_path / "mine", version=2).relations) == 3
+
+
+def test_history_during_a_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extractor = taught(tmp_path)
+    real, gone = Store._read_file, tmp_path / "versions" / "1.json"
+
+    def read(store: Store, number: int) -> object:
+        gone.unlink(missing_ok=True)
+        return real(store, number)
+
+    monkeypatch.setattr(Store, "_read_file", read)
+    assert [one.number for one in extractor.history()] == [0, 2]
+
+
+def test_a_first_teaching_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "new", tmp_path / "empty"):
+        extractor = open_toy(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr("erda.app.extractor.relearned", lambda *given, **more: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                extractor.teach("founded by", FOUNDED)
+        assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+        assert extractor.teach("founded by", FOUNDED).version == 1, "and can be tried again"
+        shutil.rmtree(folder)
+        (tmp_path / "empty").mkdir(exist_ok=True)
+
+
+def test_a_writer_waits_for_another_one(tmp_path: Path) -> None:
+    extractor, held = taught(tmp_path), Event()
+
+    def hold() -> None:
+        with Store(tmp_path).writing():
+            held.set()
+            Event().wait(3)  # longer than a person's patience was before
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        held.wait()
+        assert extractor.teach("moved to", ["[[a]] moved to {{b}}"]).version == 3
+
+
+# -- pruning -----------------------------------------------------------------------------------------------------------
+
+
+def test_pruning_leaves_every_foreign_file_alone(tmp_path: Path) -> None:
+    extractor = taught(tmp_path / "mine")
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / ("0" * 64 + ".json")).write_text("mine")
+    foreign = ["objects/my-notes.txt", "versions/README.md", "versions/sub/a.json", "versions/9.json", "notes.txt"]
+    for name in foreign:
+        (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text("{}")
+    (tmp_path / "mine" / "objects" / "link").symlink_to(outside)
+    (tmp_path / "mine" / "objects" / ("0" * 64 + ".json")).symlink_to(outside / ("0" * 64 + ".json"))
+    (tmp_path / "mine" / "objects" / ("f" * 64 + ".json")).write_text("of a version that was never written")
+    assert extractor.prune(keep=0) == 2
+    left = {str(path.relative_to(tmp_path / "mine")) for path in (tmp_path / "mine").rglob("*") if path.is_file()}
+    assert left >= {*foreign, f"objects/{'0' * 64}.json"}
+    assert f"objects/{'f' * 64}.json" not in left
+    assert contents(outside) == {"0" * 64 + ".json": b"mine"}
+    assert len([name for name in left if name.startswith("objects/")]) == 3 * 2 + 1 + 2, "and all else is needed"
+    assert len(open_toy(tmp_path / "mine").relations) == 3
+
+
+@pytest.mark.parametrize("name", ["objects", "versions"])
+def test_a_link_in_place_of_a_folder_is_not_written_through(tmp_path: Path, name: str) -> None:
+    extractor = taught(tmp_path / "mine")
+    (tmp_path / "mine" / name).rename(tmp_path / "theirs")
+    (tmp_path / "mine" / name).symlink_to(tmp_path / "theirs")
+    before = contents(tmp_path / "theirs")
+    for change in (extractor.prune, extractor.undo, lambda: extractor.teach("moved to", ["[[a]] moved to {{b}}"])):
+        with pytest.raises(ModelError, match="is a symbolic link"):
+            change()
+    assert contents(tmp_path / "theirs") == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["objects/a.txt", "versions/README.md", "versions/0.json", "versions/1.json", "objects/sub/x", "versions/x/y"],
+)
+def test_a_folder_that_only_looks_like_a_store_is_rejected(tmp_path: Path, name: str) -> None:
+    for folder in ("objects", "versions"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    for attempt in (lambda: open_toy(tmp_path), lambda: open_toy(tmp_path, version=1)):
+        with pytest.raises(ErdaError):
+            attempt()
+    assert contents(tmp_path) == {name: b"{}"}
+
+
+def test_purging_removes_every_trace_of_what_was_forgotten(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    extractor.forget("born in")
+    extractor.take_back(CAPITAL[0])
+    expected = scores(extractor)
+    assert b"Warsaw" in b"".join(contents(tmp_path).values())
+    assert extractor.prune(purge=True) == 5
+    everything = b"".join(contents(tmp_path).values())
+    assert not any(word in everything for word in (b"Warsaw", b"born in", b"Paris"))
+    assert [(one.number, one.parent) for one in extractor.history()] == [(5, None)]
+    for one in (extractor, open_toy(tmp_path)):
+        np.testing.assert_array_equal(scores(one), expected)
+        with pytest.raises(DataError, match="nothing to undo"):
+            one.undo()
+
+
+# -- the format of erda 0.1.0 ------------------------------------------------------------------------------------------
+
+
+def as_0_1_0(folder: Path) -> None:
+    """Rewrite a store as erda 0.1.0 wrote it."""
+    for path in (folder / "versions").iterdir():
+        value = json.loads(path.read_text())
+        del value["format"], value["stamp"]["identity"]
+        write_json(path, sealed(value))
+    head = json.loads((folder / "extractor.json").read_text())
+    write_json(folder / "extractor.json", sealed({"format": 1, "id": "0" * 32, "current": 2, "last": head["last"]}))
+
+
+def test_a_store_of_0_1_0_can_be_listed_and_is_taken_over(tmp_path: Path) -> None:
+    expected = scores(taught(tmp_path))
+    as_0_1_0(tmp_path)
+    before = contents(tmp_path)
+    old = open_toy(tmp_path)
+    assert [one.id for one in old.relations] == ["founded by", "born in", "capital of"]
+    assert [lesson.number for lesson in old.examples("born in")] == [3, 4]
+    assert [one.number for one in old.history()] == [0, 1, 2]
+    assert len(Store(tmp_path).known()) == 3
+    changes = (
+        *(lambda: old.predict(QUESTIONS), lambda: old.teach("moved to", ["[[a]] b {{c}}"]), old.undo, old.prune),
+        *(lambda: old.forget("born in"), lambda: open_toy(tmp_path, version=1), lambda: old.save(tmp_path / "x")),
+    )
+    for change in changes:
+        with pytest.raises(DataError, match=r"was taught by erda 0\.1\.0.*erda teach --relearn") as caught:
+            change()
+        assert "\n" not in str(caught.value)
+    assert contents(tmp_path) == before
+    new: Extractor = open_toy(tmp_path, relearn=True)
+    np.testing.assert_array_equal(scores(new), expected)
+    np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
+    assert [one.number for one in new.history()] == [0, 1, 2, 3]
+    new.undo()
+    with pytest.raises(DataError, match=r"Version 2 was taught by erda 0\.1\.0"):
+        new.predict(QUESTIONS)
+    assert open_toy(tmp_path, relearn=True).version.number == 4
