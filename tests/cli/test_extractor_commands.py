@@ -310,6 +310,18 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
+def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    erda("forget", "born in")
+    assert erda("prune", "--keep", "2").lines[0] == "2 versions removed."
+    assert erda("prune", "--keep", "-1").status == 2
+    assert "born in" in erda("history").out
+    assert erda("prune", "--purge").lines[0] == "2 versions removed."
+    assert "born in" not in erda("history").out
+    assert erda("relations").lines[-1] == "my-extractor knows 1 relation by 3 examples (version 4)."
+
+
 def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         erda("relations", "--store", "")

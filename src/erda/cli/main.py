@@ -23,7 +23,7 @@ GROUPS: dict[
 ] = {  # title -> module of erda.cli -> its commands; only the module of the command that runs is imported
     "first steps": {"demo": ("demo",), "list": ("list",)},
     "an extractor of your own": {
-        "teach": ("teach", "relations", "forget", "undo", "history", "suggest"),
+        "teach": ("teach", "relations", "forget", "undo", "history", "prune", "suggest"),
         "predict": ("predict", "extract", "evaluate"),
         "export": ("export",),
     },

@@ -1,4 +1,4 @@
-"""`erda teach | relations | forget | undo | history | suggest`: what an extractor knows."""
+"""`erda teach | relations | forget | undo | history | prune | suggest`: what an extractor knows."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ UNDO = """examples:
 HISTORY = """examples:
   erda history
   erda history --store my-extractor
+"""
+PRUNE = """\
+Older versions make undo possible, and they still hold what was forgotten. Files that erda did not write stay.
+
+examples:
+  erda prune
+  erda prune --keep 3
+  erda prune --purge
 """
 SUGGEST = """examples:
   erda suggest "founded by" --corpus my-corpus
@@ -85,6 +93,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_store(history)
     history.set_defaults(handler=run_history)
 
+    _add_prune(commands)
     about = "Find sentences of a corpus that may hold a relation, the most useful to be told about first."
     suggest = add_command(commands, "suggest", about, SUGGEST, brief="find sentences to teach in unlabelled text")
     suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
@@ -96,6 +105,17 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     suggest.add_argument("--out", type=Path, metavar="FILE", help=out)
     add_store(suggest)
     suggest.set_defaults(handler=run_suggest)
+
+
+def _add_prune(commands: Commands[argparse.ArgumentParser]) -> None:
+    about = "Remove old versions of an extractor, or with --purge every trace of what was forgotten."
+    prune = add_command(commands, "prune", about, PRUNE, brief="remove old versions of an extractor")
+    which = prune.add_mutually_exclusive_group()
+    which.add_argument("--keep", type=int, default=10, metavar="N", help="newest versions to keep (default: 10)")
+    purge = "keep the current version alone, rewritten without a past: nothing forgotten can be brought back"
+    which.add_argument("--purge", action="store_true", help=purge)
+    add_store(prune)
+    prune.set_defaults(handler=run_prune)
 
 
 def run_teach(options: argparse.Namespace) -> int:
@@ -201,6 +221,14 @@ def run_history(options: argparse.Namespace) -> int:
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
         when = datetime.fromisoformat(one.time).astimezone()
         print_line(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
+    return 0
+
+
+def run_prune(options: argparse.Namespace) -> int:
+    """Remove versions, and say how many."""
+    n_removed = open_store(options).prune(keep=options.keep, purge=options.purge)
+    print(f"{counted(n_removed, 'version')} removed.")
+    _say_what_is_known(options)
     return 0
 
 
