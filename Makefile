@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format bench torture docs clean
+.PHONY: help demo test test-all test-fast check format bench torture docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -21,11 +21,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an extractor that is taught
 	$(BIN)/erda demo
 
-test: $(STAMP)  ## set up, then every test that this machine can run
+test: $(STAMP)  ## set up, then the tests, but for the long ones
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
+
+test-all: $(STAMP)  ## every test: also kills, Ray, two processes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(STAMP)  ## the tests that take seconds
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not long'
 
 check: $(STAMP)  ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check .

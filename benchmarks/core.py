@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.benchmark.records import Record, read_predictions
 from erda.benchmark.run.loop import run_directory
-from erda.benchmark.run.many import run_all
+from erda.benchmark.run.planned_runs import run_experiment
 from erda.cli.settings import seeds_of
 from erda.errors import ErdaError, join_faults
 from erda.settings.load import run_settings
@@ -95,7 +95,7 @@ def markers(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _run(out: Path, *, preset: str = "fewrel-5-shot", **asked: Any) -> tuple[Record, ...]:
-    finished = run_all(run_settings(preset=preset, **asked), out=out)
+    finished = run_experiment(run_settings(preset=preset, **asked), out=out)
     if finished.faults:
         raise ErdaError(join_faults(finished.faults))
     return finished.records

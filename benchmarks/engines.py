@@ -20,7 +20,7 @@ import torch
 
 from embed import N_ROUNDS, marked_text
 from erda.benchmark.metrics import ALL_SEEN
-from erda.benchmark.run.many import run_all
+from erda.benchmark.run.planned_runs import run_experiment
 from erda.corpus.similarity import SimilarityModel
 from erda.data.catalogue import open_stream
 from erda.encoders import build_encoder
@@ -107,7 +107,7 @@ def _accuracy(engine: str, options: argparse.Namespace) -> float:
         seeds=options.seed,
         settings={**encoder, "evaluate_on": "validation"},
     )
-    finished = run_all(asked, out=options.out / options.encoder / engine)
+    finished = run_experiment(asked, out=options.out / options.encoder / engine)
     if finished.faults:
         raise ErdaError(join_faults(finished.faults))
     (record,) = finished.records

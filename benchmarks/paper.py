@@ -15,13 +15,13 @@ from time import perf_counter
 
 from erda.benchmark.experiments import PERCENT, Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.layout import paper_layout
-from erda.benchmark.paper.run_tables import run_paper
-from erda.benchmark.paper.tables import choose_tables
+from erda.benchmark.paper.paper_sections import paper_layout
+from erda.benchmark.paper.paper_tables import choose_tables
+from erda.benchmark.paper.run_paper import run_paper
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare
-from erda.benchmark.report.layout import Section
 from erda.benchmark.report.published import published_of
+from erda.benchmark.report.sections import Section
 from erda.cli.settings import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
 from erda.settings.load import given_values

@@ -26,7 +26,7 @@ from typing import Any
 from erda.benchmark.experiments import PERCENT
 from erda.benchmark.metrics import ALL_SEEN
 from erda.benchmark.records import Record, read_record
-from erda.benchmark.run.many import CacheSettings, PlannedRun, RunOutcome, run_many
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, RunOutcome, run_planned
 from erda.benchmark.search.space import as_text
 from erda.cli.settings import add_settings, read_given
 from erda.errors import ErdaError
@@ -182,7 +182,7 @@ def search(asked: Sequence[Choice], layers: Layers, n_processes: int) -> list[st
     for seed in settings.seeds:
         planned = {one: one.planned(seed, layers) for one in going}
         runs, cache = list(planned.values()), CacheSettings.of(settings)
-        faults += run_many(runs, cache=cache, n_processes=n_processes, show_bars=False, on_outcome=_tell).faults
+        faults += run_planned(runs, cache=cache, n_processes=n_processes, show_bars=False, on_outcome=_tell).faults
         for one, run in planned.items():
             if run.is_finished:
                 one.reached.append(_last(read_record(run.folder)))

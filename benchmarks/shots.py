@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from erda.benchmark.experiments import PERCENT
 from erda.benchmark.metrics import ALL_SEEN
-from erda.benchmark.report.figures.base import COLOURS, Figure, Panel, save_figure, tidy
+from erda.benchmark.report.figures.figure import COLOURS, Figure, Panel, save_figure, tidy
 from erda.benchmark.report.figures.measures import draw_line
-from erda.benchmark.run.many import run_all
+from erda.benchmark.run.planned_runs import run_experiment
 from erda.benchmark.statistics import Summary
 from erda.encoders.frozen import FrozenCache
 from erda.errors import ErdaError, join_faults
@@ -99,7 +99,7 @@ def _accuracy(name: str, shots: int, asked: argparse.Namespace) -> tuple[float, 
     if not shots:
         cache = open_cache(settings.cache_dir, settings.cache_gb)
         return tuple(by_names(run, cache) for run in settings.runs())
-    done = run_all(settings, out=asked.out / name / str(shots))
+    done = run_experiment(settings, out=asked.out / name / str(shots))
     if done.faults:
         raise ErdaError(join_faults(done.faults))
     return tuple((record.accuracy[ALL_SEEN] or [0.0])[-1] for record in done.records)

@@ -13,7 +13,7 @@ _HOMES = {
     "erda.app.extractor": ("Extractor",),
     "erda.benchmark.records": ("read_record", "read_records"),
     "erda.benchmark.report.report": ("write_report",),
-    "erda.benchmark.run.many": ("run_all",),
+    "erda.benchmark.run.planned_runs": ("run_experiment",),
     "erda.corpus.augment": ("open_augmenter",),
     "erda.corpus.similarity": ("load_similarity",),
     "erda.corpus.store": ("CorpusStore",),

@@ -3,7 +3,7 @@ from erda.app.extractor import Extractor as Extractor
 from erda.benchmark.records import read_record as read_record
 from erda.benchmark.records import read_records as read_records
 from erda.benchmark.report.report import write_report as write_report
-from erda.benchmark.run.many import run_all as run_all
+from erda.benchmark.run.planned_runs import run_experiment as run_experiment
 from erda.corpus.augment import open_augmenter as open_augmenter
 from erda.corpus.similarity import load_similarity as load_similarity
 from erda.corpus.store import CorpusStore as CorpusStore

@@ -11,7 +11,7 @@ from toy_runs import N_TASKS, toy_record
 
 from erda.benchmark.experiments import make_experiment, make_lines
 from erda.benchmark.records import FoundRecord, Record
-from erda.benchmark.report.results import accuracy_table
+from erda.benchmark.report.result_tables import accuracy_table
 from erda.methods import METHODS
 from erda.settings.runs import default_settings
 

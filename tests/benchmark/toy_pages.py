@@ -9,8 +9,8 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.records import Records
-from erda.benchmark.report.layout import VIEWS, Section, experiment_sections
 from erda.benchmark.report.report import Report, write_report
+from erda.benchmark.report.sections import VIEWS, Section, experiment_sections
 from erda.files import write_arrays
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from erda.benchmark.paper.tables import ROWS, PaperRow, PaperTable
+from erda.benchmark.paper.paper_tables import ROWS, PaperRow, PaperTable
 from erda.settings.load import given_values
 
 SEQRUN, WITHOUT_AUGMENTATION, ERDA = (ROWS[label] for label in ("SeqRun", "ERDA w.o. DA", "ERDA"))

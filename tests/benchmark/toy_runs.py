@@ -126,17 +126,17 @@ def line_of(label: str, records: Iterable[Record]) -> Line:
 # pieces of work for the engines; they must be importable by another process
 
 
-def double(number: int, slot: int) -> int:
+def double(number: int) -> int:
     return 2 * number
 
 
-def double_but_trip_on_three(number: int, slot: int) -> int:
+def double_but_trip_on_three(number: int) -> int:
     if number == 3:
         raise DataError("three is bad")
     return 2 * number
 
 
-def double_but_die_at_three(number: int, slot: int) -> int:
+def double_but_die_at_three(number: int) -> int:
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return 2 * number

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from augmentation import main
-from erda.benchmark.demo import atlas_corpus
+from erda.benchmark.method_demo import atlas_corpus
 
 
 @pytest.mark.slow

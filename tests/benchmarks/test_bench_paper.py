@@ -5,8 +5,8 @@ import pytest
 from toy_runs import toy_record
 
 import paper
-from erda.benchmark.paper.layout import note_tables
-from erda.benchmark.paper.tables import TABLES, PaperTable, choose_tables
+from erda.benchmark.paper.paper_sections import note_tables
+from erda.benchmark.paper.paper_tables import TABLES, PaperTable, choose_tables
 from erda.benchmark.records import RECORD
 from erda.errors import RecordError, SettingsError
 from erda.files import sealed, write_json

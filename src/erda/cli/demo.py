@@ -31,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the demo and show what came out."""
     from erda.app.demo import demonstrate
-    from erda.benchmark.demo import run_demo
+    from erda.benchmark.method_demo import run_demo
     from erda.cli.printing import print_tables
     from erda.cli.settings import seeds_of
     from erda.errors import ErdaError, join_faults

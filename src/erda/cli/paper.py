@@ -46,8 +46,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for, write the report, say what is missing."""
-    from erda.benchmark.paper.run_tables import run_paper
-    from erda.benchmark.paper.tables import choose_tables
+    from erda.benchmark.paper.paper_tables import choose_tables
+    from erda.benchmark.paper.run_paper import run_paper
     from erda.errors import ErdaError, join_faults, merge_faults
 
     engine = engine_of(options)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(out: Path) -> None:
-    from erda.benchmark.paper.layout import paper_layout
+    from erda.benchmark.paper.paper_sections import paper_layout
     from erda.benchmark.report.report import write_report
     from erda.errors import printable
 

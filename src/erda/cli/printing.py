@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from erda.errors import one_line, printable
 
 if TYPE_CHECKING:
-    from erda.benchmark.report.tables import Table
+    from erda.benchmark.report.table_formats import Table
     from erda.types import Example
 
 BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
@@ -47,7 +47,7 @@ def print_line(text: str) -> None:
 
 def print_tables(tables: Iterable[Table]) -> None:
     """Print tables one below the other, folded where the terminal is narrow."""
-    from erda.benchmark.report.tables import to_terminal
+    from erda.benchmark.report.table_formats import to_terminal
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in tables:

@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print and write the report."""
-    from erda.benchmark.paper.layout import asked_tables, paper_layout, table_titles
+    from erda.benchmark.paper.paper_sections import asked_tables, paper_layout, table_titles
     from erda.benchmark.report.report import FOLDER, write_report
     from erda.cli.printing import print_tables
     from erda.errors import printable

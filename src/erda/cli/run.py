@@ -52,7 +52,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `run_all` and `run_many` are told about where runs happen."""
+    """What `run_experiment` and `run_planned` are told about where runs happen."""
     refuse([*below_one(options, "jobs"), *without_effect(options, local=(), ray=("address",))])
     return {"n_processes": options.jobs, "engine": options.engine, "address": options.address}
 
@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Run, and print what came out."""
     from erda.benchmark.experiments import group_records
     from erda.benchmark.records import FoundRecord
-    from erda.benchmark.report.results import accuracy_table, final_table
-    from erda.benchmark.run.many import run_all
+    from erda.benchmark.report.result_tables import accuracy_table, final_table
+    from erda.benchmark.run.planned_runs import run_experiment
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults, merge_faults, printable
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     settings = load_settings(options)
     warn_untrained(settings)
     options.kept = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
-    finished = run_all(settings, out=options.out, keep_methods=options.keep_methods, **engine)
+    finished = run_experiment(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from toy_paper import CHANGES, ERDA, SEQRUN, small_table
 
-from erda.benchmark.paper import plan as plan_module
-from erda.benchmark.paper.plan import check_changes, plan_runs, row_settings
-from erda.benchmark.paper.tables import TABLES, PaperRow, PaperTable, choose_tables
-from erda.benchmark.report.layout import VIEWS
+from erda.benchmark.paper import paper_plan as plan_module
+from erda.benchmark.paper.paper_plan import check_changes, plan_runs, row_settings
+from erda.benchmark.paper.paper_tables import TABLES, PaperRow, PaperTable, choose_tables
+from erda.benchmark.report.sections import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
 from erda.settings.load import given_values, preset_names, run_settings

@@ -15,10 +15,10 @@ from erda.benchmark.experiments import Experiment
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.layout import experiment_section
 from erda.benchmark.report.published import published_of
-from erda.benchmark.report.results import comparison_table, later_table, orders_table, published_table
-from erda.benchmark.report.tables import to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
+from erda.benchmark.report.sections import experiment_section
+from erda.benchmark.report.table_formats import to_csv, to_latex, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 from erda.methods import METHODS

@@ -13,9 +13,9 @@ from toy_runs import grouped, toy_record
 
 from erda.benchmark.experiments import Experiment, group_records
 from erda.benchmark.records import read_predictions, read_records
-from erda.benchmark.report.figures import base as module
-from erda.benchmark.report.figures.base import Figure, Panel, page_panels, paint, save_figure
+from erda.benchmark.report.figures import figure as module
 from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
+from erda.benchmark.report.figures.figure import Figure, Panel, page_panels, paint, save_figure
 from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure, forgetting_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.errors import RecordError

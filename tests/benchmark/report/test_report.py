@@ -13,7 +13,7 @@ from toy_runs import grouped, toy_record
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report import report as module
 from erda.benchmark.report.report import write_report
-from erda.benchmark.report.results import accuracy_table, cost_table, final_table, runs_table
+from erda.benchmark.report.result_tables import accuracy_table, cost_table, final_table, runs_table
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError, WriteError
 from erda.files import sealed, write_json

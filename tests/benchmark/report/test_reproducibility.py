@@ -15,8 +15,8 @@ from toy_runs import grouped, toy_record
 
 from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.layout import paper_layout
-from erda.benchmark.paper.tables import choose_tables
+from erda.benchmark.paper.paper_sections import paper_layout
+from erda.benchmark.paper.paper_tables import choose_tables
 from erda.benchmark.records import Record, write_record
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser

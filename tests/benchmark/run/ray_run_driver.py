@@ -15,7 +15,7 @@ from erda.benchmark.run.ray_engine import run_on_ray
 from erda.errors import DataError, ErdaError
 
 
-def double(meeting: Path, number: int, slot: int) -> list[object]:
+def double(meeting: Path, number: int) -> list[object]:
     import ray
 
     if number in {1, 2}:  # each waits for the other: with one CPU a node, the two are then on two nodes
@@ -30,7 +30,7 @@ def double(meeting: Path, number: int, slot: int) -> list[object]:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 5:
         raise ValueError("a mistake of ours")
-    return [2 * number, slot, os.environ.get("ERDA_DATA"), str(Path.cwd()), ray.get_runtime_context().get_node_id()]
+    return [2 * number, os.environ.get("ERDA_DATA"), str(Path.cwd()), ray.get_runtime_context().get_node_id()]
 
 
 def main(address: str, out: str) -> None:

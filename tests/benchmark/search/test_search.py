@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from erda.benchmark.records import read_record
-from erda.benchmark.report.tables import to_terminal
-from erda.benchmark.run import many as runner
+from erda.benchmark.report.table_formats import to_terminal
+from erda.benchmark.run import planned_runs as runner
 from erda.benchmark.search import search as search_module
 from erda.benchmark.search.result import best_table, write_search
 from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Search, SearchResult, search
@@ -45,15 +45,15 @@ def tried(found: SearchResult) -> list[tuple[object, ...]]:
 
 def stop_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Let the run with this number be stopped by Ctrl-C; gives how many were begun."""
-    run_many, calls = search_module.run_many, []
+    run_planned, calls = search_module.run_planned, []
 
     def stopping(*args: Any, **keywords: Any) -> Any:
         calls.append(args)
         if len(calls) == call:
             raise KeyboardInterrupt
-        return run_many(*args, **keywords)
+        return run_planned(*args, **keywords)
 
-    monkeypatch.setattr(search_module, "run_many", stopping)
+    monkeypatch.setattr(search_module, "run_planned", stopping)
     return lambda: len(calls)
 
 

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erda.benchmark.records import read_records
-from erda.benchmark.report.figures.base import FORMATS, save_figure
-from erda.benchmark.report.layout import Layout, Section, ShownSection, experiment_sections, show_section
+from erda.benchmark.report.figures.figure import FORMATS, save_figure
 from erda.benchmark.report.page.page import PAGE, render_page
-from erda.benchmark.report.tables import WRITERS, Table, escape_markdown, one_line, to_markdown
+from erda.benchmark.report.sections import Layout, Section, ShownSection, experiment_sections, show_section
+from erda.benchmark.report.table_formats import WRITERS, Table, escape_markdown, one_line, to_markdown
 from erda.files import write_bytes
 
 FOLDER = "report"

@@ -11,10 +11,10 @@ from typing import Any
 from erda.benchmark.experiments import Line, slug_of
 from erda.benchmark.records import RECORD, Records, read_records
 from erda.benchmark.report.comparison import Family, compare_all, p_value
-from erda.benchmark.report.layout import Layout, Section, experiment_sections
 from erda.benchmark.report.published import PAPER, published_of
-from erda.benchmark.report.results import DEVIATION_NOTE, interval
-from erda.benchmark.report.tables import Cell, Cells, Table, escape_markdown, one_line, to_markdown
+from erda.benchmark.report.result_tables import DEVIATION_NOTE, interval
+from erda.benchmark.report.sections import Layout, Section, experiment_sections
+from erda.benchmark.report.table_formats import Cell, Cells, Table, escape_markdown, one_line, to_markdown
 from erda.benchmark.run.progress import FILE, FOLDER
 from erda.benchmark.statistics import mean_interval
 from erda.files import write_bytes

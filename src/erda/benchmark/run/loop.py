@@ -18,9 +18,9 @@ from tqdm import tqdm
 from erda.benchmark.experiments import refuse_mixing
 from erda.benchmark.metrics import measure
 from erda.benchmark.records import RECORD, Record, measured, read_record, write_predictions, write_record
-from erda.benchmark.run.evaluation import Evaluation, task_arrays
 from erda.benchmark.run.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, run_lock
+from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.files import write_json
 from erda.learning.loop import threads
 from erda.settings.runs import Run
@@ -59,7 +59,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
         return record
     with run_lock(directory):
         stream = parts.stream()
-        evaluation = Evaluation(stream, asked.evaluate_on)
+        evaluation = StreamTests(stream, asked.evaluate_on)
         progress = Progress.open(directory, asked, stream.manifest.digest)
         method = parts.restore(progress.method_folder) if progress.n_done else parts.build()
         with (
@@ -93,7 +93,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
 def _finish(
     directory: Path,
     stream: TaskStream,
-    evaluation: Evaluation,
+    evaluation: StreamTests,
     progress: Progress,
     method: Method,
     *,

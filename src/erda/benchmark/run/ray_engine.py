@@ -1,7 +1,7 @@
-"""Runs on a Ray cluster, one Ray task each: the engine beside those of `engines.py`.
+"""Pieces of work on a Ray cluster, one Ray task each: the engine beside those of `engines.py`.
 
-`erda` must be installed on every node. Nodes need not share storage with the driver, but data that is named by a path
-(a dataset of one's own, a corpus, a model folder) must lie under that path on every node.
+`erda` must be installed on every node. Nodes need not share storage with the driver, but data named by a path (a
+dataset of one's own, a corpus, a model folder) must lie under that path on every node.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from erda import __version__
-from erda.benchmark.run.engines import Outcome, Result, Work, mistake
+from erda.benchmark.run.engines import Outcome, Result, Work, unexpected
 from erda.cluster import connected
 from erda.errors import ErdaError, SettingsError
 
-TASK = "erda-run"  # what Ray's own tools call a piece of work
+TASK = "erda-run"  # the name of a piece of work in Ray's own tools
 
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """What a worker takes over from the process that sends work, so that names of files mean the same."""
+    """What a worker takes over from the driver, so that file names mean the same."""
 
     version: str = __version__
     folder: str = field(default_factory=os.getcwd)
@@ -36,31 +36,27 @@ class _Driver:
 
 
 def run_on_ray(
-    function: Callable[[Work, int], Result],
-    works: Iterable[Work],
+    function: Callable[[Work], Result],
+    works: Sequence[Work],
     *,
     address: str | None,
     n_cpus_each: int = 1,
     n_gpus_each: int = 0,
     n_at_once: int | None = None,
 ) -> Iterator[Outcome[Work, Result]]:
-    """As many at once as the cluster has room for, or `n_at_once`; `function` must be importable on the nodes.
+    """Run as many pieces at once as the cluster has room for, or `n_at_once`; nodes must be able to import `function`.
 
-    A piece is taken from `works` when there is room to send it, not before.
-    `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or a node that dies takes only
-    its piece of work with it. Slots are all 0: there is no terminal to share.
+    `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or node that dies takes only
+    its piece with it.
     """
-    waiting = iter(works)
-    first = next(waiting, None)
-    if first is None:
+    if not works:
         return
-    waiting = chain([first], waiting)
     with connected(address) as ray:
         _check_room(ray, n_cpus_each, n_gpus_each)
-        task = ray.remote(_serve).options(
+        task = ray.remote(_run_on_node).options(
             name=TASK, num_cpus=n_cpus_each, num_gpus=n_gpus_each, max_retries=0, scheduling_strategy="SPREAD"
         )
-        driver = _Driver()
+        driver, waiting = _Driver(), iter(works)
         running: dict[Any, Work] = {}
         try:
             while True:
@@ -77,7 +73,7 @@ def run_on_ray(
 
 
 def _check_room(ray: Any, n_cpus: int, n_gpus: int) -> None:
-    """Refuse what no node can ever take: Ray would wait for such a node for ever."""
+    """Reject work that no node can take: Ray would wait for such a node for ever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= n_cpus and node.get("GPU", 0) >= n_gpus for node in nodes):
         raise SettingsError(
@@ -90,7 +86,7 @@ def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
         result, fault = ray.get(done)
     except ray.exceptions.RayTaskError as error:
         print(error, file=sys.stderr)
-        return Outcome(work, None, mistake(error.cause))
+        return Outcome(work, None, unexpected(error.cause))
     except ray.exceptions.RayError as error:
         reason = (str(error).splitlines() or [""])[0]
         message = f"its worker was killed; is there too little memory? ({type(error).__name__}: {reason})"
@@ -98,8 +94,7 @@ def _receive(ray: Any, done: Any, work: Work) -> Outcome[Work, Any]:
     return Outcome(work, result, fault)
 
 
-def _serve(function: Callable[[Any, int], Any], work: Any, driver: _Driver) -> tuple[Any, ErdaError | None]:
-    """One piece of work, on a node."""
+def _run_on_node(function: Callable[[Any], Any], work: Any, driver: _Driver) -> tuple[Any, ErdaError | None]:
     node = socket.gethostname()
     if driver.version != __version__:
         return None, ErdaError(f"node {node} has erda {__version__}, not {driver.version} as here.")
@@ -107,6 +102,6 @@ def _serve(function: Callable[[Any, int], Any], work: Any, driver: _Driver) -> t
     if Path(driver.folder).is_dir():
         os.chdir(driver.folder)
     try:
-        return function(work, 0), None
+        return function(work), None
     except ErdaError as fault:
         return None, type(fault)(f"{fault} (on node {node})")

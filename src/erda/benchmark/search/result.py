@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from erda import __version__
 from erda.benchmark.experiments import PERCENT
-from erda.benchmark.report.figures.base import COLOURS, INK, Figure, Panel, as_text, save_figure, tidy
-from erda.benchmark.report.tables import Table
+from erda.benchmark.report.figures.figure import COLOURS, INK, Figure, Panel, as_text, save_figure, tidy
+from erda.benchmark.report.table_formats import Table
 from erda.benchmark.search.search import CUT, STATES, Search, SearchResult, Tried
 from erda.benchmark.search.space import as_text as as_setting
 from erda.benchmark.statistics import Summary

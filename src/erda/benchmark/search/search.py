@@ -24,8 +24,8 @@ from tqdm import tqdm
 
 from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.run.engines import run_here, run_in_processes
-from erda.benchmark.run.evaluation import Evaluation
-from erda.benchmark.run.many import CacheSettings, PlannedRun, run_many
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned
+from erda.benchmark.run.stream_tests import StreamTests
 from erda.benchmark.search.space import Choice
 from erda.errors import RecordError, SettingsError, WriteError
 from erda.files import locked
@@ -186,7 +186,7 @@ def search(
 def _check_protocol(asked: Search) -> None:
     """Refuse early what no trial could measure."""
     stream = open_run_stream(asked.settings.runs()[0])
-    answers = Evaluation(stream, asked.settings.evaluate_on).answers
+    answers = StreamTests(stream, asked.settings.evaluate_on).answers
     if asked.protocol == CANDIDATES and any(one.listed is None for one in answers):
         raise SettingsError("--protocol candidates: the dataset lists none; use --protocol all-seen.")
 
@@ -294,7 +294,7 @@ def _try(study: optuna.Study, trial: Trial, share: _Share) -> None:
     folder = share.out / TRIALS / str(trial.number)
     accuracies: list[float] = []
     for run in settings.runs():
-        finished = run_many([PlannedRun(run, folder)], cache=CacheSettings.of(settings), show_bars=False)
+        finished = run_planned([PlannedRun(run, folder)], cache=CacheSettings.of(settings), show_bars=False)
         if finished.faults:
             trial.set_user_attr("fault", finished.faults[0])
             study.tell(trial, state=TrialState.FAIL)

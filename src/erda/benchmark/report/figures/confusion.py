@@ -12,8 +12,8 @@ import numpy as np
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.records import PREDICTIONS, Record, TestPredictions, read_predictions
-from erda.benchmark.report.figures.base import COLOURS, GRID, INK, MUTED, Figure, Panel, as_text, shorten
-from erda.benchmark.report.tables import Cells, Table
+from erda.benchmark.report.figures.figure import COLOURS, GRID, INK, MUTED, Figure, Panel, as_text, shorten
+from erda.benchmark.report.table_formats import Cells, Table
 from erda.errors import RecordError
 
 if TYPE_CHECKING:

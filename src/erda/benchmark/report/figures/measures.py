@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.report.figures.base import INK, MUTED, Figure, Panel, as_text, line_style, shorten, tidy
+from erda.benchmark.report.figures.figure import INK, MUTED, Figure, Panel, as_text, line_style, shorten, tidy
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.benchmark.experiments import Experiment
-from erda.benchmark.report.figures.base import Figure, Panel, as_text, line_style
+from erda.benchmark.report.figures.figure import Figure, Panel, as_text, line_style
 from erda.errors import RecordError
 from erda.files import read_arrays
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 from erda import __version__
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.figures.base import FORMATS, Figure, page_panels
-from erda.benchmark.report.layout import Item, Section, ShownSection
+from erda.benchmark.report.figures.figure import FORMATS, Figure, page_panels
 from erda.benchmark.report.published import published_of
-from erda.benchmark.report.tables import WRITERS, format_cell
+from erda.benchmark.report.sections import Item, Section, ShownSection
+from erda.benchmark.report.table_formats import WRITERS, format_cell
 from erda.errors import RecordError
 
 PAGE = "index.html"

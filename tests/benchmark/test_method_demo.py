@@ -3,7 +3,7 @@ from pathlib import Path
 
 from toy_runs import toy_record
 
-from erda.benchmark.demo import LINES, summarise
+from erda.benchmark.method_demo import LINES, summarise
 from erda.benchmark.statistics import Summary
 from erda.methods import METHODS
 

@@ -11,12 +11,12 @@ from itertools import chain, count
 
 from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.records import Records
-from erda.benchmark.report import results
-from erda.benchmark.report.figures.base import Figure
+from erda.benchmark.report import result_tables as results
 from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
+from erda.benchmark.report.figures.figure import Figure
 from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure, forgetting_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
-from erda.benchmark.report.tables import Table
+from erda.benchmark.report.table_formats import Table
 from erda.errors import RecordError
 from erda.methods import DEFAULT_METHOD, METHODS
 from erda.settings.runs import default_settings

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from erda.benchmark.experiments import Line, group_records, make_experiment, make_lines
-from erda.benchmark.paper.tables import ON, TABLES, PaperTable
+from erda.benchmark.paper.paper_tables import ON, TABLES, PaperTable
 from erda.benchmark.records import FoundRecord, Records
-from erda.benchmark.report.layout import Section, experiment_section, named_apart
+from erda.benchmark.report.sections import Section, experiment_section, named_apart
 from erda.errors import RecordError
 from erda.files import read_json, write_json
 

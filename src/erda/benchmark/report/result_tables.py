@@ -13,7 +13,7 @@ from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import find_later, published_of
-from erda.benchmark.report.tables import Cell, Cells, Table
+from erda.benchmark.report.table_formats import Cell, Cells, Table
 from erda.benchmark.statistics import Summary
 
 OURS = "ours"

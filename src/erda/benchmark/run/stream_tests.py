@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, np.ndarray]
 
 
-class Evaluation:
+class StreamTests:
     """The tests of a stream's tasks, and their answers, which the method is never handed."""
 
     def __init__(self, stream: TaskStream, evaluate_on: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from erda.benchmark.records import Record
 from erda.benchmark.report.report import FOLDER, write_report
-from erda.benchmark.report.tables import Table
-from erda.benchmark.run.many import run_all
+from erda.benchmark.report.table_formats import Table
+from erda.benchmark.run.planned_runs import run_experiment
 from erda.benchmark.statistics import Summary
 from erda.errors import ErdaError, join_faults
 from erda.files import write_lines
@@ -47,17 +47,17 @@ def run_demo(
 ) -> Demo:
     """Run the preset `demo` into `out`, or read what is there already, and write the report; `show` hears each step."""
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
-    plain = run_all(run_settings(preset="demo", seeds=seeds), out=out / "plain")
+    plain = run_experiment(run_settings(preset="demo", seeds=seeds), out=out / "plain")
     if not plain.records:
         raise ErdaError(join_faults(plain.faults))
     show(f"A corpus of {n_sentences:,} unlabelled sentences is built and embedded.")
     corpus = atlas_corpus(out / "atlas-corpus", n=n_sentences)
     show("ERDA learns again, now with extra examples that it finds in the corpus.")
     settings = run_settings(preset="demo", seeds=seeds, methods="erda", corpus=str(corpus))
-    augmented = run_all(settings, out=out / "augmented")
+    augmented = run_experiment(settings, out=out / "augmented")
     show("Posterior learns the same tasks over a transformer that was trained on other text.")
     settings = run_settings(preset="demo", seeds=seeds, methods="posterior", encoder="minilm")
-    posterior = run_all(settings, out=out / "posterior")
+    posterior = run_experiment(settings, out=out / "posterior")
     report = write_report(out)
     return Demo(
         tables=(

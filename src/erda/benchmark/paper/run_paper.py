@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from erda.benchmark.paper.layout import note_tables
-from erda.benchmark.paper.plan import NO_CHANGES, plan_runs
-from erda.benchmark.paper.tables import PaperTable
-from erda.benchmark.paper.vectors import keep_vectors
-from erda.benchmark.paper.watch import Watch, row_name
-from erda.benchmark.run.many import PlannedRun, run_many
+from erda.benchmark.paper.paper_plan import NO_CHANGES, plan_runs
+from erda.benchmark.paper.paper_sections import note_tables
+from erda.benchmark.paper.paper_tables import PaperTable
+from erda.benchmark.paper.tsne_vectors import keep_vectors
+from erda.benchmark.run.planned_runs import PlannedRun, run_planned
 from erda.benchmark.run.progress import check_same_experiment
 from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
@@ -42,7 +41,7 @@ def run_paper(
     """Run every row of the tables and keep the vectors that t-SNE needs. Faults are told, the rest goes on.
 
     `changes` are what the user changes of every table: fewer seeds, another dataset, smaller streams.
-    `show` says on stderr what is left out and how far it is: a bar on a terminal, else a line for each run.
+    `show` prints on stderr which tables are skipped, and a progress bar.
     """
     elsewhere = engine == "ray" and address not in (None, LOCAL)
     plan = plan_runs(tables, out=out, changes=changes, look=not elsewhere)
@@ -52,17 +51,7 @@ def run_paper(
         print(f"left out: {line}", file=sys.stderr)
     runs, faults = _refuse_mixed(plan.runs)
     note_tables(out, tables)
-    runs.sort(key=lambda one: one.is_finished, reverse=True)  # read at once, they say how long others will take
-    with Watch(runs, engine=engine, n_processes=n_processes, show=show) as watch:
-        finished = run_many(
-            runs,
-            cache=plan.cache,
-            n_processes=n_processes,
-            engine=engine,
-            address=address,
-            show_bars=False,
-            on_outcome=watch.add,
-        )
+    finished = run_planned(runs, cache=plan.cache, n_processes=n_processes, engine=engine, address=address, show_bars=show)
     faults += finished.faults
     for one in plan.embedded:
         if one in runs and one.is_finished:
@@ -85,3 +74,8 @@ def _refuse_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[st
         except ErdaError as fault:
             faults[row_name(one)] = f"{row_name(one)}: {fault}"
     return [one for one in runs if row_name(one) not in faults], list(faults.values())
+
+
+def row_name(planned: PlannedRun) -> str:
+    """The name of a row in messages: the folder of its records."""
+    return f"{planned.out.parent.name}/{planned.out.name}/{planned.asked.method}"

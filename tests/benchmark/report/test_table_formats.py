@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from erda.benchmark.report.tables import Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.table_formats import Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 
 TABLE = Table(

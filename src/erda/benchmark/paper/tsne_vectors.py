@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from erda.benchmark.report.figures.tsne import EMBEDDINGS
-from erda.benchmark.run.many import PlannedRun
+from erda.benchmark.run.planned_runs import PlannedRun
 from erda.data.streams import TaskStream
 from erda.errors import StreamError
 from erda.files import write_arrays

@@ -1,7 +1,7 @@
-"""Every table and figure of the paper as rows of runs, and what we add to them: `tables.toml`.
+"""Every table and figure of the paper as rows of runs, and what we add to them: `paper_tables.toml`.
 
 Tables share runs: the ERDA of the main table is the ERDA of the ablation, found by the folder of its records,
-`OUT/SETTING/VARIANT/METHOD/SEED`. `plan.py` makes runs of them.
+`OUT/SETTING/VARIANT/METHOD/SEED`. `paper_plan.py` makes runs of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from erda.errors import SettingsError, join_faults, unknown_name
 from erda.settings.load import read_preset
 from erda.settings.runs import Setting
 
-FILE = Path(__file__).with_name("tables.toml")
+FILE = Path(__file__).with_name("paper_tables.toml")
 ON = "-on-"  # in names of folders and sections: a table on another dataset than its own
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from erda.benchmark.paper.tables import PaperRow, PaperTable
-from erda.benchmark.run.many import CacheSettings, PlannedRun
+from erda.benchmark.paper.paper_tables import PaperRow, PaperTable
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun
 from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults
 from erda.settings.build import build_run_encoder, open_run_stream
 from erda.settings.load import Layer, given_values, layers_of, settings_from

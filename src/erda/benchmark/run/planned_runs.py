@@ -1,0 +1,228 @@
+"""Several runs: one after another, in several processes, or on the machines of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from erda.benchmark.records import RECORD, Record, read_record
+from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
+from erda.benchmark.run.loop import Parts, run, run_directory
+from erda.benchmark.run.progress import FOLDER, check_same_experiment, run_lock
+from erda.errors import SettingsError, unknown_name
+from erda.files import write_bytes
+from erda.settings.build import build_run_method, open_cache, open_run_stream, restore_run_method
+from erda.settings.runs import Run, RunSettings
+
+ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run and the folder that its own folder METHOD/SEED goes into."""
+
+    asked: Run
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its record."""
+        return run_directory(self.out, self.asked)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has a record already."""
+        return (self.folder / RECORD).exists()
+
+
+RunOutcome = Outcome[PlannedRun, Record]
+RunOne = Callable[[PlannedRun], Record]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The folder of the cache of frozen layers ("": in memory) and its largest size."""
+
+    folder: str = ""
+    gigabytes: float = 0.0
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> CacheSettings:
+        """The cache that the settings name."""
+        return cls(settings.cache_dir, settings.cache_gb)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The records in the order of the runs, how many of them existed before, and why the other runs failed."""
+
+    records: tuple[Record, ...]
+    n_found: int
+    faults: tuple[str, ...]
+
+
+def run_experiment(
+    settings: RunSettings,
+    *,
+    out: Path,
+    n_processes: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    keep_methods: bool = False,
+    show_bars: bool = True,
+) -> Finished:
+    """Run every method of the settings on every stream; finished runs are read, failed ones reported."""
+    asked = settings.runs()
+    for one in {one.method: one for one in asked}.values():
+        check_same_experiment(out, one)
+    return run_planned(
+        [PlannedRun(one, out) for one in asked],
+        cache=CacheSettings.of(settings),
+        n_processes=n_processes,
+        engine=engine,
+        address=address,
+        keep_methods=keep_methods,
+        show_bars=show_bars,
+    )
+
+
+def run_planned(
+    runs: Sequence[PlannedRun],
+    *,
+    cache: CacheSettings,
+    n_processes: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    keep_methods: bool = False,
+    show_bars: bool = True,
+    on_outcome: Callable[[RunOutcome], None] | None = None,
+) -> Finished:
+    """Run each into its own folder; `on_outcome` is called as each ends.
+
+    `n_processes` work at once (None: one here, as many as the cluster has room for on Ray). `address` is that of a Ray
+    cluster.
+    """
+    if engine not in ENGINES:
+        raise SettingsError(unknown_name("engine", engine, ENGINES))
+    n_here = n_processes or 1
+    is_pool = engine == "local" and n_here > 1
+    before = {one.folder for one in runs if one.is_finished}
+    records: dict[Path, Record] = {}
+    faults = []
+    with _cache_for_processes(runs, cache, needed=is_pool) as shared:
+        show_tasks = show_bars and engine == "local" and not (is_pool and sys.stderr.isatty())
+        bar = None if not show_tasks else int(len(runs) > 1)
+        run_one = partial(_run_one, keep_method=keep_methods, bar=bar, cache=shared)
+        outcomes: Iterable[RunOutcome]
+        if engine == "ray":
+            outcomes = _run_on_cluster(run_one, runs, address=address, n_at_once=n_processes)
+        elif is_pool:
+            outcomes = run_in_processes(run_one, runs, n_processes=n_here)
+        else:
+            outcomes = run_here(run_one, runs)
+        for outcome in _shown(outcomes, runs) if show_bars and len(runs) > 1 else outcomes:
+            if outcome.result is not None:
+                records[outcome.work.folder] = outcome.result
+            else:
+                faults.append(f"{outcome.work.asked.title}: {outcome.fault}")
+            if on_outcome is not None:
+                on_outcome(outcome)
+    found = tuple(records[one.folder] for one in runs if one.folder in records)
+    return Finished(found, len(before & records.keys()), tuple(faults))
+
+
+def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterator[RunOutcome]:
+    """Pass the outcomes on, with a bar on a terminal and a line for each elsewhere (nohup, CI)."""
+    top = _common_folder(runs)
+    with tqdm(total=len(runs), unit="run", position=0, disable=None) as bar:
+        for number, outcome in enumerate(outcomes, start=1):
+            bar.update()
+            if bar.disable:
+                name = outcome.work.folder.absolute().relative_to(top)
+                ended = "done" if outcome.result is not None else "failed"
+                print(f"{number} of {len(runs)}: {name}: {ended}", file=sys.stderr, flush=True)
+            yield outcome
+
+
+@contextmanager
+def _cache_for_processes(
+    runs: Sequence[PlannedRun], cache: CacheSettings, *, needed: bool
+) -> Iterator[CacheSettings]:
+    """A cache that several processes can share: a folder, removed afterwards unless the user named it."""
+    if not needed or not runs or cache.folder:
+        yield cache
+        return
+    folder = _common_folder(runs) / ".frozen"
+    try:
+        yield replace(cache, folder=str(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _common_folder(runs: Sequence[PlannedRun]) -> Path:
+    return Path(os.path.commonpath([one.out.absolute() for one in runs]))
+
+
+def _run_one(planned: PlannedRun, *, keep_method: bool, bar: int | None, cache: CacheSettings) -> Record:
+    asked = planned.asked
+    parts = Parts(
+        stream=lambda: open_run_stream(asked),
+        build=lambda: build_run_method(asked, cache=open_cache(cache.folder, cache.gigabytes)),
+        restore=lambda place: restore_run_method(asked, place, cache=open_cache(cache.folder, cache.gigabytes)),
+    )
+    return run(asked, parts, out=planned.out, keep_method=keep_method, bar=bar)
+
+
+# -- runs on other machines --------------------------------------------------------------------------------------------
+
+
+def _run_on_cluster(
+    run_one: RunOne, runs: Sequence[PlannedRun], *, address: str | None, n_at_once: int | None
+) -> Iterator[RunOutcome]:
+    """Run on a Ray cluster, whose nodes do not see OUT: the driver receives the files of a run and writes them.
+
+    Finished runs are read here and not sent. A run that is sent begins at its first task.
+    """
+    from erda.benchmark.run.ray_engine import run_on_ray
+
+    finished = [one for one in runs if one.is_finished]
+    yield from run_here(run_one, finished)
+    sent = [one for one in runs if one not in finished]
+    n_gpus = int(any(one.asked.device.startswith("cuda") for one in sent))
+    run_remotely = partial(_run_remotely, run_one)
+    for outcome in run_on_ray(run_remotely, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
+        planned, files = outcome.work, outcome.result
+        if files is None:
+            yield Outcome(planned, None, outcome.fault)
+        else:
+            yield from run_here(partial(_write_files, files=files), [planned])
+
+
+def _run_remotely(run_one: RunOne, planned: PlannedRun) -> dict[str, bytes]:
+    """Run into a temporary folder of the node; return the files that `run` leaves there, by relative path."""
+    with tempfile.TemporaryDirectory(prefix="erda-") as place:
+        moved = replace(planned, out=Path(place))
+        run_one(moved)
+        folder = moved.folder
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _write_files(planned: PlannedRun, *, files: Mapping[str, bytes]) -> Record:
+    """Write the files of a finished run, its record last; where another process finished it meanwhile, its files stay."""
+    folder = planned.folder
+    with run_lock(folder):
+        if not planned.is_finished:
+            for name in sorted(files, key=lambda name: name == RECORD):
+                write_bytes(folder / name, files[name])
+            shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    return read_record(folder)
