@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +14,6 @@ from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.run.loop import Parts, run
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
-from erda.errors import DataError
 from erda.settings.runs import Run
 from erda.types import Entity, Example, Predictions, Relation, Span, Task
 
@@ -121,22 +118,3 @@ def grouped(records: Iterable[Record]) -> tuple[Experiment, ...]:
 
 def line_of(label: str, records: Iterable[Record]) -> Line:
     return Line(label, tuple(map(FoundRecord, records)))
-
-
-# pieces of work for the engines; they must be importable by another process
-
-
-def double(number: int) -> int:
-    return 2 * number
-
-
-def double_but_trip_on_three(number: int) -> int:
-    if number == 3:
-        raise DataError("three is bad")
-    return 2 * number
-
-
-def double_but_die_at_three(number: int) -> int:
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * number

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toy_runs import double, double_but_die_at_three, double_but_trip_on_three
+from toy_work import double, double_but_die_at_three, double_but_trip_on_three
 
 from erda.benchmark.records import RECORD
 from erda.benchmark.run.engines import run_here, run_in_processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from erda.benchmark.report.table_formats import to_terminal
 from erda.benchmark.run import planned_runs as runner
 from erda.benchmark.search import search as search_module
 from erda.benchmark.search.result import best_table, write_search
-from erda.benchmark.search.search import CUT, FAILED, JOURNAL, Search, SearchResult, search
+from erda.benchmark.search.search import CUT, FAILED, STUDY, Search, SearchResult, folder_of, search
 from erda.benchmark.search.space import parse_space
 from erda.cli.main import main
 from erda.errors import ModelError, RecordError, SettingsError
@@ -40,7 +39,7 @@ def asked(
 
 
 def tried(found: SearchResult) -> list[tuple[object, ...]]:
-    return [(one.number, one.values, one.accuracies, one.state) for one in found.trials]
+    return [(one.values, one.accuracies, one.state) for one in found.trials]
 
 
 def stop_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -64,63 +63,58 @@ def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> Non
     best = found.ranked()[0]
     assert best.accuracy == max(one.accuracy for one in found.trials)
     for one in found.trials:
-        records = [read_record(tmp_path / "trials" / str(one.number) / "erda" / seed) for seed in ("100", "110")]
+        folder = tmp_path / "trials" / folder_of(one.values) / "erda"
+        records = [read_record(folder / seed) for seed in ("100", "110")]
         assert {record.evaluate_on for record in records} == {"validation"}
         assert {record.settings["method"]["learning_rate"] for record in records} == {one.values["erda.learning_rate"]}
-        assert one.accuracies == [record.accuracy["all-seen"][-1] for record in records if record.accuracy["all-seen"]]
+        assert one.accuracies == tuple((record.accuracy["all-seen"] or [])[-1] for record in records)
     assert sorted(found.importance) == ["erda.learning_rate", "erda.memory_iterations"]
     again = search(asked(sampler="grid", prune=False), out=tmp_path, show_bars=False)
     assert tried(again) == tried(found)
 
 
-def test_the_first_trial_is_what_the_settings_are_and_the_same_values_run_once(
+def test_the_first_trial_is_the_current_settings_and_values_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = stop_at(0, monkeypatch)
     space = ("memory_iterations=1:2", "memory_size=0,1")
-    found = search(asked(space=space, seeds=(100,), prune=False), out=tmp_path, n_trials=8, show_bars=False)
+    wanted = asked(space=space, seeds=(100,), prune=False)
+    found = search(wanted, out=tmp_path, n_trials=3, show_bars=False)
     assert found.trials[0].values == {"erda.memory_iterations": 2, "erda.memory_size": 1}
-    assert len(found.tried) == 4, "every choice of values"
-    assert begun() == len(found.ranked()) <= 4
-    assert len(list(tmp_path.rglob("record.json"))) == begun()
+    whole = search(wanted, out=tmp_path, n_trials=8, show_bars=False)
+    assert len(whole.trials) == 4, "every choice of values"
+    assert len(list(tmp_path.rglob("record.json"))) == 4 <= begun()
 
 
-@pytest.mark.parametrize("call", [1, 4])
-def test_a_stopped_search_goes_on_and_tries_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
-) -> None:
-    whole = search(asked(sampler="tpe", prune=False), out=tmp_path / "whole", n_trials=4, show_bars=False)
-    begun = stop_at(call, monkeypatch)
+def test_a_stopped_search_goes_on_and_tries_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = asked(sampler="tpe", space=("memory_iterations=1:2", "learning_rate=0.001:0.1:log"), prune=False)
+    whole = search(wanted, out=tmp_path / "whole", n_trials=3, show_bars=False)
+    begun = stop_at(4, monkeypatch)  # the second stream of the second trial
     with pytest.raises(KeyboardInterrupt):
-        search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=4, show_bars=False)
-    resumed = search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=4, show_bars=False)
+        search(wanted, out=tmp_path / "parts", n_trials=3, show_bars=False)
+    resumed = search(wanted, out=tmp_path / "parts", n_trials=3, show_bars=False)
     assert tried(resumed) == tried(whole)
-    n_runs = 2 * len(resumed.ranked())
-    assert begun() == n_runs + 1 + (call == 4)  # the stopped run, and the record of its trial's first seed, read
-    more = search(asked(sampler="tpe", prune=False), out=tmp_path / "parts", n_trials=5, show_bars=False)
-    assert tried(more)[:4] == tried(whole)
-    assert len(more.trials) == 5
+    assert begun() == 2 * 3 + 2  # the stopped run, and the record of its trial's first stream, read
+    more = search(wanted, out=tmp_path / "parts", n_trials=4, show_bars=False)
+    assert tried(more)[:3] == tried(whole)
+    assert len(more.trials) == 4
 
 
-@pytest.mark.slow
-def test_a_killed_search_goes_on_with_the_killed_trial(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_killed_search_goes_on_with_the_killed_trials(tmp_path: Path) -> None:
     sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     command = [sys.executable, "-m", "erda", "search", *sets, "--seeds", "100,110", "--out", str(tmp_path)]
     command += ["--space", SPACE[0], "--space", SPACE[1], "--trials", "4", "--no-prune", "--jobs", "2"]
     command += ["--sampler", "grid"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         while not list(tmp_path.glob("trials/*/erda/*/progress")) and process.poll() is None:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
-    with (tmp_path / JOURNAL).open("ab") as file:
-        file.write(b'{"op_code": 6, "worker')  # a line that the kill cut
-    (tmp_path / f"{JOURNAL}.lock").symlink_to(tmp_path / JOURNAL)  # and a lock that nobody will open any more
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 0, done.stderr
     assert "Trials: 4 whole." in done.stdout
     assert not list(tmp_path.rglob("progress"))
-    assert sorted(int(path.name) for path in (tmp_path / "trials").iterdir()) == [0, 1, 2, 3]
+    assert len(list((tmp_path / "trials").iterdir())) == 4
 
 
 def test_poor_trials_are_cut_short(tmp_path: Path) -> None:
@@ -171,24 +165,28 @@ def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     search(asked(seeds=(100,), sampler="grid"), out=tmp_path, n_trials=1, show_bars=False)
-    with pytest.raises(SettingsError, match=r"sampler: grid there, random now"):
+    with pytest.raises(SettingsError, match="sampler"):
         search(asked(seeds=(100,)), out=tmp_path, n_trials=1, show_bars=False)
 
 
-@pytest.mark.parametrize("line", ["no journal\n", "7\n", "[]\n", '{"op_code": 99}\n', "null\n"])
-def test_a_damaged_study_is_said(tmp_path: Path, line: str) -> None:
-    (tmp_path / JOURNAL).write_text(line * 3)
-    with pytest.raises(RecordError, match="is damaged"):
-        search(asked(), out=tmp_path, n_trials=1, show_bars=False)
-    assert not (tmp_path / "trials").exists()
+def test_a_damaged_study_can_be_deleted_and_no_record_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = asked(seeds=(100,), space=("memory_iterations=1:2",), sampler="grid")
+    found = search(wanted, out=tmp_path, show_bars=False)
+    (tmp_path / STUDY).write_bytes(b"no database" * 200)
+    with pytest.raises(RecordError) as caught:
+        search(wanted, out=tmp_path, show_bars=False)
+    assert str(tmp_path / STUDY) in str(caught.value)
+    (tmp_path / STUDY).unlink()
+    monkeypatch.setattr(runner, "build_run_method", lambda *_, **__: pytest.fail("run again"))
+    assert tried(search(wanted, out=tmp_path, show_bars=False)) == tried(found)
 
 
 def test_a_protocol_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="the dataset lists none"):
+    with pytest.raises(SettingsError, match="candidates"):
         search(
             Search(settings=asked().settings, space=asked().space, sampler="tpe", protocol="candidates"), out=tmp_path
         )
-    assert not (tmp_path / JOURNAL).exists()
+    assert not (tmp_path / STUDY).exists()
 
 
 @pytest.mark.parametrize("ask", [["--evaluate-on", "test"], ["--set", "evaluate-on=test"], ["--config", "FILE"]])
@@ -233,15 +231,3 @@ def test_the_command_prints_the_best_and_where_it_is(tmp_path: Path, capsys: pyt
     assert "memory_iterations" in said
     assert f"erda run --config {tmp_path / 'best.toml'}" in said
     assert "erda search --set=n_tasks=2" in (tmp_path / "best.toml").read_text()
-    assert json.loads((tmp_path / JOURNAL).read_text().splitlines()[0])
-
-
-def test_over_three_values_three_trials_are_reported(tmp_path: Path) -> None:
-    wanted = asked(seeds=(100,), space=("memory_iterations=1:3",), sampler="tpe", prune=False)
-    found = search(wanted, out=tmp_path, show_bars=False)
-    assert sorted(one.values["erda.memory_iterations"] for one in found.tried) == [1, 2, 3]
-    assert len(list((tmp_path / "trials").iterdir())) == 3
-    shown = to_terminal(best_table(wanted, found), width=None)
-    assert "Trials: 3 whole." in shown
-    assert "Every choice of values was tried." in shown
-    assert len(search(wanted, out=tmp_path, n_trials=60, show_bars=False).trials) == len(found.trials)

@@ -51,7 +51,9 @@ def run_paper(
         print(f"left out: {line}", file=sys.stderr)
     runs, faults = _refuse_mixed(plan.runs)
     note_tables(out, tables)
-    finished = run_planned(runs, cache=plan.cache, n_processes=n_processes, engine=engine, address=address, show_bars=show)
+    finished = run_planned(
+        runs, cache=plan.cache, n_processes=n_processes, engine=engine, address=address, show_bars=show
+    )
     faults += finished.faults
     for one in plan.embedded:
         if one in runs and one.is_finished:

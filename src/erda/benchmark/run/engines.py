@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -67,12 +67,11 @@ def run_in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
     pool = ProcessPool(n_processes, initializer=_take_share_of_cores, initargs=[n_processes], context=context)
     try:
-        futures = {pool.schedule(function, args=[work]): work for work in works}
+        futures: dict[Future[Result], Work] = {pool.schedule(function, args=[work]): work for work in works}
         for future in as_completed(futures):
-            work = futures[future]
-            if isinstance(future.exception(), ProcessExpired):
-                code = future.exception().exitcode
-                said = f"its process was killed; is there too little memory? (exit code {code})"
+            work, error = futures[future], future.exception()
+            if isinstance(error, ProcessExpired):
+                said = f"its process was killed; is there too little memory? (exit code {error.exitcode})"
                 yield Outcome(work, None, ErdaError(said))
             else:
                 yield outcome_of(work, future.result)

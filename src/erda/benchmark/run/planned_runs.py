@@ -154,9 +154,7 @@ def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterat
 
 
 @contextmanager
-def _cache_for_processes(
-    runs: Sequence[PlannedRun], cache: CacheSettings, *, needed: bool
-) -> Iterator[CacheSettings]:
+def _cache_for_processes(runs: Sequence[PlannedRun], cache: CacheSettings, *, needed: bool) -> Iterator[CacheSettings]:
     """A cache that several processes can share: a folder, removed afterwards unless the user named it."""
     if not needed or not runs or cache.folder:
         yield cache
@@ -218,7 +216,7 @@ def _run_remotely(run_one: RunOne, planned: PlannedRun) -> dict[str, bytes]:
 
 
 def _write_files(planned: PlannedRun, *, files: Mapping[str, bytes]) -> Record:
-    """Write the files of a finished run, its record last; where another process finished it meanwhile, its files stay."""
+    """Write the files of a finished run, its record last, unless another process has finished it meanwhile."""
     folder = planned.folder
     with run_lock(folder):
         if not planned.is_finished:

@@ -1,58 +1,60 @@
-"""Searching for settings on validation data, with Optuna.
+"""Search for settings on validation data, with Optuna.
 
-A trial is one choice of values, run on every stream of the search and judged by its mean accuracy after the last task.
-All that is known lies in `OUT/study.journal` (Optuna's storage) and in the records under `OUT/trials/NUMBER`, so a
-search that was stopped or killed goes on where it was. Trials draw their random numbers by their number: with one
-process a search in pieces tries the same values as one in a single piece.
+A trial is one choice of values. It is run on every stream of the search and judged by its mean accuracy after the last
+task. The study is a SQLite database of Optuna's (`OUT/study.db`); the records of a trial lie in `OUT/trials/VALUES`.
+A search that was stopped or killed queues its interrupted trials again: the same values find their finished runs in
+the same folder. With one process a search in pieces tries the same values as one in a single piece.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import math
+import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import optuna
-from filelock import FileLock
-from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
+from erda.benchmark.experiments import slug_of
 from erda.benchmark.metrics import CANDIDATES
-from erda.benchmark.run.engines import run_here, run_in_processes
+from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned
 from erda.benchmark.run.stream_tests import StreamTests
-from erda.benchmark.search.space import Choice
-from erda.errors import RecordError, SettingsError, WriteError
-from erda.files import locked
+from erda.benchmark.search.space import Choice, as_text
+from erda.errors import ErdaError, RecordError, SettingsError
+from erda.files import first_line, locked
 from erda.settings.build import open_run_stream
 from erda.settings.runs import RunSettings, Setting
 
-JOURNAL = "study.journal"
+STUDY = "study.db"
 TRIALS = "trials"
-ASK_LOCK = ".ask.lock"
-STUDY = "erda search"
 SAMPLERS = ("grid", "tpe", "random")
-N_TRIALS = 40  # where there is no grid to be gone through
-WHOLE, CUT, FAILED, UNFINISHED = "whole", "cut short", "failed", "not finished"
-STATES = {
-    TrialState.COMPLETE: WHOLE,
-    TrialState.PRUNED: CUT,
-    TrialState.FAIL: FAILED,
-    TrialState.RUNNING: UNFINISHED,
-}
+N_TRIALS = 40  # of a search without a grid
+WHOLE, CUT, FAILED = "whole", "cut short", "failed"
+STATES = {TrialState.COMPLETE: WHOLE, TrialState.PRUNED: CUT, TrialState.FAIL: FAILED}
 N_STARTUP = 5  # trials before any is cut short
+# keys of what we store beside a trial; a failed trial without a fault was interrupted
+VALUES, ACCURACIES, FAULT, RESUMES = "values", "accuracies", "fault", "resumes"
+Values = dict[str, Setting]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is searched: one method of `settings`, measured on validation data, over `space`.
+    """A search over `space` for one method of `settings`, measured on validation data.
 
-    A trial whose mean is below the median of the others after the same streams is cut short where `prune` is on.
+    With `prune`, a trial whose mean is below the median of the others after the same streams is cut short.
     """
 
     settings: RunSettings
@@ -68,12 +70,19 @@ class Search:
 
     @property
     def n_grid(self) -> int:
-        """How many choices of values there are; 0 where a range has no steps."""
+        """Number of choices of values; 0 where a range has no steps."""
         return math.prod(len(choice.values) for choice in self.space)
 
-    def with_values(self, values: dict[str, Setting]) -> RunSettings:
+    def grid(self) -> list[Values]:
+        """Every choice of values, in a random order that is always the same."""
+        names = [choice.name for choice in self.space]
+        found = [dict(zip(names, one, strict=True)) for one in itertools.product(*(one.values for one in self.space))]
+        random.Random(0).shuffle(found)
+        return found
+
+    def with_values(self, values: Values) -> RunSettings:
         """The settings of a trial."""
-        own: dict[str, dict[str, Setting]] = {self.method: {}, "encoder": {}}
+        own: dict[str, Values] = {self.method: {}, "encoder": {}}
         for name, value in values.items():
             owner, _, setting = name.rpartition(".")
             own[owner][setting] = value
@@ -82,14 +91,15 @@ class Search:
         changes = {"method_settings": {self.method: method}, "encoder_settings": encoder}
         return self.settings.model_copy(update=changes)
 
-    def current(self) -> dict[str, Setting]:
-        """The values that the settings have now, as far as they are given."""
+    def current(self) -> Values | None:
+        """The values of the settings as they are; None where they are not in the space."""
         found = {f"{self.method}.{name}": value for name, value in self.settings.method_settings[self.method].items()}
         found |= {f"encoder.{name}": value for name, value in self.settings.encoder_settings.items()}
-        return {choice.name: found[choice.name] for choice in self.space if choice.name in found}
+        inside = all(choice.name in found and choice.has(found[choice.name]) for choice in self.space)
+        return {choice.name: found[choice.name] for choice in self.space} if inside else None
 
     def to_json(self) -> dict[str, Any]:
-        """What a search must share with the one that it goes on with; where it happens does not count."""
+        """What a search must share with the one that it continues."""
         settings = self.settings.model_dump()
         for name in ("cache_gb", "cache_dir", "device"):
             settings.pop(name)
@@ -99,17 +109,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of one trial: its values and, in the order of the seeds, the accuracies that were measured.
-
-    All but the first two is what Optuna keeps for us beside the trial.
-    """
+    """A trial that has ended: its values and the accuracies that were measured, in the order of the seeds."""
 
     number: int
-    state: str  # one of those in STATES
-    values: dict[str, Setting] = field(default_factory=dict)
-    accuracies: list[float] = field(default_factory=list)
+    state: str  # WHOLE, CUT or FAILED
+    values: Values = field(default_factory=dict)
+    accuracies: tuple[float, ...] = ()
     fault: str = ""
-    is_repeat: bool = False  # of values that were tried before: nothing was run
 
     @property
     def is_whole(self) -> bool:
@@ -124,212 +130,203 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """All trials of a search by number, which setting mattered how much, and what failed."""
+    """The trials of a search, each choice of values once, the importance of each setting, and what failed."""
 
     trials: tuple[Tried, ...]
-    importance: dict[str, float]  # setting -> share of the variance that it explains; empty where that is unknown
+    importance: dict[str, float]  # setting -> share of the variance that it explains; empty where unknown
     faults: tuple[str, ...]
-
-    @property
-    def tried(self) -> tuple[Tried, ...]:
-        """Trials that were run."""
-        return tuple(one for one in self.trials if not one.is_repeat)
 
     def ranked(self) -> list[Tried]:
         """Whole trials, the best first."""
-        return sorted((one for one in self.tried if one.is_whole), key=lambda one: (-one.accuracy, one.number))
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """What one process is to do: finish these trials, then begin new ones until there are enough."""
-
-    asked: Search
-    out: Path
-    n_trials: int
-    unfinished: tuple[int, ...]
-    show_bars: bool
+        return sorted((one for one in self.trials if one.is_whole), key=lambda one: (-one.accuracy, one.number))
 
 
 def search(
     asked: Search, *, out: Path, n_trials: int | None = None, n_processes: int = 1, show_bars: bool = True
 ) -> SearchResult:
-    """Search until there are `n_trials` in all (default: the whole grid, or 40), going on with what is in `out`.
+    """Search until there are `n_trials` in all (default: the whole grid, or 40), continuing what is in `out`.
 
-    It ends before where every choice of values was tried.
+    Where the space has no more choices of values than that, all of them are tried.
     """
     n_trials = n_trials or (asked.n_grid if asked.sampler == "grid" else N_TRIALS)
-    if asked.sampler == "grid":
-        n_trials = min(n_trials, asked.n_grid)
+    n_trials = min(n_trials, asked.n_grid or n_trials)
     _check_protocol(asked)
     with locked(out, busy="another search is at work here; wait for it", error=RecordError):
-        _repair_journal(out / JOURNAL)
-        study = _open_study(out, asked)
-        unfinished = [trial.number for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))]
-        shared = out / ".frozen" if n_processes > 1 and not asked.settings.cache_dir else None
-        if shared:  # processes meet in a folder
-            asked = replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(shared)}))
-        shares = [
-            _Share(asked, out, n_trials, tuple(unfinished[k::n_processes]), show_bars) for k in range(n_processes)
-        ]
-        try:
-            several = n_processes > 1
-            outcomes = run_in_processes(_work, shares, n_processes=n_processes) if several else run_here(_work, shares)
-            faults = [str(outcome.fault) for outcome in outcomes if outcome.fault is not None]
-        finally:
-            (out / ASK_LOCK).unlink(missing_ok=True)
-            if shared:
-                shutil.rmtree(shared, ignore_errors=True)
-        return _found(_open_study(out, asked), faults)
+        with study_of(asked, out) as study:
+            n_ended = _fill_queue(study, asked, n_trials)
+        with _cache_for_processes(asked, out, needed=n_processes > 1) as own:
+            pieces = [_Piece(own, out, seed) for seed in range(n_ended, n_trials)]
+            outcomes: Iterable[Outcome[_Piece, None]]
+            if n_processes > 1:
+                outcomes = run_in_processes(_run_trial, pieces, n_processes=n_processes)
+            else:
+                outcomes = run_here(_run_trial, pieces)
+            hidden = None if show_bars else True  # None: only on a terminal
+            shown = tqdm(outcomes, f"search {asked.method}", total=len(pieces), unit="trial", disable=hidden)
+            faults = [str(outcome.fault) for outcome in shown if outcome.fault is not None]
+        with study_of(asked, out) as study:
+            return _result(study, faults)
 
 
 def _check_protocol(asked: Search) -> None:
-    """Refuse early what no trial could measure."""
+    """Reject early a protocol that no trial could measure."""
     stream = open_run_stream(asked.settings.runs()[0])
     answers = StreamTests(stream, asked.settings.evaluate_on).answers
     if asked.protocol == CANDIDATES and any(one.listed is None for one in answers):
         raise SettingsError("--protocol candidates: the dataset lists none; use --protocol all-seen.")
 
 
+@contextmanager
+def _cache_for_processes(asked: Search, out: Path, *, needed: bool) -> Iterator[Search]:
+    """The search with a cache of frozen layers that processes can share: a folder, removed afterwards."""
+    if not needed or asked.settings.cache_dir:
+        yield asked
+        return
+    folder = out / ".frozen"
+    try:
+        yield replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(folder)}))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 # -- the study ---------------------------------------------------------------------------------------------------------
 
 
-def _open_study(out: Path, asked: Search) -> optuna.Study:
-    """The study in `out`, begun where there is none; refused where it is another search."""
+@contextmanager
+def study_of(asked: Search, out: Path) -> Iterator[optuna.Study]:
+    """The study in `out`, created where there is none; a study of another search is rejected."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = out / JOURNAL
+    path = out / STUDY
     try:
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=N_STARTUP, n_warmup_steps=0)
         study = optuna.create_study(
-            storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True, pruner=pruner
+            storage=f"sqlite:///{path.absolute()}",
+            study_name="erda search",
+            direction="maximize",
+            load_if_exists=True,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=N_STARTUP, n_warmup_steps=0),
         )
-        then = study.user_attrs.get("asked")
-    except OSError as error:
-        raise WriteError(f"Cannot write {path}: {error.strerror or error}. Choose another --out.") from error
-    except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:  # Optuna's, over damage
-        raise RecordError(f"{path}: is damaged ({error!r}). Delete it to begin anew; records are kept.") from error
-    now = asked.to_json()
-    if then is None:
-        study.set_user_attr("asked", now)
-        values = asked.current()
-        if asked.sampler != "grid" and all(c.name in values and c.has(values[c.name]) for c in asked.space):
-            study.enqueue_trial(values)  # what is known comes first, so that the best is never worse
-    elif then != now:
-        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-        what = "\n".join(f"  {name}: {then.get(name)} there, {now.get(name)} now" for name in names)
-        raise SettingsError(f"{out} holds another search:\n{what}\nChoose another --out, or delete that folder.")
-    return study
+        then, now = study.user_attrs.get("asked"), asked.to_json()
+        if then is None:
+            study.set_user_attr("asked", now)
+        elif then != now:
+            names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+            what = "\n".join(f"  {name}: {then.get(name)} there, {now.get(name)} now" for name in names)
+            raise SettingsError(f"{out} holds another search:\n{what}\nChoose another --out, or delete that folder.")
+        yield study
+    except (
+        SQLAlchemyError,
+        optuna.exceptions.OptunaError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise RecordError(
+            f"{path}: cannot be used ({first_line(error)}). If it is damaged, delete it: the records in "
+            f"{out / TRIALS} stay, and the same command reads them."
+        ) from error
 
 
-def _repair_journal(path: Path) -> None:
-    """Remove what a kill left: Optuna's lock, and half a line, which Optuna would append to and then read neither."""
-    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            with path.open("r+b") as file:
-                file.truncate(whole)
+def _fill_queue(study: optuna.Study, asked: Search, n_trials: int) -> int:
+    """Queue interrupted trials again and, for a grid, the values not tried yet; return how many trials have ended."""
+    trials = study.get_trials(deepcopy=False)
+    for trial in trials:
+        if trial.state is TrialState.RUNNING:
+            study.tell(trial.number, state=TrialState.FAIL)
+    waiting = [one.system_attrs["fixed_params"] for one in trials if one.state is TrialState.WAITING]
+    resumed = {one.user_attrs.get(RESUMES) for one in trials}
+    for trial in trials:
+        if trial.params and _is_interrupted(trial) and trial.number not in resumed:
+            study.enqueue_trial(trial.params, user_attrs={RESUMES: trial.number})
+            waiting.append(trial.user_attrs.get(VALUES, trial.params))
+    ended = [one.user_attrs[VALUES] for one in trials if one.state.is_finished() and not _is_interrupted(one)]
+    if asked.sampler == "grid" or n_trials == asked.n_grid:
+        known = [*ended, *waiting]
+        for values in [one for one in asked.grid() if one not in known][: n_trials - len(known)]:
+            study.enqueue_trial(values)
+    elif not trials and (current := asked.current()):
+        study.enqueue_trial(current)  # first, so that the best is never worse than what is known
+    return len(ended)
 
 
-def _sampler(asked: Search, number: int) -> BaseSampler:
-    """The sampler of a trial; the grid is shuffled once for all."""
-    if asked.sampler == "grid":
-        return GridSampler({choice.name: list(choice.values) for choice in asked.space}, seed=0)
-    if asked.sampler == "random":
-        return RandomSampler(seed=number)
-    return TPESampler(seed=number, constant_liar=True)  # values that are being tried now are not tried twice
+def _is_interrupted(trial: FrozenTrial) -> bool:
+    return trial.state in (TrialState.RUNNING, TrialState.FAIL) and FAULT not in trial.user_attrs
 
 
-# -- one process of a search -------------------------------------------------------------------------------------------
+# -- one trial ---------------------------------------------------------------------------------------------------------
 
 
-def _work(share: _Share, slot: int) -> None:
-    study = _open_study(share.out, share.asked)
-    title = f"search {share.asked.method}"
-    hidden = True if not share.show_bars or slot else None
-    with tqdm(desc=title, total=share.n_trials, unit="trial", disable=hidden) as bar:
-        for trial in _trials(study, share):
-            _try(study, trial, share)
-            known = study.get_trials(deepcopy=False)
-            bar.n = sum(one.state.is_finished() for one in known)
-            reached = [one.value for one in known if one.state is TrialState.COMPLETE and one.value is not None]
-            bar.set_postfix({"best": f"{100 * max(reached):.1f}%"} if reached else {})
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One trial to run: the next in the queue, or a new one whose values are sampled by the seed."""
+
+    asked: Search
+    out: Path
+    seed: int
 
 
-def _trials(study: optuna.Study, share: _Share) -> Iterator[Trial]:
-    """Trials that were not finished, then new ones, as long as there are not enough."""
-    for frozen in study.get_trials(states=(TrialState.RUNNING,)):
-        if frozen.number in share.unfinished:
-            study.sampler = _sampler(share.asked, frozen.number)
-            yield _with_values(Trial(study, frozen._trial_id), study, share.asked)
-    while True:
-        with FileLock(share.out / ASK_LOCK):  # processes ask one after another: never more trials than asked for
-            known = study.get_trials(deepcopy=False, states=tuple(STATES))
-            if len(known) >= share.n_trials or 0 < share.asked.n_grid <= len({_key(one) for one in known}):
-                return
-            study.sampler = _sampler(share.asked, len(known))
-            trial = _with_values(study.ask(), study, share.asked)
-        yield trial
+class _TrialFailedError(ErdaError):
+    """Tells Optuna that a trial failed; its fault is stored beside it."""
 
 
-def _with_values(trial: Trial, study: optuna.Study, asked: Search) -> Trial:
-    """A trial whose values are drawn and written down; those of an unfinished one stay as they are."""
-    trial.set_user_attr("values", {choice.name: choice.suggest(trial) for choice in asked.space})
-    study.sampler = RandomSampler()  # a grid's would end a loop of Optuna's own, and there is none
-    return trial
+def _run_trial(piece: _Piece) -> None:
+    with study_of(piece.asked, piece.out) as study:
+        study.sampler = _sampler(piece)
+        study.optimize(partial(_objective, piece), n_trials=1, catch=_TrialFailedError)
 
 
-def _try(study: optuna.Study, trial: Trial, share: _Share) -> None:
-    """Run a trial stream by stream and tell the study; the same values are not run twice."""
-    values: dict[str, Setting] = trial.user_attrs["values"]
-    for other in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        if other.user_attrs["values"] == values:
-            trial.set_user_attr("accuracies", other.user_attrs["accuracies"])
-            trial.set_user_attr("is_repeat", True)
-            study.tell(trial, other.value)
-            return
-    settings = share.asked.with_values(values)
-    folder = share.out / TRIALS / str(trial.number)
+def _sampler(piece: _Piece) -> BaseSampler:
+    if piece.asked.sampler == "tpe":
+        return TPESampler(seed=piece.seed, constant_liar=True)  # keeps away from values that are being tried
+    return RandomSampler(seed=piece.seed)
+
+
+def _objective(piece: _Piece, trial: Trial) -> float:
+    """Run a trial stream by stream; its mean accuracy after the last task."""
+    asked = piece.asked
+    values = {choice.name: choice.suggest(trial) for choice in asked.space}
+    trial.set_user_attr(VALUES, values)
+    settings = asked.with_values(values)
     accuracies: list[float] = []
     for run in settings.runs():
-        finished = run_planned([PlannedRun(run, folder)], cache=CacheSettings.of(settings), show_bars=False)
+        planned = PlannedRun(run, piece.out / TRIALS / folder_of(values))
+        finished = run_planned([planned], cache=CacheSettings.of(settings), show_bars=False)
         if finished.faults:
-            trial.set_user_attr("fault", finished.faults[0])
-            study.tell(trial, state=TrialState.FAIL)
-            return
-        accuracy = finished.records[0].accuracy[share.asked.protocol] or []
-        accuracies.append(accuracy[-1])
-        trial.set_user_attr("accuracies", accuracies)
-        step = len(accuracies)
-        if step not in study.get_trials(deepcopy=False)[trial.number].intermediate_values:  # told before it was killed?
-            trial.report(math.fsum(accuracies) / step, step)
-        if share.asked.prune and step < len(settings.seeds) and trial.should_prune():
-            study.tell(trial, state=TrialState.PRUNED)
-            return
-    study.tell(trial, math.fsum(accuracies) / len(accuracies))
+            trial.set_user_attr(FAULT, finished.faults[0])
+            raise _TrialFailedError
+        accuracies.append((finished.records[0].accuracy[asked.protocol] or [])[-1])
+        trial.set_user_attr(ACCURACIES, accuracies)
+        trial.report(math.fsum(accuracies) / len(accuracies), step=len(accuracies))
+        if asked.prune and len(accuracies) < len(settings.seeds) and trial.should_prune():
+            raise optuna.TrialPruned
+    return math.fsum(accuracies) / len(accuracies)
 
 
-def _key(trial: FrozenTrial) -> str:
-    """The values of a trial as one text."""
-    return json.dumps(trial.user_attrs.get("values", trial.number), sort_keys=True)
+def folder_of(values: Values) -> str:
+    """The name of the folder of a trial's records: its values, and a digest that tells long ones apart."""
+    text = ",".join(f"{name.rpartition('.')[2]}-{as_text(value)}" for name, value in values.items())
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return f"{slug_of(text)[:100]}-{digest[:8]}"
 
 
-# -- what came out -----------------------------------------------------------------------------------------------------
+# -- the result --------------------------------------------------------------------------------------------------------
 
 
-def _found(study: optuna.Study, faults: list[str]) -> SearchResult:
-    trials = study.get_trials(deepcopy=False, states=tuple(STATES))
-    tried = tuple(Tried(one.number, STATES[one.state], **one.user_attrs) for one in trials)
-    failed = [f"trial {one.number}: {one.fault}" for one in tried if one.fault]
-    return SearchResult(tried, _importance(study), (*failed, *faults))
+def _result(study: optuna.Study, faults: list[str]) -> SearchResult:
+    trials: dict[str, Tried] = {}
+    for one in study.get_trials(deepcopy=False, states=tuple(STATES)):
+        if not _is_interrupted(one):
+            attributes = one.user_attrs
+            values, accuracies = attributes[VALUES], tuple(attributes.get(ACCURACIES, ()))
+            tried = Tried(one.number, STATES[one.state], values, accuracies, attributes.get(FAULT, ""))
+            trials.setdefault(folder_of(values), tried)
+    failed = [f"trial {one.number}: {one.fault}" for one in trials.values() if one.fault]
+    return SearchResult(tuple(trials.values()), importance_of(study), (*failed, *faults))
 
 
-def _importance(study: optuna.Study) -> dict[str, float]:
-    """How much of the variance between whole trials each setting explains (fANOVA); needs trials that differ."""
+def importance_of(study: optuna.Study) -> dict[str, float]:
+    """Share of the variance between whole trials that each setting explains (fANOVA); needs trials that differ."""
     reached = {trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     if len(reached) < 2:
         return {}
-    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-    return optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
