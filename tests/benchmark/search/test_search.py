@@ -1,4 +1,4 @@
-"""A search with tiny streams: its best settings, going on after an end of any kind, and what it refuses."""
+"""A search over toy runs: its best settings, going on after any end, and what it rejects."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_runs import ToyMethod, toy_stream
 
 from erda.benchmark.records import read_record
 from erda.benchmark.report.table_formats import to_terminal
-from erda.benchmark.run import planned_runs as runner
+from erda.benchmark.run.loop import Parts, run
+from erda.benchmark.run.planned_runs import Finished, PlannedRun
 from erda.benchmark.search import search as search_module
 from erda.benchmark.search.result import best_table, write_search
 from erda.benchmark.search.search import CUT, FAILED, STUDY, Search, SearchResult, folder_of, search
 from erda.benchmark.search.space import parse_space
 from erda.cli.main import main
-from erda.errors import ModelError, RecordError, SettingsError
+from erda.errors import RecordError, SettingsError, WriteError
 from erda.settings.load import run_settings
 from erda.settings.runs import Run
 
@@ -42,18 +44,34 @@ def tried(found: SearchResult) -> list[tuple[object, ...]]:
     return [(one.values, one.accuracies, one.state) for one in found.trials]
 
 
-def stop_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Let the run with this number be stopped by Ctrl-C; gives how many were begun."""
+@pytest.fixture(autouse=True)
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Learn with a toy method whose noise grows with both settings; gives the runs that were begun."""
+    runs: list[Run] = []
+
+    def run_toys(planned: Sequence[PlannedRun], **_: Any) -> Finished:
+        ((asked, out),) = [(one.asked, one.out) for one in planned]
+        runs.append(asked)
+        own = asked.settings["method"]
+        noise = 10 * own["learning_rate"] * own["memory_iterations"]
+        parts = Parts(lambda: toy_stream(asked.seed), lambda: ToyMethod(asked.seed, noise), ToyMethod.load)
+        return Finished((run(asked, parts, out=out, bar=None),), 0, ())
+
+    monkeypatch.setattr(search_module, "run_planned", run_toys)
+    return runs
+
+
+def stop_at(call: int, monkeypatch: pytest.MonkeyPatch, error: type[BaseException] = KeyboardInterrupt) -> None:
+    """Raise an error in the run with this number."""
     run_planned, calls = search_module.run_planned, []
 
     def stopping(*args: Any, **keywords: Any) -> Any:
         calls.append(args)
         if len(calls) == call:
-            raise KeyboardInterrupt
+            raise error
         return run_planned(*args, **keywords)
 
     monkeypatch.setattr(search_module, "run_planned", stopping)
-    return lambda: len(calls)
 
 
 def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> None:
@@ -73,31 +91,31 @@ def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> Non
     assert tried(again) == tried(found)
 
 
-def test_the_first_trial_is_the_current_settings_and_values_run_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = stop_at(0, monkeypatch)
-    space = ("memory_iterations=1:2", "memory_size=0,1")
-    wanted = asked(space=space, seeds=(100,), prune=False)
+def test_the_first_trial_is_the_current_settings_and_values_run_once(tmp_path: Path, begun: list[Run]) -> None:
+    wanted = asked(space=("memory_iterations=1:2", "memory_size=0,1"), seeds=(100,), prune=False)
     found = search(wanted, out=tmp_path, n_trials=3, show_bars=False)
     assert found.trials[0].values == {"erda.memory_iterations": 2, "erda.memory_size": 1}
     whole = search(wanted, out=tmp_path, n_trials=8, show_bars=False)
     assert len(whole.trials) == 4, "every choice of values"
-    assert len(list(tmp_path.rglob("record.json"))) == 4 <= begun()
+    assert len(list(tmp_path.rglob("record.json"))) == 4
 
 
-def test_a_stopped_search_goes_on_and_tries_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_search_goes_on_and_tries_the_same(
+    tmp_path: Path, begun: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = asked(sampler="tpe", space=("memory_iterations=1:2", "learning_rate=0.001:0.1:log"), prune=False)
-    whole = search(wanted, out=tmp_path / "whole", n_trials=3, show_bars=False)
-    begun = stop_at(4, monkeypatch)  # the second stream of the second trial
-    with pytest.raises(KeyboardInterrupt):
-        search(wanted, out=tmp_path / "parts", n_trials=3, show_bars=False)
-    resumed = search(wanted, out=tmp_path / "parts", n_trials=3, show_bars=False)
+    whole = search(wanted, out=tmp_path / "whole", n_trials=4, show_bars=False)
+    with monkeypatch.context() as patch:
+        stop_at(6, patch)  # the second stream of the third trial
+        with pytest.raises(KeyboardInterrupt):
+            search(wanted, out=tmp_path / "parts", n_trials=4, show_bars=False)
+    begun.clear()
+    resumed = search(wanted, out=tmp_path / "parts", n_trials=4, show_bars=False)
     assert tried(resumed) == tried(whole)
-    assert begun() == 2 * 3 + 2  # the stopped run, and the record of its trial's first stream, read
-    more = search(wanted, out=tmp_path / "parts", n_trials=4, show_bars=False)
-    assert tried(more)[:3] == tried(whole)
-    assert len(more.trials) == 4
+    assert len(begun) == 4, "two trials"
+    more = search(wanted, out=tmp_path / "parts", n_trials=5, show_bars=False)
+    assert tried(more)[:4] == tried(whole)
+    assert len(more.trials) == 5
 
 
 @pytest.mark.long
@@ -118,30 +136,35 @@ def test_a_killed_search_goes_on_with_the_killed_trials(tmp_path: Path) -> None:
 
 
 def test_poor_trials_are_cut_short(tmp_path: Path) -> None:
-    space = ("learning_rate=0.000001,0.03,0.04,0.05,0.06,0.07,0.08",)
-    found = search(asked(space=space, sampler="grid"), out=tmp_path, show_bars=False)
+    wanted = asked(space=("learning_rate=0.01,0.02,0.03,0.04,0.5,0.6,0.7,0.8",), sampler="grid")
+    found = search(wanted, out=tmp_path, show_bars=False)
     cut = [one for one in found.trials if one.state == CUT]
     assert cut
     assert {len(one.accuracies) for one in cut} == {1}
     assert not {one.number for one in cut} & {one.number for one in found.ranked()}
-    write_search(asked(space=space, sampler="grid"), found, out=tmp_path, command="erda search")
-    assert f"{len(cut)} cut short" in to_terminal(best_table(asked(space=space, sampler="grid"), found), width=None)
+    assert f"{len(cut)} cut short" in to_terminal(best_table(wanted, found))
 
 
 def test_a_trial_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = runner.build_run_method
+    run_planned = search_module.run_planned
 
-    def failing(run: Run, **keywords: Any) -> Any:
-        if run.settings["method"]["learning_rate"] == 0.01:
-            raise ModelError("no such weights")
-        return build(run, **keywords)
+    def failing(planned: Sequence[PlannedRun], **keywords: Any) -> Finished:
+        if planned[0].asked.settings["method"]["learning_rate"] == 0.01:
+            return Finished((), 0, ("erda 100: no such weights",))
+        return run_planned(planned, **keywords)
 
-    monkeypatch.setattr(runner, "build_run_method", failing)
+    monkeypatch.setattr(search_module, "run_planned", failing)
     found = search(asked(seeds=(100,), sampler="grid"), out=tmp_path, show_bars=False)
     failed = [one for one in found.trials if one.state == FAILED]
     assert [one.values["erda.learning_rate"] for one in failed] == [0.01, 0.01]
     assert found.faults == tuple(f"trial {one.number}: erda 100: no such weights" for one in failed)
     assert len(found.ranked()) == 4
+
+
+def test_a_full_disk_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_at(2, monkeypatch, WriteError)
+    with pytest.raises(WriteError):
+        search(asked(sampler="grid"), out=tmp_path, show_bars=False)
 
 
 def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
@@ -169,7 +192,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         search(asked(seeds=(100,)), out=tmp_path, n_trials=1, show_bars=False)
 
 
-def test_a_damaged_study_can_be_deleted_and_no_record_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_study_can_be_deleted_and_no_record_is_lost(tmp_path: Path) -> None:
     wanted = asked(seeds=(100,), space=("memory_iterations=1:2",), sampler="grid")
     found = search(wanted, out=tmp_path, show_bars=False)
     (tmp_path / STUDY).write_bytes(b"no database" * 200)
@@ -177,8 +200,9 @@ def test_a_damaged_study_can_be_deleted_and_no_record_is_lost(tmp_path: Path, mo
         search(wanted, out=tmp_path, show_bars=False)
     assert str(tmp_path / STUDY) in str(caught.value)
     (tmp_path / STUDY).unlink()
-    monkeypatch.setattr(runner, "build_run_method", lambda *_, **__: pytest.fail("run again"))
+    records = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")}
     assert tried(search(wanted, out=tmp_path, show_bars=False)) == tried(found)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")} == records
 
 
 def test_a_protocol_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
