@@ -71,7 +71,7 @@ def test_every_fault_is_reported_at_once() -> None:
         "multi_margin_weight=0:1:log": "must begin above 0",
         "multi_margin_weight=0:1:0": "the step must be above 0",
         "pairwise_margin=0.1:0.2:5": "makes 1 values",
-        "contrastive_weight=0:inf:1": "expected a finite number",
+        "contrastive_weight=0:inf:1": "too large",
         "unit_embeddings=0:1": "expected true or false",
     }
     with pytest.raises(SettingsError) as caught:
