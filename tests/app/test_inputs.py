@@ -185,3 +185,26 @@ def test_long_tokens_and_odd_entities(extractor: Extractor) -> None:
     assert extractor.predict(long).ranked
     assert extractor.predict("[[a]]{{b}}").ranked
     assert extractor.predict("[[日本]]の首都は{{東京}}").ranked
+
+
+def test_one_rule_names_a_relation_however_it_is_taught(tmp_path: Path) -> None:
+    first = example_from_marks(FOUNDED[0], relation="org:founded_by")
+    by_rows = open_toy(tmp_path / "rows")
+    by_rows.teach_many([first])
+    by_mapping = open_toy(tmp_path / "mapping")
+    by_mapping.teach_many({"org:founded_by": [FOUNDED[0]]})
+    by_name = open_toy(tmp_path / "name")
+    by_name.teach("org:founded_by", [FOUNDED[0]])
+    for one in (by_rows, by_mapping, by_name):
+        assert tuple(one.relations) == (Relation("org:founded_by", "organization founded by"),)
+
+
+def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path / "new")
+    extractor.teach_many({"founded by": [FOUNDED[0]], "founded_by": [FOUNDED[1]]})
+    extractor.teach("founded_by", [FOUNDED[2]])
+    extractor.teach_many(
+        [example_from_marks(BORN[0], relation="born_in"), example_from_marks(BORN[1], relation="born in")]
+    )
+    assert [one.id for one in extractor.relations] == ["founded by", "born_in"]
+    assert [one.name for one in extractor.relations] == ["founded by", "born in"]

@@ -10,9 +10,10 @@ from toy_fewrel import write_derived, write_split
 
 from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
 from erda.data.fewrel import ORDERS
-from erda.data.own import detect_format, read_examples, readable_name
+from erda.data.own import detect_format, read_examples
 from erda.errors import DataError, SettingsError, StreamError
 from erda.files import data_folder
+from erda.text.relation_names import readable_name
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:

@@ -366,3 +366,11 @@ def test_a_line_of_brat_that_begins_with_a_tab_is_a_fault(tmp_path: Path) -> Non
     (tmp_path / "x.ann").write_text("T1\tPerson 0 3\tAnn\n\tPerson 8 11\tBob\n")
     with pytest.raises(DataError, match=r"x\.ann:2: not a line of brat"):
         read_examples(tmp_path / "x.ann")
+
+
+def test_two_spellings_in_a_file_are_one_relation(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("text,relation\n[[a]] b {{c}},founded by\n[[a]] d {{c}},founded_by\n")
+    assert read_examples(path).counts == {"founded by": 2}
+    (tmp_path / "relations.json").write_text('[{"id": "founded_by"}]')
+    assert read_examples(path).counts == {"founded_by": 2}

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erda.text import keys, marks, names, pairs, sentences
+from erda.text import keys, marks, names, pairs, relation_names, sentences
 from erda.text.keys import plain, sentence_key
 from erda.text.sentences import split_sentences, token_span, tokens_of, words_of
 from erda.types import Span
 
 
-@pytest.mark.parametrize("module", [keys, marks, names, pairs, sentences], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [keys, marks, names, pairs, relation_names, sentences], ids=lambda module: module.__name__
+)
 def test_the_examples_of_the_documents_are_true(module: object) -> None:
     assert doctest.testmod(module, extraglobs={"Span": Span}).failed == 0
 

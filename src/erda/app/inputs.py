@@ -12,6 +12,7 @@ from erda.data.formats import example_from_json
 from erda.data.formats.base import NO_RELATION
 from erda.errors import DataError, join_faults, printable, unknown_name
 from erda.text.marks import example_from_marks
+from erda.text.relation_names import readable_name, spaced
 from erda.types import Example, Relation
 
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
@@ -51,7 +52,7 @@ def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Exa
 
 
 def relation_of(given: str | Relation, description: str = "", known: Iterable[Relation] = ()) -> Relation:
-    """The relation that was named: a known one, or a new one whose name is its id, with single spaces."""
+    """The relation that was named: a known one, or a new one whose name is its id in words."""
     if not isinstance(given, str | Relation):
         raise DataError(f"expected the name of a relation, got {given!r:.80}.")
     name = given if isinstance(given, str) else given.id
@@ -59,13 +60,12 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
         raise DataError("A relation needs a name, as 'founded by'.")
     found = find_relation(name, known)
     if isinstance(given, Relation):
-        relation = Relation(
-            given.id, given.name, description or given.description or (found.description if found else "")
-        )
+        words = description or given.description or (found.description if found else "")
+        relation = Relation(found.id if found else given.id, given.name, words)
     elif found:
-        relation = Relation(found.id, found.name, _spaced(description) or found.description)
+        relation = Relation(found.id, found.name, spaced(description) or found.description)
     else:
-        relation = Relation(_spaced(name), _spaced(name), _spaced(description))
+        relation = Relation(spaced(name), readable_name(name), spaced(description))
     for what, text in (("id", relation.id), ("name", relation.name), ("description", relation.description)):
         if _CONTROL.search(text):
             raise DataError(f"relation '{printable(relation.id)}': its {what} holds a control character.")
@@ -77,10 +77,10 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
 
 
 def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
-    """The known relation of that id, or else the only one of that name."""
-    relations, plain = list(known), _spaced(name)
+    """The known relation of that id, or else the only one of that name ("founded_by" is "founded by")."""
+    relations, plain, words = list(known), spaced(name), readable_name(name)
     by_id = [one for one in relations if one.id in (name, plain)]
-    found = by_id or [one for one in relations if one.name == plain]
+    found = by_id or [one for one in relations if plain == one.name or words in (one.name, readable_name(one.id))]
     return found[0] if len(found) == 1 else None
 
 
@@ -105,10 +105,6 @@ def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> Non
                 f"'{one.id}' differs from relation '{other}' by case alone. "
                 f"Write '{other}' to teach more of it, or choose another name."
             )
-
-
-def _spaced(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def _folded(name: str) -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from erda.app.answers import Moved
-from erda.app.inputs import Given, example_of, examples_of, find_relation, relation_of
+from erda.app.inputs import Given, example_of, examples_of, relation_of
 from erda.data.dataset import pair_in_sentence
-from erda.data.own import readable_name
 from erda.errors import DataError, join_faults
 from erda.types import Example, Relation, Task
 
@@ -69,7 +68,7 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
     found: list[Example] = []
 
     def add(name: str | Relation, some: Iterable[Given], words: str = "") -> None:
-        relation = relation_of(name, words, known)
+        relation = relation_of(name, words, (*known, *relations.values()))
         relations[relation.id] = relation
         try:
             found.extend(examples_of(some, relation.id))
@@ -90,10 +89,7 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
                 if example.relation is None:
                     raise DataError("it carries no relation; name one: teach(relation, examples).")
                 if example.relation not in relations:
-                    own = find_relation(example.relation, known) or Relation(
-                        example.relation, readable_name(example.relation)
-                    )
-                    relations[example.relation] = relation_of(own)
+                    relations[example.relation] = relation_of(example.relation, known=(*known, *relations.values()))
                 found.append(replace(example, relation=relations[example.relation].id))
             except DataError as fault:
                 faults.append(f"example {place}: {fault}")
@@ -101,7 +97,7 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
         raise DataError(join_faults(faults))
     if not relations:
         raise DataError("nothing to teach: no relation was given.")
-    return Wanted(tuple(relations.values()), tuple(found))
+    return Wanted(tuple({one.id: one for one in relations.values()}.values()), tuple(found))
 
 
 def added(

@@ -24,6 +24,7 @@ from erda.data.formats import (
 from erda.data.formats.base import RowsOf, read_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, unknown_name
 from erda.text.reading import read_start
+from erda.text.relation_names import readable_name
 from erda.types import Example, Relation
 
 PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
@@ -51,7 +52,6 @@ _OUR_ENTITY = re.compile(r'(?<!\\)"(?:head|tail)"\s*:\s*\{')
 _JSON = re.compile(r'\{\s*"|\[\s*\{')
 _MARKED = re.compile(r".*(?:\[\[|\{\{)")
 _START = 1 << 16
-_TACRED_PREFIXES = {"per": "person", "org": "organization"}
 
 
 def read_examples(
@@ -157,17 +157,6 @@ def name_relations(examples: Iterable[Example], listed: Collection[Relation] = (
     known = {relation.id: relation for relation in listed}
     ids = [*(i for i in known if i in occurring), *sorted(i for i in occurring if i not in known)]
     return tuple(known.get(i) or Relation(i, readable_name(i)) for i in ids)
-
-
-def readable_name(relation_id: str) -> str:
-    """A relation's id as words.
-
-    >>> readable_name("per:city_of_birth"), readable_name("org:number_of_employees/members")
-    ('person city of birth', 'organization number of employees or members')
-    """
-    prefix, colon, rest = relation_id.partition(":")
-    words = f"{_TACRED_PREFIXES.get(prefix, prefix)} {rest}" if colon else relation_id
-    return " ".join(words.replace("_", " ").replace("/", " or ").split()) or relation_id
 
 
 def describe(reading: Reading, *, top: int = 20) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from erda.errors import DataError, unknown_name
 from erda.text.reading import Faults
+from erda.text.relation_names import readable_name
 from erda.types import Example
 
 NO_RELATION = "no_relation"
@@ -94,6 +95,7 @@ class Rows:
         self.n_rows = 0
         self._path, self._format, self._once, self._relations = path, format, once, relations
         self._ids: dict[str, int] = {}
+        self._spelling = {readable_name(one): one for one in relations or ()}
         self._no_relation = {None, NO_RELATION, *no_relation}
         self._examples: list[Example] = []
         self._unrelated: list[Example] = []
@@ -114,7 +116,7 @@ class Rows:
         try:
             example = read()
             if self._once and isinstance(example, Example):
-                self._check(example, line)
+                example = self._checked(example, line)
         except DataError as error:
             self.faults.add(line, f"{where}{error}")
             return
@@ -131,12 +133,17 @@ class Rows:
                     return
         (self._unrelated if unrelated else self._examples).append(example)
 
-    def _check(self, example: Example, line: int) -> None:
-        known = self._relations
-        if known is not None and example.relation not in known and not self.is_unrelated(example.relation):
-            raise DataError(_unlisted(str(example.relation), known))
+    def _checked(self, example: Example, line: int) -> Example:
+        """The example with its relation spelled as listed, or as in the first row that has it."""
+        known, relation = self._relations, example.relation
+        if relation is not None and not self.is_unrelated(relation) and (known is None or relation not in known):
+            spelling = self._spelling.setdefault(readable_name(relation), relation)
+            if known is not None and spelling not in known:
+                raise DataError(_unlisted(relation, known))
+            example = replace(example, relation=spelling)
         if self._ids.setdefault(example.id, line) != line:
             raise DataError(f"id {example.id!r} was already used on line {self._ids[example.id]}.")
+        return example
 
     def reading(self, expected: str, candidates: tuple[tuple[str, ...], ...] | None = None) -> Reading:
         """What the file held; a `DataError` where anything was wrong, or where it held nothing of what is expected."""
