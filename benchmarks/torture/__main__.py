@@ -1,4 +1,4 @@
-"""Put `erda` to the torture: kills, damage, full disks, two at once, hostile names. Prints a table of what came out.
+"""Torture `erda`: kills, damage, full disks, several processes, hostile names, files of the user, backups put back.
 
 python benchmarks/torture                    # everything: about half an hour on two cores
 python benchmarks/torture --scale 0.05       # a twentieth of it
@@ -21,9 +21,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from backups import backup_trial
 from damage import damage_trial
 from kills import kill_trials
 from names import name_trial
+from ownership import ownership_trials
 from processes import warm_up
 from sharing import sharing_trials
 from toys import make_toys
@@ -34,6 +36,8 @@ TRIALS: dict[str, Callable[[Path, Path], list[Trial]]] = {
     "damage": lambda toys, work: [damage_trial(toys, work)],
     "sharing": sharing_trials,
     "names": lambda toys, work: [name_trial(toys, work)],
+    "ownership": ownership_trials,
+    "backups": lambda toys, work: [backup_trial(toys, work)],
 }
 
 

@@ -15,7 +15,7 @@ from mutations import damage
 from processes import Call, Child, ask
 from trial import CLEAR, HERE, Case, Trial, Verdict, content_of, differing, leftovers, plain, unclear
 
-_UNFINISHED = re.compile("/(checkpoints|build|progress|cache)/")
+_UNFINISHED = re.compile(r"/(checkpoints|build|progress|cache)/|\.partial/")
 Make = Callable[[str], Call]  # the damaged file -> what is asked
 
 
@@ -100,6 +100,7 @@ INPUT = ("data.jsonl", "vectors.txt")
 METHOD = ("run/erda/100/method", *INPUT)
 STUDY = ("search/**/*.json", "search/**/*.npz", "search/*.journal", "search/*.toml")
 EXTRA = ("extra.jsonl",)
+ANSWERS = ("stopped/answers.csv.partial", "many.jsonl", "store", "tiny")
 REPORT = ["report", "run", "--no-figures"]
 
 QUESTIONS = (
@@ -125,6 +126,7 @@ QUESTIONS = (
     Question("pretrained model", ("tiny", *INPUT), ("tiny/*",), toys.FROZEN, 4, free=True),
     Question("extractor", ("store", "tiny"), ("store/**/*.*",), ask_store, 14),
     Question("extractor, its encoder", ("store", "tiny"), ("tiny/*",), ask_store, 4),
+    Question("unfinished answers", ANSWERS, ("*.partial/*",), toys.PREDICT, 8, ends=("answers.csv",)),
     Question("settings file", ("settings.toml", *INPUT), ("settings.toml",), ask_settings, 14, free=True),
     Question("dataset", ("formats",), ("formats/*",), lambda path: ["data", "check", path], 18, free=True),
     Question("source of a corpus", ("sources", "rows.jsonl"), ("sources/*", "rows.jsonl"), ask_build, 10, free=True),
@@ -250,6 +252,14 @@ STOPS = (
     Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/*/journal.jsonl", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint-*.json", "adapter/*.safetensors"),
+    Stop(
+        "answers.csv.partial",
+        toys.PREDICT,
+        ANSWERS[1:],
+        "answers.csv.partial",
+        "answers.csv.partial/rows.jsonl",
+        "answers.csv",
+    ),
 )
 
 

@@ -14,6 +14,7 @@ import toys
 from processes import Call, ask
 from trial import CLEAR, Case, Trial, Verdict, content_of, differing, unclear
 
+FORGED = "forged line of output"
 NAMES = (
     *(
         "../../victim",
@@ -33,6 +34,8 @@ NAMES = (
     *("=cmd|' /C calc'!A0", "+1+cmd", "-1+cmd", "@SUM(A1)", "\t=1", "a,b", '"a"', "a;b", "a=b", "a.b", "%s{0}$HOME"),
     *(
         "\x1b[2J\x1b]0;x\x07",
+        "\x1b[31mred\x1b[0m",
+        f"a\n{FORGED}",
         "a\nb",
         "a\r\nb",
         "a\0b",
@@ -152,6 +155,7 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
     yield ["predict", "mine.jsonl", "--store", "store", "--out", "answers.csv"]
     yield ["data", "convert", "mine.jsonl", "--out", "converted.csv"]
     yield ["evaluate", "mine.jsonl", "--store", "store"]
+    yield ["export", "exported", "--store", "store"]
     yield ["forget", "--store", "store", "--", name]
     yield ["history", "--store", name or "store"]
 
@@ -213,11 +217,21 @@ def _try(case: Case, place: Place, name: str) -> Verdict:
             return Verdict(verdict.kind, f"{what}: {verdict.why}")
         if raw := _CONTROLS.search(answer.out + answer.err):
             return Verdict("silent", f"{what}: {raw[0]!r} on the terminal")
+        if any(line.startswith(FORGED) for line in (answer.out + answer.err).splitlines()):
+            return Verdict("silent", f"{what}: a line of output was forged")
     if lost := [one for one in differing(content_of(*victims), before) if one in before]:
         return Verdict("lost", f"{what}: {lost[0]}")
-    for path in case.folder.rglob("*.csv"):
+    return _wrong_file(case.folder, what) or CLEAR
+
+
+def _wrong_file(folder: Path, what: str) -> Verdict | None:
+    """A file that was written and would do something where it is opened."""
+    for path in folder.rglob("exported/README.md"):
+        if raw := re.search(r"<\w|(?<!\\)\]\(|\x1b", path.read_text()):
+            return Verdict("silent", f"{what}: {raw[0]!r} in {path.name}")
+    for path in folder.rglob("*.csv"):
         for row in csv.reader(path.read_text().splitlines()):
             for cell in row:
                 if _FORMULA.match(cell) and not re.fullmatch(r"[+-][\d.,]+(e[+-]?\d+)?( .*)?", cell):
                     return Verdict("silent", f"{what}: a formula in {path.name}: {cell[:40]!r}")
-    return CLEAR
+    return None

@@ -19,7 +19,7 @@ from pathlib import Path
 
 CRASHED = 70  # exit status of a child that ended in an exception
 MEMORY = 8 << 30  # bytes that a child may ask for beyond what it has
-PATIENCE = 120.0  # seconds until a child counts as hung
+PATIENCE = 600.0  # seconds until a child counts as hung; a busy machine takes minutes
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
 
 Call = Sequence[str] | Callable[[], None]  # arguments of `erda`, or a function
@@ -65,7 +65,7 @@ class Child:
     def __init__(self, call: Call, folder: Path, *, limit: int | None = None) -> None:
         self.out, self.err = (folder.with_name(f"{folder.name}.{name}.{id(self):x}") for name in ("out", "err"))
         ours, theirs = os.pipe()
-        self.began = time.monotonic()
+        self.began, self.seconds, self.status = time.monotonic(), 0.0, 0
         self.pid = os.fork()
         if not self.pid:
             os.close(ours)
@@ -93,10 +93,11 @@ class Child:
                 ended = os.waitpid(self.pid, 0)
                 break
             time.sleep(0.002)
+        self.seconds, self.status = time.monotonic() - self.began, os.waitstatus_to_exitcode(ended[1])
         texts = [path.read_bytes().decode(errors="replace") for path in (self.out, self.err)]
         for path in (self.out, self.err):
             path.unlink()
-        return Answer(os.waitstatus_to_exitcode(ended[1]), *texts)
+        return Answer(self.status, *texts)
 
 
 def ask(call: Call, folder: Path, *, limit: int | None = None, patience: float = PATIENCE) -> Answer:
@@ -134,14 +135,14 @@ def _live(call: Call, child: Child, folder: Path, *, ready: int, limit: int | No
 
 def _status_of(call: Call) -> int:
     from erda.cli.main import FAULT, main
-    from erda.errors import ErdaError
+    from erda.errors import ErdaError, printable
 
     if not callable(call):
         sys.argv = ["erda", *call]
         return main(list(call))
     try:
         call()
-    except ErdaError as fault:
-        print(f"erda: {fault}", file=sys.stderr)
+    except (ErdaError, OSError) as fault:  # as `main` does
+        print(f"erda: {printable(str(fault))}", file=sys.stderr)
         return FAULT
     return 0

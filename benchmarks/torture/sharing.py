@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import toys
 from kills import WORKS, Work, finished, prepare, twin_of
 from processes import Child, ask
-from trial import Case, Trial, Verdict, numbered, unclear
+from trial import CLEAR, Case, Trial, Verdict, numbered, unclear
 
+PATIENT = 10  # seconds that a teacher waits for others
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NAMESPACE, _PRIVATE, _REMOUNT = 0x00020000, 1 << 18 | 1 << 14, 1 << 5
 
@@ -28,7 +30,11 @@ def sharing_trials(case_toys: Path, folder: Path) -> list[Trial]:
 
         return one
 
-    return [Trial("disk is full", 500, in_turn(_full_disk)), Trial("two at once", 200, in_turn(_two_at_once))]
+    return [
+        Trial("disk is full", 500, in_turn(_full_disk)),
+        Trial("two at once", 200, in_turn(_two_at_once)),
+        Trial("many teachers", 60, _many_teachers),
+    ]
 
 
 def _full_disk(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
@@ -65,6 +71,24 @@ def _two_at_once(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
         if verdict := unclear(answer):
             return Verdict(verdict.kind, f"{work.name}, two at once: {verdict.why}")
     return finished(case, work, twin, what="after two at once")
+
+
+def _many_teachers(case: Case, number: int) -> Verdict:
+    """Three teach one store while others list and prune it: nobody starves, nothing that was taught is lost."""
+    toys.copy(case.toys, ("store", "tiny"), case.folder)
+    store = ["--store", "store"]
+    teachers = [Child(["teach", f"new {i}", f"[[ada]] sign{i} {{{{bob}}}}", *store], case.folder) for i in range(3)]
+    others = [Child([*call, *store], case.folder) for call in (["history"], ["prune", "--keep", "1"], ["history"])]
+    for child, answer in [(child, child.wait()) for child in (*teachers, *others)]:
+        if verdict := unclear(answer):
+            return Verdict(verdict.kind, f"many teachers: {verdict.why}")
+        if answer.status and child in teachers and child.seconds < PATIENT:
+            return Verdict("lost", f"many teachers: starved after {child.seconds:.0f} s: {answer.err[-200:]}")
+        if answer.status and child not in teachers and "another process" not in answer.err:
+            return Verdict("traceback", f"many teachers: {answer.err[-300:]}")
+    answer = ask(["relations", *store], case.folder)
+    lost = [f"new {i}" for i, child in enumerate(teachers) if not child.status and f"new {i}" not in answer.out]
+    return Verdict("lost", f"many teachers: {lost[0]} was taught and is gone") if lost else unclear(answer) or CLEAR
 
 
 def _mount(folder: Path) -> bool:

@@ -36,6 +36,7 @@ FROZEN = ["run", "--dataset", "data.jsonl", "--method", "seqrun", "--encoder", "
 FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "n_tasks=2"]
 FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
+MORE = ["teach", "r9", "[[ada]] the city {{bob}}", "[[eve]] who is {{fay}}", "--store", "store"]
 PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv"]
 CONFIG = """\
 dataset = "data.jsonl"
@@ -67,7 +68,17 @@ def make_toys(folder: Path) -> None:
     _write_vectors(folder / "vectors.txt")
     _write_formats(folder / "formats", rows)
     _write_sources(folder / "sources")
-    for call in (lambda: _write_model(folder / "tiny"), BUILD, TRAIN, INDEX, SEARCH, FROZEN, TEACH):
+    for call in (
+        lambda: _write_model(folder / "tiny"),
+        BUILD,
+        TRAIN,
+        INDEX,
+        SEARCH,
+        FROZEN,
+        TEACH,
+        MORE,
+        ["undo", "--store", "store"],
+    ):
         _make(call, folder)
     os.chdir(folder)
     with (folder / "run.txt").open("w") as said, redirect_stdout(said), redirect_stderr(said):

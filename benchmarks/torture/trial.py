@@ -24,8 +24,7 @@ from processes import CRASHED, Answer
 Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
 # what no two runs of a command share, and digests of it
-LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time"}
-STORE_HEAD = "extractor.json"  # whose `id` is drawn
+LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
 NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # who was there, and when files were looked at or written
 HERE = "here"  # the folder of a case that its command works in
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
@@ -93,16 +92,16 @@ def content_of(*folders: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as fault:  # removed meanwhile, or not to be read
+        return type(fault).__name__
     here = next((parent for parent in path.parents if parent.name == HERE), None)
     if here:
         content = content.replace(str(here).encode(), b"")
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
-            value = _shared(json.loads(content))
-            if path.name == STORE_HEAD:
-                value.pop("id", None)
-            content = json.dumps(value, sort_keys=True).encode()
+            content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
     elif path.suffix == ".safetensors" and len(content) > 8:  # its notes are in no order
         size = 8 + int.from_bytes(content[:8], "little")
         content = bytes(sorted(content[8:size])) + content[size:]
