@@ -57,7 +57,7 @@ class Outcome:
     extras: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, run: Run, augmenter: Augmenter) -> None:
-        """Learn one stream task by task, as the README does, and ask about all tasks seen."""
+        """Learn one stream task by task and predict the tests of all tasks seen."""
         method, stream = build_run_method(run), open_run_stream(run)
         assert isinstance(method, Erda)
         method.augmenter = augmenter

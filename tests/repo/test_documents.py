@@ -83,15 +83,16 @@ def test_readme_is_short():
     assert len(text.split()) <= 700
 
 
-def test_readme_loop_runs(tmp_path):
-    """The README's Python example runs as it stands and prints what it shows."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert code is not None
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_first_example_prints_what_the_page_shows(page, tmp_path):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    example = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, flags=re.DOTALL)
+    assert example is not None
+    code, expected = example.groups()
     shown: list[str] = []
-    source = code.group(1).replace("my-model", str(tmp_path / "model"))
-    exec(compile(source, "README.md", "exec"), {"print": lambda *parts: shown.append(" ".join(map(str, parts)))})
-    assert len(shown) >= 3
+    source = code.replace("my-model", str(tmp_path / "model"))
+    exec(compile(source, page, "exec"), {"print": lambda *parts: shown.append(" ".join(map(str, parts)))})
+    assert shown == expected.splitlines()
 
 
 def test_teaching_page_runs(tmp_path, monkeypatch):

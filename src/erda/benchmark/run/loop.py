@@ -1,4 +1,4 @@
-"""The loop of the README plus a record: for each task of a stream `learn`, then `predict` the tests of all tasks seen.
+"""The loop of docs/architecture.md plus a record: for each task `learn`, then `predict` the tests of all tasks seen.
 
 A finished run is read, not repeated; one that was cut short goes on after its last learned task. A method draws its
 random numbers task by task, so a resumed run leaves the same record as one in a single piece (but for the seconds).
