@@ -7,15 +7,14 @@ import inspect
 import json
 import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import test_methods as contract
 
 from erda.cli.main import main
 from erda.data.formats.jsonl import example_to_json
 from erda.methods import METHODS
+from erda.testing import check_method
 from toy_world import toy_example, write_vectors
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -37,21 +36,10 @@ def nearest_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "nearest-mean"
 
 
-def test_it_is_thirty_lines_and_keeps_the_contract(nearest_mean: str, tmp_path: Path) -> None:
+def test_it_is_thirty_lines_and_keeps_the_contract(nearest_mean: str) -> None:
     lines = inspect.getsource(METHODS[nearest_mean]).splitlines()
     assert sum(bool(line.strip()) for line in lines) <= 30
-    promises = [
-        function
-        for name, function in inspect.getmembers(contract, inspect.isfunction)
-        if name.startswith("test_") and set(inspect.signature(function).parameters) <= {"name", "tmp_path"}
-    ]
-    assert len(promises) > 20
-    for number, promise in enumerate(promises):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        parts = {"tmp_path": folder} if "tmp_path" in inspect.signature(promise).parameters else {}
-        with suppress(pytest.skip.Exception):
-            promise(nearest_mean, **parts)
+    check_method(METHODS[nearest_mean])
 
 
 def test_the_command_line_and_the_report_know_it(
