@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the parsers: `make docs`. A test holds the two together."""
+"""Write docs/cli.md from the parsers and the type stub of `erda` from its public names: `make docs`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import erda
 from erda.cli.main import build_parser
 
 HEADER = "# The command line\n\nGenerated from the parsers by `make docs`; do not edit.\n"
 
 
+STUB = Path(erda.__file__).with_suffix(".pyi")
+
+
 def render() -> str:
     """The whole page."""
     return HEADER + "".join(_sections(build_parser()))
+
+
+def render_stub() -> str:
+    """The type stub of the package: every public name with its module."""
+    lines = [f"from {home} import {name} as {name}" for home, names in erda.PUBLIC.items() for name in names]
+    return "\n".join([*lines, "", "PUBLIC: dict[str, tuple[str, ...]]", "__version__: str", ""])
 
 
 def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -49,3 +59,4 @@ def _meaning(action: argparse.Action) -> str:
 
 if __name__ == "__main__":
     Path(__file__).with_suffix(".md").write_text(render(), encoding="utf-8")
+    STUB.write_text(render_stub(), encoding="utf-8")

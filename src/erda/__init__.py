@@ -1,16 +1,35 @@
 """Continual few-shot relation learning: new relations from a handful of examples, without forgetting the old ones.
 
-The names below are the public ones; each is loaded when it is first asked for, so that `import erda` costs nothing.
-Their types stand in `__init__.pyi`.
+`PUBLIC` lists the public names. Each is imported at first use, so `import erda` is free. `make docs` writes the type
+stub `__init__.pyi` from it.
+
+Four verbs: `read_*` parses a file into values, `load_*` reads a whole resource into memory, `open_*` gives access to
+something that is read on demand, `build_*` makes a new object from settings.
 """
 
 from importlib import import_module
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "erda.app.answers": ("Answer",),
+PUBLIC = {  # module -> its public names
+    "erda.app.answers": (
+        "Answer",
+        "Change",
+        "Evaluation",
+        "Explanation",
+        "Extraction",
+        "Moved",
+        "Neighbour",
+        "Ranked",
+        "RelationScore",
+        "Suggestion",
+        "Taught",
+        "VersionInfo",
+        "WordEffect",
+    ),
     "erda.app.extractor": ("Extractor",),
+    "erda.app.lessons": ("Lesson",),
+    "erda.app.version": ("Version",),
     "erda.benchmark.records": ("read_record", "read_records"),
     "erda.benchmark.report.report": ("write_report",),
     "erda.benchmark.run.planned_runs": ("run_experiment",),
@@ -26,9 +45,10 @@ _HOMES = {
     "erda.methods.erda": ("Erda",),
     "erda.methods.posterior": ("Posterior",),
     "erda.settings.load": ("run_settings",),
+    "erda.settings.runs": ("Run", "RunSettings"),
     "erda.types": ("Entity", "Example", "Prediction", "Predictions", "Relation", "Span", "Task", "TestSet"),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in PUBLIC.items() for name in names}
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 (they are texts)
 
 

@@ -1,5 +1,19 @@
 from erda.app.answers import Answer as Answer
+from erda.app.answers import Change as Change
+from erda.app.answers import Evaluation as Evaluation
+from erda.app.answers import Explanation as Explanation
+from erda.app.answers import Extraction as Extraction
+from erda.app.answers import Moved as Moved
+from erda.app.answers import Neighbour as Neighbour
+from erda.app.answers import Ranked as Ranked
+from erda.app.answers import RelationScore as RelationScore
+from erda.app.answers import Suggestion as Suggestion
+from erda.app.answers import Taught as Taught
+from erda.app.answers import VersionInfo as VersionInfo
+from erda.app.answers import WordEffect as WordEffect
 from erda.app.extractor import Extractor as Extractor
+from erda.app.lessons import Lesson as Lesson
+from erda.app.version import Version as Version
 from erda.benchmark.records import read_record as read_record
 from erda.benchmark.records import read_records as read_records
 from erda.benchmark.report.report import write_report as write_report
@@ -19,6 +33,8 @@ from erda.methods.base import Method as Method
 from erda.methods.erda import Erda as Erda
 from erda.methods.posterior import Posterior as Posterior
 from erda.settings.load import run_settings as run_settings
+from erda.settings.runs import Run as Run
+from erda.settings.runs import RunSettings as RunSettings
 from erda.types import Entity as Entity
 from erda.types import Example as Example
 from erda.types import Prediction as Prediction
@@ -28,4 +44,5 @@ from erda.types import Span as Span
 from erda.types import Task as Task
 from erda.types import TestSet as TestSet
 
+PUBLIC: dict[str, tuple[str, ...]]
 __version__: str
