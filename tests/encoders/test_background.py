@@ -12,8 +12,9 @@ from tiny_models import build_model
 from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.background import FILE, centres_of, load_background, save_background
 from erda.encoders.settings import EncoderSpec
+from erda.encoders.weights import CopyOrigin
 from erda.errors import ModelError
-from erda.files import read_arrays, write_json
+from erda.files import read_arrays, sealed, sha256_of, write_json
 
 
 def spec(adapter: str, fingerprint: str = "made") -> EncoderSpec:
@@ -59,7 +60,8 @@ def test_the_packaged_weights_come_with_theirs(name: str, dim: int) -> None:
 
 def test_a_copy_in_half_precision_has_that_of_its_original(tmp_path: Path) -> None:
     copy = build_model(tmp_path / "copy").path
-    write_json(copy / "origin.json", {"name": "minilm", "fingerprint": "original"})
+    files = {path.name: sha256_of(path) for path in copy.iterdir()}
+    write_json(copy / "origin.json", sealed(CopyOrigin("minilm", "original", files)))
     made_with = TrainedWeights.load("shipped").fingerprint
     assert load_background(EncoderSpec(str(copy), {"adapter": "shipped"}, made_with)) is not None
 

