@@ -165,7 +165,7 @@ def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
 
 def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dict[int, tuple[Relation, ...]]:
     """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
-    label, index = _numbers(labels), _numbers(indices)
+    label, index = read_indices(labels), read_indices(indices)
     if len(label) != len(index):
         raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")
     if sorted(index) != list(range(1, len(relations) + 1)):
@@ -179,7 +179,8 @@ def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dic
     return {cluster: tuple(listed) for cluster, listed in clusters.items()}
 
 
-def _numbers(path: Path) -> list[int]:
+def read_indices(path: Path) -> list[int]:
+    """The whole numbers of a one-dimensional `.npy` file."""
     try:
         values = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
