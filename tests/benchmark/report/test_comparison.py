@@ -141,14 +141,14 @@ def test_the_reference_against_each(template: Record) -> None:
     assert emr[5] == p_value(expected.pvalue)  # the last of two is corrected by one
     assert table.rows[1][5] == p_value(2 * smaller.pvalue)
     assert emr[6:] == ("0.0312", "0.0625")
-    assert "Holm's correction is over 2 rows." in table.notes
-    assert any("cannot give less than 0.0312, nor less than 0.0625 after correction" in note for note in table.notes)
+    assert "Holm's correction: 2 rows." in table.notes
+    assert any("sign-flip p with n = 6: 0.0312, corrected 0.0625" in note for note in table.notes)
     half = comparison_table(found, "erda", ALL_SEEN)
     assert half.rows[0][2] == "+8.25"
     assert half.name != table.name
     one = comparison_table(experiment(template, {"erda": ENDS["erda"], "emr": ENDS["emr"]}), "erda", CANDIDATES)
-    assert "Holm's correction is over one row." in one.notes
-    assert not any("cannot give less" in note for note in one.notes)  # 0.0312 can be reached
+    assert "Holm's correction: one row." in one.notes
+    assert not any("sign-flip" in note for note in one.notes)  # 0.0312 can be reached
 
 
 def test_where_nobody_names_a_reference_it_is_ours_as_it_is_then_erda_then_the_first(template: Record) -> None:

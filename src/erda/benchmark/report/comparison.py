@@ -59,17 +59,17 @@ class Family:
         return next((one for one in self.comparisons if one.second == label), None)
 
     def notes(self) -> list[str]:
-        """What the corrected p mean, what the sign-flip test cannot reach with so few streams, who is left out."""
+        """Number of corrected rows, and the smallest sign-flip p where too few streams limit it."""
         tested = [one for one in self.comparisons if one.p_sign is not None]
         notes = [] if self.comparisons else ["Nothing to compare with."]
         if tested:
             n, n_tests = max(one.n for one in tested), len(tested)
             least = smallest_sign_flip(n)
-            notes.append(f"Holm's correction is over {'one row' if n_tests == 1 else f'{n_tests} rows'}.")
+            notes.append(f"Holm's correction: {'one row' if n_tests == 1 else f'{n_tests} rows'}.")
             if least * n_tests >= LEVEL:
                 notes.append(
-                    f"With n = {n} the sign-flip test cannot give less than {p_value(least)}, nor less than "
-                    f"{p_value(min(1.0, least * n_tests))} after correction, however large the differences are."
+                    f"Smallest possible sign-flip p with n = {n}: {p_value(least)}, "
+                    f"corrected {p_value(min(1.0, least * n_tests))}."
                 )
         return notes
 
