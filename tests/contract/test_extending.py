@@ -1,63 +1,132 @@
-"""The method of docs/extending.md is tested, listed, run and reported, from one line in the table."""
+"""The method of docs/extending.md works from a file, from an installed package, and keeps the contract."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import re
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from erda import registry
 from erda.cli.main import main
 from erda.data.formats.jsonl import example_to_json
-from erda.methods import METHODS
+from erda.encoders import ENCODERS, build_encoder, encoder_settings
+from erda.errors import SettingsError
+from erda.methods import METHODS, OWN_METHODS, find_method
 from erda.testing import check_method
 from toy_world import toy_example, write_vectors
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+ENCODER = """
+from erda.encoders import EncoderEntry
+from erda.fields import Count, Settings
+
+class ToySettings(Settings):
+    size: Count = 8
+
+def build(settings, *, seed, device):
+    return ("built", settings.size, seed, device)
+
+ENTRY = EncoderEntry(ToySettings, "a toy", build="toy_encoder_plugin:build")
+"""
 
 
 @pytest.fixture
-def nearest_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The page's file and its line in the table."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the page's file; what is added to the tables goes after the test."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    path = tmp_path / "nearest_mean.py"
-    path.write_text(code)
-    spec = importlib.util.spec_from_file_location("nearest_mean", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "nearest_mean", module)
-    spec.loader.exec_module(module)
-    monkeypatch.setitem(METHODS, "nearest-mean", module.NearestMean)
-    return "nearest-mean"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "nearest_mean.py").write_text(code)
+    monkeypatch.setenv(OWN_METHODS, "")
+    yield tmp_path / "own"
+    for table in (METHODS, ENCODERS):
+        table._own.pop("nearest-mean", None)
+        vars(table).pop("_plugins", None)
 
 
-def test_it_is_thirty_lines_and_keeps_the_contract(nearest_mean: str) -> None:
-    lines = inspect.getsource(METHODS[nearest_mean]).splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 30
-    check_method(METHODS[nearest_mean])
+@pytest.fixture
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same folder as an installed distribution with entry points; one of them is broken."""
+    info = folder / "nearest_mean-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest-mean\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[erda.methods]\nnearest-mean = nearest_mean:NearestMean\nbroken = nowhere_to_be_found:Method\n"
+        "erda = nearest_mean:NearestMean\n\n[erda.encoders]\ntoy = toy_encoder_plugin:ENTRY\n"
+    )
+    (folder / "toy_encoder_plugin.py").write_text(ENCODER)
+    monkeypatch.syspath_prepend(str(folder))
+    for table in (METHODS, ENCODERS):
+        vars(table).pop("_plugins", None)
+    return folder
 
 
-def test_the_command_line_and_the_report_know_it(
-    nearest_mean: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["list", "methods"]) == 0
-    assert "The nearest mean of examples" in capsys.readouterr().out
-
-    data = tmp_path / "toy.jsonl"
+def run_words(folder: Path, method: str) -> list[str]:
+    data = folder / "toy.jsonl"
     examples = [toy_example(number, row) for number in range(4) for row in range(12)]
     data.write_text("\n".join(json.dumps(example_to_json(example)) for example in examples))
-    vectors = write_vectors(tmp_path / "vectors.txt")
-    sets = ["way=2", "encoder.hidden_size=8", f"encoder.vectors={vectors}", "nearest-mean.scale=2"]
-    asked = ["--dataset", str(data), "--shots", "3", "--method", "nearest-mean,emr", "--encoder", "bilstm"]
-    asked += ["--seeds", "1,2"] + [part for one in sets for part in ("--set", one)]
-    assert main(["run", *asked, "--out", str(tmp_path / "runs")]) == 0
-    record = json.loads((tmp_path / "runs" / "nearest-mean" / "1" / "record.json").read_text())
-    assert record["settings"]["method"]["scale"] == 2.0
+    vectors = write_vectors(folder / "vectors.txt")
+    sets = ["way=2", "encoder.hidden_size=8", f"encoder.vectors={vectors}"]
+    asked = ["--dataset", str(data), "--shots", "3", "--method", method, "--encoder", "bilstm", "--seeds", "1"]
+    return [*asked, *(part for one in sets for part in ("--set", one))]
+
+
+def test_it_is_thirty_lines_and_keeps_the_contract(folder: Path) -> None:
+    method = find_method(f"{folder / 'nearest_mean.py'}:NearestMean")
+    assert sum(bool(line.strip()) for line in inspect.getsource(method).splitlines()) <= 30
+    check_method(method)
+
+
+def test_from_a_file_it_runs_and_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = run_words(folder, f"{folder / 'nearest_mean.py'}:NearestMean,emr")
+    assert main(["run", *words, "--set", "nearest-mean.scale=2", "--out", str(folder / "runs")]) == 0
+    record = json.loads((folder / "runs" / "nearest-mean" / "1" / "record.json").read_text())
+    assert (record["method"], record["settings"]["method"]["scale"]) == ("nearest-mean", 2.0)
     capsys.readouterr()
-    assert main(["report", str(tmp_path / "runs")]) == 0
+    assert main(["report", str(folder / "runs"), "--no-figures"]) == 0
     assert "nearest-mean" in capsys.readouterr().out
+    METHODS._own.pop("nearest-mean")  # as in another process of the same command
+    assert find_method("nearest-mean").__name__ == "NearestMean"
+
+
+def test_from_a_package_it_is_listed_run_and_searched(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "methods"]) == 0
+    listed = capsys.readouterr().out
+    assert "The nearest mean of examples" in listed
+    assert re.search(r"broken +\('broken' of erda.methods: .* cannot be imported", listed)
+    assert METHODS["erda"].__name__ == "Erda", "a built-in name stays"
+    words = run_words(installed, "nearest-mean")
+    assert main(["run", *words, "--out", str(installed / "runs")]) == 0
+    search = ["--space", "scale=1,2", "--sampler", "grid", "--out", str(installed / "search")]
+    assert main(["search", *words, *search]) == 0
+    assert "nearest-mean.scale" in (installed / "search" / "best.toml").read_text()
+
+
+def test_an_encoder_of_a_package(installed: Path) -> None:
+    assert encoder_settings("toy")().model_dump() == {"size": 8}
+    assert build_encoder("toy", seed=3, size=5) == ("built", 5, 3, "cpu")
+    with pytest.raises(SettingsError, match="size: must be at least 1"):
+        build_encoder("toy", size=0)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("none.py:Method", "no such file"),
+        ("nothing_like_it:Method", "cannot be imported"),
+        ("{folder}/nearest_mean.py:NearestMeen", "Did you mean 'NearestMean'?"),
+        ("{folder}/nearest_mean.py:Task", "is no class derived from erda.Method"),
+        ("{folder}/broken.py:Method", r"cannot be imported \(ZeroDivisionError"),
+        ("{folder}/named.py:Twin", "that no other method has, got 'erda'"),
+    ],
+)
+def test_what_is_no_method_is_one_line(path: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "named.py").write_text("from erda.methods.erda import Erda\nclass Twin(Erda):\n    pass\n")
+    assert main(["run", "--method", path.format(folder=folder), "--out", str(folder / "x")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(said, line)
+    assert registry.load_object("erda.types:Span") is not None

@@ -76,7 +76,7 @@ class Extractor:
         if not str(folder).strip() or "\0" in str(folder):
             raise DataError(f"No folder can be called {str(folder)!r}.")
         if method is not None:
-            find_method(method)
+            method = find_method(method).name
         asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
         if version is not None:

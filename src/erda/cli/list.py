@@ -33,12 +33,20 @@ Entry = tuple[str, str, list[str]]  # name, a sentence, settings
 
 
 def _methods() -> Iterator[Entry]:
-    from erda.methods import METHODS
+    from erda.errors import ErdaError, not_installed
+    from erda.methods import METHODS, find_method
     from erda.settings.runs import default_settings
 
-    for name, method in METHODS.items():
-        about = (method.__doc__ or "").strip().splitlines()[0]
-        yield name, about, [f"{setting} = {_toml(value)}" for setting, value in default_settings(method).items()]
+    for name in METHODS:
+        try:
+            method = find_method(name)
+        except ErdaError as fault:  # somebody else's package is broken
+            yield name, f"({fault})", []
+        except ModuleNotFoundError as fault:
+            yield name, f"({not_installed([fault.name or ''])})", []
+        else:
+            settings = [f"{setting} = {_toml(value)}" for setting, value in default_settings(method).items()]
+            yield name, next(iter((method.__doc__ or "").strip().splitlines()), ""), settings
 
 
 def _encoders() -> Iterator[Entry]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from erda.encoders.devices import check_device
 from erda.encoders.settings import AdaptedSettings, BiLstmSettings, TransformerSettings
 from erda.fields import Settings, checked_settings
+from erda.registry import Registry, load_object
 
 if TYPE_CHECKING:
     from erda.encoders.base import Encoder
@@ -21,13 +22,19 @@ class EncoderEntry:
     settings: type[Settings]
     about: str
     is_pretrained: bool = True  # or starts at random, and is nothing until a method trains it
+    build: str = ""  # of another package: "module:function", called with (settings, seed=..., device=...)
 
 
-ENCODERS: dict[str, EncoderEntry] = {
-    "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False),
-    "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this package"),
-    "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of this package"),
-}
+ENCODERS: Registry[EncoderEntry] = Registry(
+    "erda.encoders",
+    {
+        "bilstm": EncoderEntry(
+            BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False
+        ),
+        "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this package"),
+        "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of this package"),
+    },
+)
 
 
 def encoder_settings(name: str) -> type[Settings]:
@@ -45,6 +52,9 @@ def build_encoder(
     """
     checked = checked_settings(encoder_settings(name), settings)
     check_device(device)
+    if name in ENCODERS and ENCODERS[name].build:
+        make: Any = load_object(ENCODERS[name].build)
+        return make(checked, seed=seed, device=device)
     if isinstance(checked, BiLstmSettings):
         from erda.encoders.bilstm import BiLstmEncoder
 

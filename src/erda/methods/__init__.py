@@ -1,35 +1,65 @@
-"""The methods by name: one file a method, one visible table."""
+"""Methods by name: one file per method, one visible table. A method is imported when it is asked for by name.
+
+Other packages add methods through the entry-point group `erda.methods`. A method in a file of your own is named
+`module:Class` or `file.py:Class`; it gets its own name in this process and, through `$ERDA_METHODS`, in its children.
+"""
 
 from __future__ import annotations
 
-from erda.errors import SettingsError, unknown_name
-from erda.methods.base import Method
-from erda.methods.cpl import Cpl
-from erda.methods.emar import Emar
-from erda.methods.emr import Emr
-from erda.methods.erda import Erda
-from erda.methods.idlvq import IdlvqC
-from erda.methods.posterior import Posterior, PosteriorTuned
-from erda.methods.sckd import Sckd
-from erda.methods.sequential import Joint, SeqRun
+import os
+from pathlib import Path
 
-METHODS: dict[str, type[Method]] = {
-    "erda": Erda,
-    "seqrun": SeqRun,
-    "joint": Joint,
-    "emr": Emr,
-    "emar": Emar,
-    "idlvq-c": IdlvqC,
-    "sckd": Sckd,
-    "cpl": Cpl,
-    "posterior": Posterior,
-    "posterior-tuned": PosteriorTuned,
-}
-DEFAULT_METHOD = Posterior.name
+from erda.errors import SettingsError, one_line, unknown_name
+from erda.methods.base import Method
+from erda.registry import Registry, load_object
+
+METHODS: Registry[type[Method]] = Registry(
+    "erda.methods",
+    {
+        "erda": "erda.methods.erda:Erda",
+        "seqrun": "erda.methods.sequential:SeqRun",
+        "joint": "erda.methods.sequential:Joint",
+        "emr": "erda.methods.emr:Emr",
+        "emar": "erda.methods.emar:Emar",
+        "idlvq-c": "erda.methods.idlvq:IdlvqC",
+        "sckd": "erda.methods.sckd:Sckd",
+        "cpl": "erda.methods.cpl:Cpl",
+        "posterior": "erda.methods.posterior:Posterior",
+        "posterior-tuned": "erda.methods.posterior:PosteriorTuned",
+    },
+)
+DEFAULT_METHOD = "posterior"
+OWN_METHODS = "ERDA_METHODS"  # paths of methods in files of the user, separated by commas
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of that name."""
+    """Import the method of that name, or the one at `module:Class` or `file.py:Class`."""
+    name = method_name(name)
     if name not in METHODS:
-        raise SettingsError(unknown_name("method", name, METHODS))
+        for path in _own_paths():
+            method_name(path)
+    if name not in METHODS:
+        own = f" If it is your own: ${OWN_METHODS}=file.py:Class, or install its package."
+        raise SettingsError(unknown_name("method", name, METHODS) + own)
     return METHODS[name]
+
+
+def method_name(name: str) -> str:
+    """The name of a method; one at `module:Class` or `file.py:Class` is added to the table first."""
+    if ":" not in name:
+        return name
+    place, _, member = name.rpartition(":")
+    path = f"{Path(place).expanduser().resolve()}:{member}" if place.endswith(".py") else name
+    found = load_object(path)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise SettingsError(f"{one_line(name)}: is no class derived from erda.Method.")
+    own = getattr(found, "name", "")
+    if not own or (own in METHODS and METHODS[own] is not found):
+        raise SettingsError(f"{one_line(name)}: needs a class attribute 'name' that no other method has, got '{own}'.")
+    METHODS[own] = found
+    os.environ[OWN_METHODS] = ",".join(dict.fromkeys([*_own_paths(), path]))
+    return own
+
+
+def _own_paths() -> list[str]:
+    return [path for path in os.environ.get(OWN_METHODS, "").split(",") if path]

@@ -53,19 +53,19 @@ def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
 
 def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     """The method of a run, which has learned nothing yet."""
-    from erda.methods import METHODS
+    from erda.methods import find_method
 
     settings: dict[str, Any] = run.settings.get("method", {})
-    return METHODS[run.method].from_settings(
+    return find_method(run.method).from_settings(
         build_run_encoder(run, cache=cache), {"seed": run.seed, **settings}, **_parts(run)
     )
 
 
 def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
     """The method of a run as it was saved."""
-    from erda.methods import METHODS
+    from erda.methods import find_method
 
-    return METHODS[run.method].load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
+    return find_method(run.method).load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
 
 
 def _parts(run: Run) -> dict[str, Any]:

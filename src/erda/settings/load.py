@@ -155,7 +155,7 @@ def settings_from(layers: Iterable[Layer], *, faults: Iterable[str] = ()) -> Run
     if found:
         raise SettingsError(join_faults(list(dict.fromkeys(found))))
     return RunSettings(
-        **completed,
+        **{**completed, "methods": [name for name in models if name != "encoder"]},
         encoder_settings=own.pop("encoder"),
         method_settings=own,
         stream_settings={name: getattr(stream, name) for name in cut},
@@ -219,13 +219,14 @@ def _default_shots(dataset: str) -> int:
 def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
     """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS, find_method
+    from erda.methods import METHODS, find_method, method_name
     from erda.methods.base import method_settings
 
     models: dict[str, type[Settings]] = {}
     for name in options.methods:
         try:
-            models[name] = method_settings(find_method(name))
+            method = find_method(name)
+            models[method_name(name)] = method_settings(method)
         except SettingsError as error:
             found.append(str(error))
     if not options.methods:

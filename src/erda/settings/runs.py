@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from erda.errors import SettingsError
 from erda.fields import Count, Seed, Settings, flat_kinds, flat_values
 
 if TYPE_CHECKING:
@@ -117,9 +118,12 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
 
     A new setting must by default leave a method unchanged, so the default is the value the record was made with.
     """
-    from erda.methods import METHODS, find_method
+    from erda.methods import find_method
 
-    return {**default_settings(find_method(method)), **settings} if method in METHODS else dict(settings)
+    try:
+        return {**default_settings(find_method(method)), **settings}
+    except SettingsError:  # a method of somebody else's
+        return dict(settings)
 
 
 def takes_augmenter(method: str) -> bool:

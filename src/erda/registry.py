@@ -1,0 +1,93 @@
+"""Tables of parts by name: imported at first use, extended by entry points of other packages and by files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator, MutableMapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Generic, TypeVar, cast
+
+from erda.errors import EXTRAS, SettingsError, did_you_mean, one_line
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """Name -> object. Values are objects, or `module:name` strings that are imported at first use.
+
+    Installed packages add names through the entry-point group; they cannot replace a built-in name.
+    """
+
+    def __init__(self, group: str, builtin: dict[str, T | str]) -> None:
+        self.group = group
+        self._own = builtin
+
+    @cached_property
+    def _plugins(self) -> dict[str, str]:
+        from importlib.metadata import entry_points
+
+        return {one.name: one.value for one in entry_points(group=self.group)}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._own:
+            return cast(T, load_object(self._plugins[name], whose=f"'{name}' of {self.group}: "))
+        found = self._own[name]
+        return cast(T, load_object(found)) if isinstance(found, str) else found
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._plugins if name not in self._own)
+
+    def __len__(self) -> int:
+        return len({*self._own, *self._plugins})
+
+
+def load_object(path: str, *, whose: str = "") -> object:
+    """Import `module:name` or `folder/file.py:name`; a fault of somebody else's code is reported in one line."""
+    place, _, name = path.rpartition(":")
+    try:
+        module = _load_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except SettingsError:
+        raise
+    except Exception as fault:
+        missing = isinstance(fault, ImportError) and fault.name in EXTRAS
+        if missing or place.startswith("erda."):
+            raise
+        said = one_line(f"{type(fault).__name__}: {fault}")
+        raise SettingsError(f"{whose}{path}: cannot be imported ({said}).") from fault
+    if not hasattr(module, name):
+        raise SettingsError(f"{whose}'{place}' has no '{name}'.{did_you_mean(name, vars(module))}")
+    return getattr(module, name)
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a Python file that is not installed, once."""
+    place = path.expanduser().resolve()
+    if not place.is_file():
+        raise SettingsError(f"{path}: no such file.")
+    name = f"{place.stem}_{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, place)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
