@@ -11,14 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from erda.benchmark.metrics import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.statistics import Summary
-from erda.errors import SettingsError
+from erda.errors import ErdaError, SettingsError
 from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
@@ -39,10 +38,21 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def choice_of(run: Run) -> dict[str, Any]:
-    """What the runs of one line share beyond that; settings that did not exist then have their built-in values."""
-    settings = filled_settings(run.method, run.settings.get("method", {}))
-    own = {f"method.{name}": value for name, value in settings.items()}
+    """What the runs of one line share beyond that; settings newer than a record have their defaults."""
+    own = {f"method.{name}": value for name, value in _filled(run.method, run.settings.get("method", {})).items()}
     return {"method": run.method, "corpus": Path(run.corpus).name or "none", **own}
+
+
+def _filled(method: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return filled_settings(method, settings)
+    except (ImportError, ErdaError):  # records can be read where the method cannot be loaded
+        return settings
+
+
+def has_default_settings(run: Run) -> bool:
+    """Whether every setting of the run's method has its default."""
+    return _filled(run.method, run.settings["method"]) == _filled(run.method, {})
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -212,24 +222,24 @@ def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]
 
 
 def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], list[str]]:
-    """A line for each label, of those of its records that may stand in one table; what differs from most is noted."""
+    """A line for each label, of the records that share the most common settings; a note counts the others."""
     shape = _commonest(shape_of(one.record) for found in rows.values() for one in found)
     lines, notes = [], []
     for label, found in rows.items():
-        choice = _commonest(choice_of(one.record) for one in found if shape_of(one.record) == shape)
-        fits = [shape_of(one.record) == shape and choice_of(one.record) == choice for one in found]
-        if any(fits):
-            line, said = make_line(label, compress(found, fits))
+        fits = [one for one in found if shape_of(one.record) == shape]
+        choice = _commonest(choice_of(one.record) for one in fits)
+        fits = [one for one in fits if choice_of(one.record) == choice]
+        if fits:
+            line, said = make_line(label, fits)
             lines.append(line)
             notes += said
-        others = [one.record for one, fit in zip(found, fits, strict=True) if not fit]
-        if others:
-            notes.append(_other_settings(label, others, shape=shape, choice=choice))
+        if len(fits) < len(found):
+            notes.append(f"{label}: records with other settings, not counted here: {len(found) - len(fits)}.")
     return lines, notes
 
 
 def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The value that comes most often; of two, that of the longer stream, then the first. Nothing of nothing."""
+    """The most common value; of several, that of the longest stream. {} where there is none."""
     found = list(values)
     counts = Counter(map(_key, found))
     return max(found, key=lambda one: (counts[_key(one)], one.get("n_tasks", 0)), default={})
@@ -237,20 +247,6 @@ def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _key(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-def _other_settings(
-    label: str, others: Sequence[Record], *, shape: Mapping[str, Any], choice: Mapping[str, Any]
-) -> str:
-    """Say how many records of a row are not counted, and in what they differ from those that are."""
-    said: dict[str, None] = {}
-    for record in others:
-        pairs = [(shape_of(record), shape), *([(choice_of(record), choice)] if choice else [])]
-        for there, here in pairs:
-            names = differing(there, here)
-            said |= {f"{name} {_said(there, name)}, here {_said(here, name)}": None for name in names}
-    n = "1 record" if len(others) == 1 else f"{len(others)} records"
-    return f"{label}: {n} of other settings not counted here ({'; '.join(said)})."
 
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:

@@ -1,12 +1,12 @@
-"""What a run leaves behind: `OUT/METHOD/SEED/record.json` and, beside it, `predictions.npz`.
+"""The files of a finished run: `OUT/METHOD/SEED/record.json` and, beside it, `predictions.npz`.
 
-Reading trusts nothing: half a record, one of another version, of a strange shape or with numbers that cannot be is a
-`RecordError` with the path.
+A record is sealed with a digest of its content. One that is cut short, changed or of another version is a
+`RecordError` with its path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Run):
-    """One method on one stream: what was asked (`Run`) and what came out.
+    """One method on one stream: the `Run` that was asked for and its results.
 
     Everything measured is a fraction. `accuracy`, `macro` and `chance` hold one value per task; `matrix[k][j]` is the
     accuracy on task j after task k (j <= k). A protocol that the dataset does not allow is None.
@@ -100,63 +100,32 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write `record.json` into the folder of a run, sealed: a digit that changes on a disk must not change a table."""
+    """Write `record.json`, sealed, into the folder of a run: a digit that changes on a disk must not change a table."""
     write_json(folder / RECORD, sealed(record))
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """What every version of a file of ours says of itself."""
+class _Head:
+    """What every version of a record says of itself."""
 
     schema: Any = None
+    seal: str = ""
 
 
 def read_record(path: Path) -> Record:
-    """A record from its file or from the folder it lies in."""
+    """Read a record from its file or from the folder of its run; the seal vouches for its values."""
     path = path / RECORD if path.is_dir() else path
     content = read_bytes(path, error=RecordError)
     about: dict[str, Any] = {"place": str(path), "error": RecordError, "remedy": DELETE_IT}
-    found = decode_json(content, Schema, **about).schema
-    if found != SCHEMA:
+    head = decode_json(content, _Head, **about)
+    if head.schema != SCHEMA:
         raise RecordError(
-            f"{path}: has version {found!r} of the record format, this erda reads version {SCHEMA}. "
+            f"{path}: has version {head.schema!r} of the record format, this erda reads version {SCHEMA}. "
             "Read it with the erda that wrote it, or run again into another folder."
         )
-    record = decode_json(content, Record, **about)
-    fault = next(_faults(record), None)
-    if fault:
-        raise RecordError(f"{path}: {fault}. {DELETE_IT}")
-    decode_sealed(content, Schema, needs_seal=False, **about)  # the first records had none
-    return record
-
-
-def _faults(record: Record) -> Iterator[str]:
-    """What is wrong with the keys, lengths and counts of a record whose values are of the right kinds."""
-    n_tasks = record.n_tasks
-    by_task = ("accuracy", "macro", "chance", "matrix")
-    needed = {**dict.fromkeys((*by_task, "forgetting"), PROTOCOLS), "seconds": ("learn", "predict")}
-    for name, keys in needed.items():
-        if missing := [key for key in keys if key not in getattr(record, name)]:
-            yield f"{name} lacks {', '.join(missing)}"
-            return
-    lists: dict[str, Any] = {"n_test": record.n_test, "n_fallback": record.n_fallback}
-    lists |= {f"seconds.{name}": values for name, values in record.seconds.items()}
-    lists |= {f"{name}.{protocol}": getattr(record, name)[protocol] for protocol in PROTOCOLS for name in by_task}
-    for name, values in lists.items():
-        if values is not None and (len(values) != n_tasks or not n_tasks):
-            yield f"{name} does not hold one value for each of its {n_tasks} tasks"
-            return
-    for protocol in PROTOCOLS:
-        if any(len(row) != k for k, row in enumerate(record.matrix[protocol] or (), start=1)):
-            yield f"matrix.{protocol} does not hold one value for each of the tasks seen"
-        absent = [name for name in by_task if getattr(record, name)[protocol] is None]
-        if absent and len(absent) < len(by_task):
-            yield f"{', '.join(absent)} of {protocol} is null and the others are not"
-    if any(n > sum(record.n_test[: k + 1]) for k, n in enumerate(record.n_fallback)):
-        yield "n_fallback counts more questions than were asked"
-    learned = [relation for task in record.order for relation in task]
-    if twice := [relation for relation in dict.fromkeys(learned) if learned.count(relation) > 1]:
-        yield f"order names {', '.join(map(repr, twice))} twice"
+    if not head.seal:
+        raise RecordError(f"{path}: has no seal, so `erda run` did not write it as it is. {DELETE_IT}")
+    return decode_sealed(content, Record, **about)
 
 
 @dataclass(frozen=True, slots=True)

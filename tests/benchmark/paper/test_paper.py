@@ -184,7 +184,7 @@ def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_pa
     sections = paper_layout(read_records(copied))
     seqrun, erda = sections[0].experiment.lines
     assert [record.seed for record in seqrun.records] == [record.seed for record in erda.records] == [100, 110]
-    assert sections[0].experiment.notes[0].startswith("SeqRun: 1 record of other settings not counted here (n_tasks 3")
+    assert sections[0].experiment.notes[0].startswith("SeqRun: records with other settings")
     assert [record.seed for record in sections[-1].experiment.records] == [120]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
-from erda.benchmark.experiments import Experiment, Line, group_records
+from erda.benchmark.experiments import Experiment, Line, group_records, has_default_settings
 from erda.benchmark.records import Records
 from erda.benchmark.report import result_tables as results
 from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
@@ -18,8 +18,6 @@ from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure,
 from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.benchmark.report.table_formats import Table
 from erda.errors import RecordError
-from erda.methods import DEFAULT_METHOD, METHODS
-from erda.settings.runs import default_settings
 
 Item = Table | Figure
 
@@ -59,7 +57,7 @@ class ShownSection:
 
 
 Layout = Callable[[Records], tuple[Section, ...]]
-REFERENCES = (DEFAULT_METHOD, "erda")
+REFERENCES = ("posterior", "erda")  # the methods that others are compared with, where they are there
 
 
 def experiment_sections(found: Records) -> tuple[Section, ...]:
@@ -74,10 +72,10 @@ def experiment_section(experiment: Experiment) -> Section:
 
 
 def _rank(line: Line) -> tuple[int, bool]:
-    """Which line the others are tested against: the least. Of one method's lines that with its default settings."""
+    """Sort key whose least line is the reference; of one method's lines that with its default settings."""
     if line.method not in REFERENCES:
         return len(REFERENCES), False
-    return REFERENCES.index(line.method), line.first.settings["method"] != default_settings(METHODS[line.method])
+    return REFERENCES.index(line.method), not has_default_settings(line.first)
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
