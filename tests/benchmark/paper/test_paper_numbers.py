@@ -71,11 +71,6 @@ def test_every_row_has_the_shape_of_its_table() -> None:
     assert len({(row.row, row.dataset, row.shots, row.protocol) for row in LATER}) == len(LATER) == 42
 
 
-def test_components_are_settings_of_the_methods() -> None:
-    for method, components in COMPONENTS.items():
-        assert set(components) <= set(default_settings(METHODS[method]))
-
-
 @pytest.mark.parametrize(
     ("row", "encoder", "first", "last"),
     [
@@ -111,12 +106,6 @@ def test_numbers_are_the_printed_ones(
     assert (found.last.mean, found.last.deviation, found.last.n) == (*last, 6)
     assert found.after(-1) == last[0]
     assert found.after(0) == (None if "lambda" in row else first[0])
-
-
-def test_what_stands_in_two_tables_is_the_same_number() -> None:
-    last = {row.row: row.last for row in PAPER if row.encoder == "bilstm"}
-    assert last["ERDA, lambda_con 0.1"] == last["ERDA"]
-    assert last["ERDA, lambda_con 0.0"] == last["ERDA w.o. L_con"]
 
 
 @pytest.mark.parametrize("name", ["ERDA", "IDLVQ-C"])

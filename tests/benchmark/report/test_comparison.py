@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from toy_runs import grouped, toy_record
 
 from erda.benchmark.experiments import Experiment
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import Record, read_records
+from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import published_of
 from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
@@ -207,29 +206,3 @@ def test_one_line_alone_and_an_unknown_reference(template: Record) -> None:
     assert to_terminal(table)
     with pytest.raises(RecordError, match=r"Unknown line 'erdaa'\. Did you mean 'erda'"):
         comparison_table(alone, "erdaa", CANDIDATES)
-
-
-def test_half_a_record_among_others_costs_only_itself(tmp_path: Path) -> None:
-    for seed in (1, 2, 3):
-        toy_record(tmp_path, seed=seed)
-        toy_record(
-            tmp_path, method="other", seed=seed, settings={"method": {"noise": 0.9}, "encoder": {}, "stream": {}}
-        )
-    path = tmp_path / "other/3/record.json"
-    path.write_text(path.read_text()[:200])
-    found = read_records(tmp_path)
-    (experiment_,) = grouped(found.records)
-    table = comparison_table(experiment_, "toy", ALL_SEEN)
-    assert [row[:2] for row in table.rows] == [("other", 2)]
-    assert "other: Without seed 3, which only one of the two has." in table.notes
-    assert len(found.faults) == 1
-
-
-def test_small_p_are_written_in_powers_of_ten() -> None:
-    assert [p_value(one) for one in (None, 1.0, 0.03125, 0.001, 0.00012)] == [
-        None,
-        "1.0000",
-        "0.0312",
-        "0.0010",
-        "1.2e-04",
-    ]

@@ -21,7 +21,6 @@ from erda.benchmark.records import Record, write_record
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
 from erda.cli.settings import load_settings
-from erda.errors import RecordError, WriteError
 from erda.fields import flat_kinds
 from erda.methods import METHODS
 from erda.methods.base import method_settings
@@ -225,22 +224,6 @@ def test_different_streams_are_said_and_the_rest_goes_on(runs: Path, template: R
     assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
     assert "| emr | EMR | 5 |" in text
     assert P_EMR in text
-
-
-def test_one_method_on_one_stream_has_no_p(template: Record, tmp_path: Path) -> None:
-    put(tmp_path / "runs", replace(template, order_family="drawn"))
-    text = write_reproducibility(tmp_path / "runs", tmp_path / "R.md").read_text(encoding="utf-8")
-    assert "p (t)" not in text
-    assert "| toy | 1 |" in text
-    assert "What is missing" not in text  # nothing of the paper's, nothing of a family
-
-
-def test_no_records_or_no_place_to_write(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="no such folder"):
-        write_reproducibility(tmp_path / "nowhere", tmp_path / "R.md")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match="Cannot write"):
-        write_reproducibility(runs, tmp_path / "file" / "R.md")
 
 
 def test_the_command_writes_numbers_and_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
