@@ -35,12 +35,32 @@ from erda.files import (
 )
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
-from erda.text.sentences import TOKEN
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
-FILES = ("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md")
+# modules of erda that answer without the rest of it; an export has copies of them in a package of its own
+MODULES = ("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "app.calibration", "app.standalone")
+PACKAGE = "erda_export"
+FILES = (
+    *("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md"),
+    *(f"{PACKAGE}/{name}.py" for name in ("__init__", *(one.replace(".", "_") for one in MODULES))),
+)
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]()#+.!|~-]")
+LAUNCHER = """\
+import sys
+
+try:
+    from erda_export.app_standalone import Predictor, run  # noqa: F401
+except ModuleNotFoundError as fault:
+    if __name__ != "__main__":
+        raise
+    print(f"predict.py: no module {fault.name}. Keep the exported folder together, and run:", file=sys.stderr, end=" ")
+    print("pip install onnxruntime tokenizers numpy", file=sys.stderr)
+    sys.exit(2)
+
+if __name__ == "__main__":
+    sys.exit(run())
+"""
 README = """\
 # {n} relations, exported by erda {erda}
 
@@ -84,7 +104,8 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
             packed.write(part)
             write_arrays(part / SCORES, arrays, compress=False)
             write_json(part / RELATIONS, _about(version, part))
-            write_bytes(part / "predict.py", read_bytes(Path(__file__).with_name("standalone.py")))
+            for name, source in _code().items():
+                write_bytes(part / name, source)
             write_bytes(part / "README.md", _readme(version, packed).encode())
             part.replace(folder)
         except OSError as fault:
@@ -119,6 +140,19 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
     return pack_encoder(folder, settings, weights=weights)
 
 
+def _code() -> dict[str, bytes]:
+    """`predict.py` and the modules of erda behind it, which import each other as `erda_export.text_marks` and so on."""
+    root = Path(__file__).parents[1]
+    sources = {f"{PACKAGE}/{one.replace('.', '_')}.py": root / f"{one.replace('.', '/')}.py" for one in MODULES}
+    found = {f"{PACKAGE}/__init__.py": b"", "predict.py": LAUNCHER.encode()}
+    for name, path in sources.items():
+        source = read_bytes(path, error=ModelError).decode()
+        for one in MODULES:
+            source = source.replace(f"from erda.{one} import", f"from {PACKAGE}.{one.replace('.', '_')} import")
+        found[name] = source.encode()
+    return found
+
+
 def _about(version: Version, folder: Path) -> dict[str, Any]:
     return {
         "version": VERSION,
@@ -126,7 +160,6 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "method": version.method.name,
         "scores": version.method.score_kind,
         "calibration": {**asdict(version.calibration), "least_known": LEAST_KNOWN},
-        "token": TOKEN.pattern,
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from erda.encoders.settings import Mode
-from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
-from erda.files import first_line
 from erda.types import Example
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from erda.encoders.settings import Mode
+    from erda.encoders.weights import ModelFolder
 
 Key = TypeVar("Key")
 
@@ -88,6 +88,8 @@ class MarkedTokenizer:
     def load(cls, folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> MarkedTokenizer:
         """The tokenizer of a model folder; `max_pieces` lowers the model's own limit."""
         from transformers import AutoConfig, AutoTokenizer
+
+        from erda.files import first_line
 
         try:
             config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
