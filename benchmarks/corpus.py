@@ -26,8 +26,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.build import BuildSettings, build_corpus
-from erda.corpus.store import CorpusStore
+from erda.corpus.corpus_build import BuildSettings, build_corpus
+from erda.corpus.corpus_store import CorpusStore
 from erda.errors import DataError, ErdaError
 from erda.text.keys import EntityPair
 from erda.text.reading import read_lines

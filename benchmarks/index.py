@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from erda.corpus.faiss_kinds import SearchEffort, choose_factory
-from erda.corpus.index import IndexAbout, VectorIndex, index_shards
-from erda.corpus.manifest import StoredFile, Version
-from erda.corpus.vectors import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
+from erda.corpus.manifest import CorpusVersion, StoredFile
+from erda.corpus.vector_index import IndexAbout, VectorIndex, index_shards
+from erda.corpus.vector_shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
 from erda.errors import DataError, ErdaError
 
 N_ROUNDS = 3
@@ -81,7 +81,7 @@ def bench_index(
         made = index_shards(shards, factory)
         build_seconds = time.perf_counter() - start
         file = StoredFile("", 0, "")
-        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, len(shards), made.search, file)
+        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, made.search, file)
         index = VectorIndex(about, made.index, shards)
         index.search(queries[:n_queries], 2)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
@@ -139,12 +139,12 @@ def _shards(
     made = Path(tempfile.mkdtemp(prefix="erda-bench-"))
     try:
         centres = cluster_centres(rng, max(50, n_rows * _CENTRES_PER_MILLION // 1_000_000), dim)
-        plans: list[ShardPlan] = plan_shards([Version(n_rows, "bench")], SHARD_ROWS)
+        plans: list[ShardPlan] = plan_shards([CorpusVersion(n_rows, "bench")], SHARD_ROWS)
         for plan in plans:
             vectors = clustered_vectors(rng, centres, plan.stop - plan.start)
             write_shard(made, plan, vectors.astype(np.float16))
         queries = clustered_vectors(rng, centres, n_queries)
-        yield VectorShards(made, dim, plans), queries, np.full(n_queries, -1)
+        yield VectorShards(made, plans), queries, np.full(n_queries, -1)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         vectors = None
         if options.corpus:
             from erda.corpus.similarity import load_similarity
-            from erda.corpus.vectors import vectors_folder
+            from erda.corpus.vector_shards import vectors_folder
 
             vectors = vectors_folder(options.corpus, load_similarity(options.model).fingerprint)
         figures = bench_index(

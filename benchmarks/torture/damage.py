@@ -249,9 +249,9 @@ class Stop:
 
 STOPS = (
     Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/progress.json", "run/seqrun/*/record.json"),
-    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/*/journal.jsonl", "corpus/corpus.json"),
+    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/staging.duckdb", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
-    Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint-*.json", "adapter/*.safetensors"),
+    Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint.npz", "adapter/*.safetensors"),
     Stop(
         "answers.csv.partial",
         toys.PREDICT,

@@ -35,7 +35,7 @@ PUBLIC = {  # module -> its public names
     "erda.benchmark.run.planned_runs": ("run_experiment",),
     "erda.corpus.augment": ("open_augmenter",),
     "erda.corpus.similarity": ("load_similarity",),
-    "erda.corpus.store": ("CorpusStore",),
+    "erda.corpus.corpus_store": ("CorpusStore",),
     "erda.data.catalogue": ("DATASETS", "load_dataset", "open_stream"),
     "erda.data.own": ("read_examples",),
     "erda.encoders": ("ENCODERS", "build_encoder"),

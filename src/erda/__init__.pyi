@@ -19,8 +19,8 @@ from erda.benchmark.records import read_records as read_records
 from erda.benchmark.report.report import write_report as write_report
 from erda.benchmark.run.planned_runs import run_experiment as run_experiment
 from erda.corpus.augment import open_augmenter as open_augmenter
+from erda.corpus.corpus_store import CorpusStore as CorpusStore
 from erda.corpus.similarity import load_similarity as load_similarity
-from erda.corpus.store import CorpusStore as CorpusStore
 from erda.data.catalogue import DATASETS as DATASETS
 from erda.data.catalogue import load_dataset as load_dataset
 from erda.data.catalogue import open_stream as open_stream

@@ -23,7 +23,7 @@ def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
     from toy_similarity import ToySimilarity
 
     from erda.corpus.augment import Augmenter
-    from erda.corpus.index import build_index
+    from erda.corpus.vector_index import build_index
 
     texts = [
         f"{name} wrote the {kind} {book} at home ." for name, kind, book in zip("ABCD", "wxyz", "EFGH", strict=True)

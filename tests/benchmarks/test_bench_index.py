@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.corpus.vectors import ShardPlan, write_shard
+from erda.corpus.vector_shards import ShardPlan, write_shard
 from erda.errors import DataError
 from erda.files import add_to_journal
 from index import bench_index, cluster_centres, clustered_vectors

@@ -4,7 +4,7 @@ import pytest
 from tiny_models import build_model
 from toy_pairs import toy_rows, toy_sentences
 
-from erda.corpus.pairs import PairRows
+from erda.corpus.training_pairs import PairRows
 from erda.encoders.weights import ModelFolder
 
 

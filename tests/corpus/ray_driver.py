@@ -11,10 +11,10 @@ from pathlib import Path
 
 import ray
 
+from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.ray_jobs import RayJobs
 from erda.corpus.similarity import load_similarity
-from erda.corpus.store import CorpusStore
-from erda.corpus.vectors import ShardWorker, embed_corpus, vectors_folder
+from erda.corpus.vector_shards import ShardWorker, embed_corpus, vectors_folder
 from erda.errors import ErdaError
 
 

@@ -9,7 +9,7 @@ from toy_corpus import erda_corpus, row, toy_store
 from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings
-from erda.corpus.index import build_index
+from erda.corpus.vector_index import build_index
 from erda.data.formats import example_from_json, example_to_json
 from erda.data.own import read_examples
 from erda.errors import DataError, SettingsError, WriteError

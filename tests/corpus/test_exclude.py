@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
 
-from erda.corpus.build import build_corpus
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.exclude import NEAR, SAME, Excluded
-from erda.corpus.store import CorpusStore
 from erda.errors import DataError, SettingsError
 from erda.text.keys import sentence_key
 
@@ -120,7 +120,7 @@ def test_near_duplicates_stay_out_of_what_is_added_later(tmp_path):
 def test_a_build_that_was_stopped_goes_on_with_the_same_rule_only(tmp_path, monkeypatch):
     (tmp_path / "test.txt").write_text(TEST + "\n")
     rows = write_rows(tmp_path / "rows.jsonl", [NEAR_ROW, *random_rows(3)])
-    monkeypatch.setattr("erda.corpus.segments.write_segment_lookup", lambda *_: 1 / 0)
+    monkeypatch.setattr("erda.corpus.corpus_build.write_segment_lookup", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build_corpus([rows], tmp_path / "corpus", exclude=[tmp_path / "test.txt"])
     monkeypatch.undo()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erda.corpus.lookup import Lookup
+from erda.corpus.lookup import PairLookup
 
 KEYS = st.integers(0, 2**64 - 1)
 
@@ -14,7 +14,7 @@ def stored(folder, keys):
     keys = np.sort(np.array(keys, np.uint64))
     np.save(folder / "keys.npy", keys)
     np.save(folder / "rows.npy", np.arange(len(keys), dtype=np.int64) * 10)
-    return keys, Lookup(folder / "keys.npy", folder / "rows.npy")
+    return keys, PairLookup(folder / "keys.npy", folder / "rows.npy")
 
 
 def check(keys, lookup, asked):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from toy_corpus import random_rows, row, toy_store, write_rows
 
-from erda.corpus.build import build_corpus
-from erda.corpus.store import CorpusStore
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.corpus_store import CorpusStore
 
 
 @pytest.fixture(scope="module")

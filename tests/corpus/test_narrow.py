@@ -13,12 +13,12 @@ from toy_similarity import ToySimilarity
 
 from erda.corpus import narrow
 from erda.corpus.augment import Augmenter
-from erda.corpus.build import build_corpus
-from erda.corpus.index import build_index
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows
 from erda.corpus.similarity import load_similarity
-from erda.corpus.store import CorpusStore
-from erda.corpus.vectors import ShardWorker, embed_corpus, process_embedder, vectors_folder
+from erda.corpus.vector_index import build_index
+from erda.corpus.vector_shards import ShardWorker, embed_corpus, process_embedder, vectors_folder
 from erda.data.formats import example_from_json
 from erda.errors import DataError, SettingsError, WriteError
 from erda.text.keys import EntityPair

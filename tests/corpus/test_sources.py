@@ -11,8 +11,8 @@ import pytest
 from toy_corpus import row, write_rows
 
 from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
-from erda.corpus.sources.base import Row, pair_rows
-from erda.corpus.sources.plain import pipeline_tagger, spacy_tagger
+from erda.corpus.sources.plain_text_source import pipeline_tagger, spacy_tagger
+from erda.corpus.sources.source import CorpusRow, pair_rows
 from erda.corpus.sources.wikitext import Wiki, n_unclosed, page_rows, page_sentences
 from erda.errors import DataError, SettingsError
 from erda.text.names import read_names
@@ -20,7 +20,7 @@ from erda.text.pairs import TaggedSentence
 from erda.types import Entity, Span
 
 
-def read(path, *, skip=0, limits=None, **settings) -> tuple[list[Row], Tally]:
+def read(path, *, skip=0, limits=None, **settings) -> tuple[list[CorpusRow], Tally]:
     rows, tally = [], Tally()
     for batch in open_source(path, SourceSettings(**settings)).batches(skip, limits or Limits()):
         rows += batch.rows
@@ -67,7 +67,7 @@ GOOD = row("Anna knows Bob .", "Anna", "Bob", ids=("q:1", None), source="s", rel
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
 def test_jsonl_rows(tmp_path, name):
     rows, tally = read(write_rows(tmp_path / name, [GOOD, GOOD]))
-    assert rows == [Row("Anna knows Bob .", "Anna", "q:1", 0, 1, "Bob", None, 2, 3, "knows", "s")] * 2
+    assert rows == [CorpusRow("Anna knows Bob .", "Anna", "q:1", 0, 1, "Bob", None, 2, 3, "knows", "s")] * 2
     assert (tally.read, tally.dropped) == (2, {})
 
 
@@ -396,7 +396,7 @@ def test_broken_and_truncated_dumps_are_errors(tmp_path):
         read(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.fewrel
 def test_the_sample_of_a_real_dump(data_folder):
     rows, tally = read(data_folder / "corpus/enwiki-sample-pages-articles.xml.bz2")

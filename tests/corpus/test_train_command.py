@@ -44,7 +44,7 @@ raise SystemExit(options.handler(options))
 
 
 def test_training_imports_nothing_of_the_corpus_libraries():
-    modules = "erda.corpus.training, erda.corpus.similarity_run, erda.cli.corpus_train"
+    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_train"
     code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from erda.cli import corpus as corpus_command
-from erda.corpus.build import build_corpus
-from erda.corpus.store import CorpusStore
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.corpus_store import CorpusStore
 
 
 def row(text: str, head: str, tail: str, *, ids: tuple[str | None, str | None] = (None, None), **more: Any) -> dict:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.batches import PairBatches
-from erda.corpus.pairs import PairRows, read_rows
-from erda.corpus.recipe import TrainingSettings
+from erda.corpus.pair_batches import PairBatches
+from erda.corpus.similarity_settings import TrainingSettings
+from erda.corpus.training_pairs import PairRows, read_rows
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings

@@ -77,7 +77,7 @@ def installed_pipeline() -> str | None:
 
 @lru_cache(maxsize=1)
 def _spacy_tagger(pipeline: str) -> Any:
-    from erda.corpus.sources.plain import spacy_tagger
+    from erda.corpus.sources.plain_text_source import spacy_tagger
 
     return spacy_tagger(pipeline)
 

@@ -98,10 +98,10 @@ def summarise(records: Iterable[Record]) -> Table:
 
 def atlas_corpus(folder: Path, *, n: int) -> Path:
     """The corpus of the embedded dataset in a folder, built and indexed; what is there already is kept."""
-    from erda.corpus.build import build_corpus
-    from erda.corpus.index import build_index
+    from erda.corpus.corpus_build import build_corpus
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.vector_index import build_index
     from erda.data.catalogue import embedded_file
     from erda.text.reading import read_lines
 

@@ -16,8 +16,8 @@ from erda.cli.printing import marked
 from erda.errors import printable
 
 if TYPE_CHECKING:
-    from erda.corpus.build import BuildReport
-    from erda.corpus.store import CorpusSentence
+    from erda.corpus.corpus_build import BuildReport
+    from erda.corpus.corpus_store import CorpusSentence
 
 EXAMPLES = """\
 `erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.
@@ -28,7 +28,7 @@ examples:
 """
 BUILD_ABOUT = (
     "Build a corpus from tagged JSONL, a Wikipedia dump, documents with mentions (DocRED's JSON) or plain text. "
-    "Run the same command again to go on after an interruption, or to check a finished corpus and repair damaged parts."
+    "Run the same command again to resume after an interruption, or to verify the files of a finished corpus."
 )
 BUILD_EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
@@ -95,7 +95,7 @@ def _add_looking(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def build(args: argparse.Namespace) -> int:
     """Build and print what entered and what was dropped."""
-    from erda.corpus.build import BuildSettings, build_corpus
+    from erda.corpus.corpus_build import BuildSettings, build_corpus
     from erda.corpus.sources import Limits, SourceSettings
 
     report = build_corpus(
@@ -118,8 +118,6 @@ def build(args: argparse.Namespace) -> int:
 
 def _print_report(report: BuildReport, folder: Path) -> None:
     manifest = report.manifest
-    if report.repaired:
-        print(f"Repaired: {', '.join(report.repaired)}.")
     if not report.n_added:
         print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, every file checked).")
         return
@@ -137,7 +135,7 @@ def _print_report(report: BuildReport, folder: Path) -> None:
 
 def show_stats(args: argparse.Namespace) -> int:
     """Print the counts of a corpus."""
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
 
     stats = CorpusStore.open(args.directory).stats()
     share = stats.rows_of_repeated / stats.n_rows if stats.n_rows else 0.0
@@ -168,7 +166,7 @@ def show_stats(args: argparse.Namespace) -> int:
 
 def show_pair(args: argparse.Namespace) -> int:
     """Print the sentences of a pair."""
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
     from erda.text.keys import EntityPair
 
     store = CorpusStore.open(args.directory)
@@ -187,7 +185,7 @@ def show_pair(args: argparse.Namespace) -> int:
 
 def search_text(args: argparse.Namespace) -> int:
     """Print sentences that hold a text."""
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
 
     found = CorpusStore.open(args.directory).search(args.text, limit=args.limit)
     print_sentences(found.sentences)

@@ -15,7 +15,7 @@ from erda.errors import printable
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
-    from erda.corpus.vectors import Embedder
+    from erda.corpus.vector_shards import Embedder
 
 INDEX_EXAMPLES = """\
 A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
@@ -138,10 +138,10 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
 
 def make_index(args: argparse.Namespace) -> int:
     """Embed what is new and make the index or add to it."""
-    from erda.corpus.index import build_index
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
-    from erda.corpus.store import CorpusStore
-    from erda.corpus.vectors import ShardWorker, process_embedder
+    from erda.corpus.vector_index import build_index
+    from erda.corpus.vector_shards import ShardWorker, process_embedder
 
     refuse(
         [
@@ -227,8 +227,8 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
 def narrow(args: argparse.Namespace) -> int:
     """Search and write."""
     from erda.corpus.augment import open_augmenter
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows
-    from erda.corpus.store import CorpusStore
     from erda.data.own import read_examples
 
     by_words = args.by == "words"

@@ -76,9 +76,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def train_model(args: argparse.Namespace) -> int:
     """Train a similarity model and print what it gained."""
-    from erda.corpus.recipe import Machine, TrainingSettings
     from erda.corpus.similarity_run import Sources, run_training
-    from erda.corpus.training import is_main_process
+    from erda.corpus.similarity_settings import Machine, TrainingSettings
+    from erda.corpus.similarity_training import is_main_process
     from erda.errors import SettingsError
     from erda.fields import checked_settings
 
@@ -109,7 +109,7 @@ def train_model(args: argparse.Namespace) -> int:
 def write_pair_file(args: argparse.Namespace) -> int:
     """Pack sentences into a file of pairs."""
     from erda.corpus.exclude import Excluded
-    from erda.corpus.pairs import PACKED, check_limit, read_rows
+    from erda.corpus.training_pairs import PACKED, check_limit, read_rows
     from erda.encoders.tokens import MarkedTokenizer
     from erda.encoders.weights import find_model
     from erda.errors import SettingsError
@@ -151,7 +151,7 @@ def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
 
 def write_background(args: argparse.Namespace) -> int:
     """Write the background of trained weights."""
-    from erda.corpus.background import make_background
+    from erda.corpus.background_maker import make_background
 
     refuse(below_one(args, "sentences"))
     path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
@@ -176,8 +176,8 @@ def evaluate_model(args: argparse.Namespace) -> int:
 
 def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     about = (
-        "Train a similarity model on sentences with the same two entities. An interrupted training goes on from its "
-        "last checkpoint."
+        "Train a similarity model on sentences with the same two entities. The same command resumes an interrupted "
+        "training from its last checkpoint."
     )
     parser = add_command(commands, "train", about, TRAIN_EXAMPLES)
     add = parser.add_argument
@@ -194,22 +194,14 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     number("--blank-names", metavar="P", default=0.7, help="chance that a name is hidden (default: 0.7)")
     about = "chance that only what is between the entities is shown, both names hidden (default: 0)"
     number("--crop", metavar="P", default=0.0, help=about)
-    number("--hard-negatives", metavar="P", default=1.0, help="share of pairs that bring one (default: 1)")
     count("--rank", default=32, help="rank of the adapter; 0 trains all weights (default: 32)")
     number("--scale", metavar="X", default=1.0, help="factor of the adapter (default: 1)")
     add("--start", metavar="DIR", default="", help="trained weights to begin from, of the same rank")
-    number("--dropout", metavar="P", default=0.0, help="in attention and states (default: 0)")
     number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
     number("--weight-decay", metavar="X", default=0.01, help="of matrices (default: 0.01)")
-    about = "save a running mean of the weights, with this decay a step (default: 0, the last ones)"
-    number("--average", metavar="D", default=0.0, help=about)
     count("--batch-size", default=256, help="pairs in a batch, on each device (default: 256)")
     count("--epochs", dest="n_epochs", default=1, help="passes, each over pairs drawn anew (default: 1)")
     count("--max-pieces", default=128, help="longest sentence in word pieces (default: 128)")
-    add("--teacher", metavar="DIR", default="", help="trained model whose similarities are learned too")
-    add("--teacher-encoder", metavar="NAME", default="", help="pretrained model under it (default: the one it names)")
-    number("--teacher-weight", metavar="X", default=1.0, help="of what it teaches (default: 1)")
-    number("--teacher-temperature", metavar="T", default=0.07, help="of its similarities (default: 0.07)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
     about = "sentences computed at once, each twice, where a batch is too large for memory (default: 0, all)"
     count("--chunk-size", default=0, help=about)

@@ -26,9 +26,9 @@ from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
 if TYPE_CHECKING:
-    from erda.corpus.index import VectorIndex
+    from erda.corpus.corpus_store import CorpusSentence, CorpusStore
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.store import CorpusSentence, CorpusStore
+    from erda.corpus.vector_index import VectorIndex
 
 ENTITY_MATCH = "entity-match"
 NEIGHBOUR = "neighbour"
@@ -275,9 +275,9 @@ class Augmenter:
 
 def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str = "cpu") -> Augmenter:
     """The augmenter of a corpus folder that has an index for this similarity model (default: the one that ships)."""
-    from erda.corpus.index import VectorIndex
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.vector_index import VectorIndex
 
     require("duckdb", "faiss")
     store = CorpusStore.open(Path(corpus))

@@ -1,13 +1,13 @@
-"""Which FAISS index fits how many rows, and how carefully it must be searched.
+"""Choose a FAISS index by the number of rows, and tune how much of it a search visits.
 
 | rows | factory string | why |
 |---|---|---|
-| up to 200,000 | `Flat` | exact, and fast enough: a task's 50 queries take well under a second |
-| up to 10,000,000 | `IVF<n>,PQ<dim / 4>x4fsr` | a bit a number, compared in registers: 96 bytes a row of 768 numbers |
-| beyond | `IVF<n>_HNSW32,PQ<dim / 8>` | as many bytes, but lists that are read from disk as they are needed |
+| up to 200,000 | `Flat` | exact, and fast enough: the 50 queries of a task take well under a second |
+| more | `IVF<n>,PQ<dim / 4>x4fsr` | one bit per dimension, compared in registers: 96 bytes for 768 dimensions |
 
-An index holds shortened vectors. So a search takes some rows more than asked for and scores all of them again with the
-vectors of the memory-mapped shards: that brings recall back, and scores are always the true ones.
+An IVF index holds quantised vectors. A search therefore retrieves spare rows and scores all of them again with the
+vectors of the memory-mapped shards: recall returns, and scores are exact. docs/corpus.md has a plan for more than ten
+million rows.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import numpy as np
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
-    from erda.corpus.vectors import VectorShards
+    from erda.corpus.vector_shards import VectorShards
 
 EXACT_ROWS = 200_000
-MEMORY_ROWS = 10_000_000
 TARGET_RECALL = 0.98
 POINTS_PER_LIST = 40
 N_ITERATIONS = 8
@@ -36,22 +35,19 @@ _SPARES = (16, 32, 64, 128, 256)
 
 
 def choose_factory(n_rows: int, dim: int) -> str:
-    """The factory string for so many rows; the table above.
+    """The factory string for a number of rows; see the table above.
 
-    >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000_000, 768)
-    ('Flat', 'IVF2048,PQ96x4fsr', 'IVF131072_HNSW32,PQ96')
+    >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000, 100)
+    ('Flat', 'IVF2048,PQ96x4fsr', 'IVF2048,SQ8')
     """
     if n_rows <= EXACT_ROWS:
         return "Flat"
-    if dim % 8:
-        return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},SQ8"
-    if n_rows <= MEMORY_ROWS:
-        return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},PQ{dim // 4}x4fsr"
-    return f"IVF{_power_of_two(4 * math.sqrt(n_rows))}_HNSW32,PQ{dim // 8}"
+    codes = "SQ8" if dim % 8 else f"PQ{dim // 4}x4fsr"
+    return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},{codes}"
 
 
 def make_index(factory: str, shards: VectorShards) -> Any:
-    """An empty index of this kind, trained on an even sample of the vectors."""
+    """Make an empty index, trained on a random sample of the vectors."""
     import faiss
 
     try:
@@ -59,7 +55,7 @@ def make_index(factory: str, shards: VectorShards) -> Any:
     except RuntimeError:
         raise SettingsError(
             f"FAISS cannot make an index '{factory}' of vectors of {shards.dim} numbers; try 'Flat', 'HNSW32' or "
-            f"'{choose_factory(MEMORY_ROWS, shards.dim)}'."
+            f"'{choose_factory(EXACT_ROWS + 1, shards.dim)}'."
         ) from None
     if index.is_trained:
         return index
@@ -84,7 +80,7 @@ def make_index(factory: str, shards: VectorShards) -> Any:
 
 
 def set_effort(index: Any, factory: str, effort: int) -> None:
-    """How much of the index a search looks at: nprobe of an IVF index, efSearch of an HNSW index."""
+    """Set how much of the index a search visits: nprobe of an IVF index, efSearch of an HNSW index."""
     import faiss
 
     name = _effort_name(factory)
@@ -94,9 +90,9 @@ def set_effort(index: Any, factory: str, effort: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """How carefully an index is searched, and the recall@1 against exact search that this gives.
+    """Search parameters of an index, and the recall@1 against exact search that they give.
 
-    `effort` is nprobe or efSearch (0: the kind has none); `spare` rows more than asked for are scored again.
+    `effort` is nprobe or efSearch (0: not applicable); `spare` is the number of additional rows to score again.
     """
 
     effort: int = 0
@@ -105,9 +101,9 @@ class SearchEffort:
 
 
 def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
-    """The least effort that finds the nearest other row of `TARGET_RECALL` of a sample of rows, else the best there is.
+    """The least effort that reaches `TARGET_RECALL` on a sample of rows, or the best effort if none does.
 
-    Effort is chosen first, with as many spare rows as are ever taken, then the number of spare rows.
+    Effort is chosen first, with the maximum of spare rows, then the number of spare rows.
     """
     if factory == "Flat":
         return SearchEffort()
@@ -133,7 +129,7 @@ def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
 
 
 def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -> np.ndarray:
-    """The score of the nearest row of each query by looking at all of them, row `but[i]` left out: [n_queries]."""
+    """Exact score of the nearest row of each query, except row `but[i]`: [n_queries]."""
     best = np.full(len(queries), -np.inf, np.float32)
     for start, vectors in shards:
         scores = queries @ vectors.T

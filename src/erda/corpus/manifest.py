@@ -1,8 +1,8 @@
-"""What a corpus folder says of itself (`corpus.json`), and whether its files are still what they were.
+"""The description of a corpus, `corpus.json`, and the integrity check of its files.
 
-A corpus is a row of segments: the first build makes one, each `--add` another. A segment is a row of Parquet parts,
-sorted by entity pair, and a lookup (sorted keys and their rows). Rows are numbered through: what is added later never
-changes the number of an earlier row, so a vector index of the earlier rows stays good.
+A corpus is a list of segments: the first build makes one, each `--add` another. A segment is a list of Parquet parts,
+sorted by entity pair, and a lookup (sorted keys and their rows). Adding a segment never changes the number of an
+earlier row, so vectors of earlier rows stay valid.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from erda.files import inside, read_json, read_sealed, sealed, sha256_of, write_
 MANIFEST = "corpus.json"
 CHECKED = "checked.json"
 FORMAT = 1
+DAMAGED = "The corpus is damaged and was not read; build it again in a new folder."
 _REMEDY = "Build the corpus again in a new folder."
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a corpus, its path relative to the folder, with what it must be."""
+    """A file of a corpus: its path relative to the folder, its size and its sha256."""
 
     path: str
     size: int
@@ -35,28 +36,23 @@ class StoredFile:
 
     @classmethod
     def of(cls, folder: Path, path: Path) -> StoredFile:
-        """A file as it is now, and must be from now on."""
+        """Describe a file as it is now."""
         return cls(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows `start` to `start + n_rows`: those whose head key is at least `low` and below `high` (None: no border).
-
-    `content` is a digest of the rows themselves, whatever wrote the file.
-    """
+class CorpusPart:
+    """A Parquet file with the rows `start` to `start + n_rows`; `content` is a digest of the rows."""
 
     file: StoredFile
     start: int
     n_rows: int
-    low: str | None
-    high: str | None
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A file that was read into a segment: what it gave and what was dropped, by reason, with the first places."""
+    """A source of a segment: its rows, and what was dropped by reason, with the first places."""
 
     path: str
     sha256: str
@@ -68,7 +64,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that the rows of a segment depend on, the earlier segments apart; files by their sha256."""
+    """Everything that decides the rows of a segment, apart from earlier segments; files by their sha256."""
 
     sources: tuple[str, ...]
     limits: Limits
@@ -80,7 +76,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one build or one `--add` put in. `digest` covers the content and the numbers of its rows."""
+    """The rows of one build or one `--add`. `digest` covers their content and numbers."""
 
     name: str
     start: int
@@ -89,7 +85,7 @@ class Segment:
     plan: Plan
     sources: tuple[SourceRecord, ...]
     duplicates: int
-    parts: tuple[Part, ...]
+    parts: tuple[CorpusPart, ...]
     lookup: tuple[StoredFile, StoredFile]  # sorted keys, their rows
 
     def files(self) -> Iterator[StoredFile]:
@@ -99,15 +95,15 @@ class Segment:
 
     @property
     def dropped(self) -> Counter[str]:
-        """Everything that did not enter, by reason."""
+        """Number of dropped rows by reason."""
         counts = Counter({"duplicate (same sentence, same pair)": self.duplicates} if self.duplicates else {})
         for source in self.sources:
             counts.update(source.dropped)
         return counts
 
 
-class Version(NamedTuple):
-    """A corpus as it was after one of its builds."""
+class CorpusVersion(NamedTuple):
+    """The state of a corpus after one of its builds."""
 
     n_rows: int
     digest: str
@@ -115,7 +111,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All segments of a corpus, and the keys of the sentences that must never enter it."""
+    """All segments of a corpus, and the file of its excluded sentences."""
 
     segments: tuple[Segment, ...] = ()
     excluded: StoredFile | None = None
@@ -128,25 +124,30 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Of the content of all rows, in order: changes with every change of the corpus."""
+        """Digest of all rows in order; changes with every change of the corpus."""
         return digest_of(segment.digest for segment in self.segments)
 
     @property
-    def versions(self) -> tuple[Version, ...]:
-        """The corpus after the first build and after each `--add`; the last is the corpus as it is.
+    def versions(self) -> tuple[CorpusVersion, ...]:
+        """The corpus after the first build and after each `--add`; the last is the current one.
 
-        An index made of an earlier version covers the first rows of the corpus and can be added to.
+        An index of an earlier version covers the first rows of the corpus and can be extended.
         """
         grown = [Manifest(self.segments[: n + 1]) for n in range(len(self.segments))]
-        return tuple(Version(manifest.n_rows, manifest.digest) for manifest in grown)
+        return tuple(CorpusVersion(manifest.n_rows, manifest.digest) for manifest in grown)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Everything that did not enter, by reason, the commonest first."""
+        """Number of dropped rows by reason, the most common first."""
         counts = sum((segment.dropped for segment in self.segments), Counter())
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
-    def parts(self) -> list[Part]:
+    @property
+    def segment_names(self) -> set[str]:
+        """Names of the segments' folders."""
+        return {segment.name for segment in self.segments}
+
+    def parts(self) -> list[CorpusPart]:
         """The parts of all segments, in the order of their rows."""
         return [part for segment in self.segments for part in segment.parts]
 
@@ -165,18 +166,11 @@ class Manifest:
 @dataclass(frozen=True, slots=True)
 class _Format:
     format: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    """What `corpus.json` says besides the manifest, and can be computed of it."""
-
-    digest: str
-    n_rows: int
+    seal: str
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a corpus folder; one whose values do not fit each other is refused."""
+    """Read the manifest of a corpus folder; reject one whose values contradict each other."""
     path = folder / MANIFEST
     if not path.exists():
         if (folder / "build").is_dir():
@@ -185,48 +179,24 @@ def read_manifest(folder: Path) -> Manifest:
     if read_json(path, _Format, remedy=_REMEDY).format != FORMAT:
         raise DataError(f"{path}: not a corpus of format {FORMAT}; build it again with this version of erda.")
     manifest = read_sealed(path, Manifest, remedy=_REMEDY)
-    wrong = next(_misfits(manifest, read_json(path, _Computed, remedy=_REMEDY)), None)
-    if wrong:
-        raise DataError(f"{path}: {wrong} does not fit the rest; it was changed by hand or is damaged. {_REMEDY}")
     for file in manifest.files():
         inside(folder, file.path)
     return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write `corpus.json` in one step: it is either the old or the new one."""
+    """Write `corpus.json` atomically."""
     value = {"format": FORMAT, "digest": manifest.digest, "n_rows": manifest.n_rows, **asdict(manifest)}
     write_json(folder / MANIFEST, sealed(value))
 
 
-def _misfits(manifest: Manifest, computed: _Computed) -> Iterator[str]:
-    """The fields that contradict others."""
-    if not manifest.segments:
-        yield "'segments' is empty, which"
-    row = 0
-    for number, segment in enumerate(manifest.segments):
-        place = f"segments[{number}]"
-        if segment.start != row or not segment.parts:
-            yield f"{place}.start"
-        for at, part in enumerate(segment.parts):
-            if part.start != row or part.n_rows < 0:
-                yield f"{place}.parts[{at}].start"
-            row += part.n_rows
-        if segment.n_rows != row - segment.start:
-            yield f"{place}.n_rows"
-        if segment.digest != digest_of(part.content for part in segment.parts):
-            yield f"{place}.digest"
-    if (computed.n_rows, computed.digest) != (manifest.n_rows, manifest.digest):
-        yield "digest"
-
-
 def digest_of(digests: Iterable[str]) -> str:
-    """One digest of several, in order."""
+    """Combine digests, in order."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def fault_of(folder: Path, file: StoredFile) -> str | None:
-    """What is wrong with a stored file, None where nothing is."""
+    """Describe what is wrong with a stored file; None if it is intact."""
     path = inside(folder, file.path)
     try:
         size = path.stat().st_size
@@ -242,9 +212,9 @@ def fault_of(folder: Path, file: StoredFile) -> str | None:
 
 
 def faults_of(folder: Path, files: Iterable[StoredFile]) -> list[str]:
-    """What is wrong with files of a folder; one with the size and time of its last good check is not read again.
+    """Check files of a folder; skip a file with the size and modification time of its last successful check.
 
-    What was found good is noted in `checked.json`; where that cannot be written, files are checked each time.
+    `checked.json` records successful checks. On a read-only disk every call checks all files.
     """
     checked: dict[str, tuple[str, int, int]] = {}
     with suppress(ErdaError):

@@ -23,7 +23,7 @@ from erda.types import Example
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmenter
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
 
 TOP = 50  # neighbours of an example
 _AT_ONCE = 512  # examples compared at once

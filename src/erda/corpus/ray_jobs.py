@@ -22,13 +22,13 @@ from erda.cluster import connected, require_ray
 from erda.corpus.manifest import StoredFile
 from erda.corpus.mining import RowPairs, hard_negatives, positive_pairs
 from erda.corpus.sql import connect, file_list, quoted
-from erda.corpus.vectors import Embedder, Shard, ShardPlan, ShardWorker
+from erda.corpus.vector_shards import Embedder, Shard, ShardPlan, ShardWorker
 from erda.encoders.devices import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import user_path
 
 if TYPE_CHECKING:
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
 
 _COLUMNS: dict[str, Any] = {"first": np.int64, "second": np.int64, "shared": np.str_, "place": np.uint64}  # of RowPairs
 _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)

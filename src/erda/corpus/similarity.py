@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from erda.corpus.recipe import MAX_PIECES
+from erda.corpus.similarity_settings import MAX_PIECES
 from erda.encoders.adapter import SETTINGS_FILE, SHIPPED, TrainedWeights, fingerprint_of
 from erda.encoders.devices import check_device
 from erda.encoders.onnx_encoder import OnnxEncoder, open_onnx

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.pairs import HELD_OUT, NONE, PairRows, PairSet, check_limit, check_share, mine_pairs, read_rows
+from erda.corpus.training_pairs import (
+    HELD_OUT,
+    NONE,
+    PairRows,
+    PairSet,
+    check_limit,
+    check_share,
+    mine_pairs,
+    read_rows,
+)
 from erda.encoders.devices import check_device
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
@@ -27,8 +36,8 @@ from erda.types import Example
 
 if TYPE_CHECKING:
     from erda.corpus.ray_jobs import RayJobs
-    from erda.corpus.recipe import Machine, TrainingSettings
     from erda.corpus.similarity import SimilarityModel
+    from erda.corpus.similarity_settings import Machine, TrainingSettings
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
@@ -185,9 +194,9 @@ def run_training(
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
 ) -> TrainingReport:
     """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report."""
-    from erda.corpus.checkpoints import REPORT_FILE, refuse_foreign
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.training import is_main_process, train
+    from erda.corpus.similarity_training import is_main_process, train
+    from erda.corpus.training_checkpoints import REPORT_FILE, refuse_foreign
 
     check_device(machine.device)
     main = is_main_process()

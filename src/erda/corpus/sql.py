@@ -1,4 +1,4 @@
-"""DuckDB, set up for work that may be larger than memory, and its faults in our words."""
+"""DuckDB connections for work that may exceed memory, and DuckDB's errors as ours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from erda.files import FULL
 _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", "out of disk")
 
 
-def connect(*, memory: str = "1GB", n_threads: int | None = None, spill: Path | None = None) -> Any:
-    """A DuckDB connection in memory that spills to `spill` when `memory` is used up."""
+def connect(
+    file: Path | None = None, *, memory: str = "1GB", n_threads: int | None = None, spill: Path | None = None
+) -> Any:
+    """Connect to a DuckDB file, or to a database in memory; what exceeds `memory` spills to the folder `spill`."""
     import duckdb
 
     settings: dict[str, Any] = {"memory_limit": memory}
@@ -22,35 +24,42 @@ def connect(*, memory: str = "1GB", n_threads: int | None = None, spill: Path | 
         settings["threads"] = n_threads
     if spill is not None:
         settings["temp_directory"] = str(spill)
-    connection = duckdb.connect(config=settings)
+    connection = duckdb.connect(str(file or ":memory:"), config=settings)
     connection.execute("SET enable_progress_bar = false")
     return connection
 
 
 def quoted(value: str | Path) -> str:
-    """A string as SQL writes it."""
+    """Quote a string for SQL."""
     return "'" + str(value).replace("'", "''") + "'"
 
 
 def file_list(paths: Sequence[Path]) -> str:
-    """Paths as a SQL list, for `read_parquet`."""
+    """Quote paths as a SQL list, for `read_parquet`."""
     return "[" + ", ".join(quoted(path) for path in paths) + "]"
 
 
+def is_full(error: Exception) -> bool:
+    """Whether an error of the system or of DuckDB says that the disk is full."""
+    return getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT)
+
+
 @contextmanager
-def disk_faults(folder: Path) -> Iterator[None]:
-    """Turn a full disk, and whatever else stops DuckDB or Arrow, into a fault that says what to do."""
+def disk_faults(
+    folder: Path, *, remedy: str = "What was finished is kept; run the same command again."
+) -> Iterator[None]:
+    """Raise a full disk, and any other error of DuckDB or Arrow, as an error that says what to do."""
     import duckdb
 
     try:
         yield
     except (OSError, duckdb.Error) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT):
+        if is_full(error):
             raise WriteError(
                 f"{folder}: the disk is full ({message}). What was finished is kept: free some space and run the same "
                 "command again."
             ) from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise DataError(f"{folder}: out of memory ({message}); allow more with --memory.") from None
-        raise DataError(f"{folder}: {message}. What was finished is kept; run the same command again.") from None
+        raise DataError(f"{folder}: {message}. {remedy}") from None

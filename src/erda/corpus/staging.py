@@ -1,232 +1,236 @@
-"""First half of a build: sources -> chunks of rows, each sorted, noted in a journal as soon as it is on disk.
+"""First half of a build: read the sources into a DuckDB file, `build/staging.duckdb`.
 
-A build that was stopped at any moment goes on after the last noted chunk of each source.
+Rows, redirects and the position in the source are committed in one transaction per chunk, so a killed build resumes
+after the last committed chunk of each source.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.manifest import StoredFile, fault_of
-from erda.corpus.sources import Limits, Row, Source, Tally
-from erda.corpus.sql import connect, file_list
-from erda.files import add_to_journal, journal_values, whole_file
+from erda.corpus.sources import CorpusRow, Limits, Source, Tally
+from erda.corpus.sql import connect, is_full, quoted
+from erda.files import decode_json
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
-JOURNAL = "journal.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class StagedChunk:
-    """A line of the journal: what was read since the line before, up to `position` of the source."""
-
-    position: int
-    done: bool
-    chunk: StoredFile | None
-    redirects: StoredFile | None
-    n_rows: int
-    tally: Tally
+STAGING_FILE = "staging.duckdb"
+SAME_ENTITY = "head and tail are the same entity"
+_SPANS = {name: "INTEGER" for name in CorpusRow._fields if name.endswith(("_start", "_end"))}
+_COLUMNS = {
+    "file": "VARCHAR",  # sha256 of the source
+    "ordinal": "BIGINT",  # position among the rows of the source
+    **{name: _SPANS.get(name, "VARCHAR") for name in CorpusRow._fields},
+    "head_key": "VARCHAR",
+    "tail_key": "VARCHAR",
+    "sentence": "UBIGINT",
+    "lookup": "UBIGINT[]",
+}
+_SCHEMA = f"""
+    CREATE TABLE IF NOT EXISTS staged ({", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())});
+    CREATE TABLE IF NOT EXISTS redirects (file VARCHAR, origin VARCHAR, target VARCHAR);
+    CREATE TABLE IF NOT EXISTS progress (file VARCHAR, state VARCHAR);
+"""
 
 
 @dataclass
-class Staged:
-    """What has been read of one source."""
+class SourceProgress:
+    """What has been read of one source: `n_read` rows passed the filters up to unit `position`."""
 
-    folder: Path
-    chunks: list[StoredFile] = field(default_factory=list)
-    redirects: list[StoredFile] = field(default_factory=list)
     position: int = 0
-    n_rows: int = 0
-    tally: Tally = field(default_factory=Tally)
+    n_read: int = 0
     done: bool = False
-
-    def chunk_paths(self) -> list[Path]:
-        """The chunks' files."""
-        return [self.folder / chunk.path for chunk in self.chunks]
-
-    def add(self, noted: StagedChunk) -> None:
-        """Count a chunk that is on the disk."""
-        self.chunks += [noted.chunk] if noted.chunk else []
-        self.redirects += [noted.redirects] if noted.redirects else []
-        self.position, self.done = noted.position, noted.done
-        self.n_rows += noted.n_rows
-        self.tally.add(noted.tally)
+    tally: Tally = field(default_factory=Tally)
 
 
-def stage(
-    source: Source, folder: Path, *, limits: Limits, excluded: Excluded, tick: Callable[[], None] = lambda: None
-) -> Staged:
-    """Read a source into chunks in `folder`, going on where an earlier run stopped; `tick` is called now and then."""
-    folder.mkdir(parents=True, exist_ok=True)
-    staged = read_journal(folder)
-    if staged.done:
-        return staged
-    stager = _Stager(staged, excluded)
-    for batch in source.batches(staged.position, limits):
-        stager.take(batch.rows, batch.tally, batch.redirects)
-        tick()
-        staged.position = batch.position
-        if len(stager.rows) >= CHUNK_ROWS:
-            stager.flush(done=False)
-    stager.flush(done=True)
-    return staged
+class _StagedRow(NamedTuple):
+    file: str
+    ordinal: int
+    row: CorpusRow
+    sentence: int
+    lookup: set[int]
 
 
-class _Stager:
-    def __init__(self, staged: Staged, excluded: Excluded) -> None:
-        self.staged, self.excluded = staged, excluded
-        self._clear()
+class Staging:
+    """The staging database. Use as a context manager; closing keeps the file."""
 
-    def _clear(self) -> None:
-        self.rows: list[Row] = []
-        self.sentences: list[int] = []
-        self.redirects: dict[str, str] = {}
-        self.tally = Tally()
+    def __init__(self, folder: Path, *, memory: str) -> None:
+        import duckdb
 
-    def take(self, rows: Sequence[Row], tally: Tally, redirects: Mapping[str, str]) -> None:
-        """Keep the rows that may enter."""
-        self.tally.add(tally)
-        self.redirects.update(redirects)
-        keys = {text: sentence_key(text) for text in dict.fromkeys(row.text for row in rows)}
-        refused = self.excluded.refused(keys)
-        for row in rows:
-            if reason := refused.get(row.text):
-                self.tally.drop(reason, (row.source or "") if reason == NEAR else "")
-            elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
-                self.tally.drop("head and tail are the same entity", row.source or "")
-            else:
-                self.rows.append(row)
-                self.sentences.append(keys[row.text])
+        def opened() -> Any:
+            connection = connect(folder / STAGING_FILE, memory=memory, spill=folder / "spill")
+            connection.execute(_SCHEMA)
+            return connection
 
-    def flush(self, *, done: bool) -> None:
-        """Write a chunk and note it."""
+        try:
+            self.connection = opened()
+        except duckdb.Error as error:
+            if is_full(error):
+                raise
+            for path in folder.glob(f"{STAGING_FILE}*"):  # damaged, or cut short by a full disk: read everything again
+                path.unlink()
+            self.connection = opened()
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Commit everything that the block executes, or nothing."""
+        self.connection.execute("BEGIN")
+        try:
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except BaseException:
+            with suppress(Exception):  # a failed COMMIT has rolled back already
+                self.connection.execute("ROLLBACK")
+            raise
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the second half of the build has sorted the rows."""
+        return self._value("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'sorted'") > 0
+
+    def n_rows(self, file: str) -> int:
+        """Number of staged rows of a source."""
+        return self._value(f"SELECT count(*) FROM staged WHERE file = {quoted(file)}")
+
+    def progress(self, file: str) -> SourceProgress:
+        """The committed progress of a source."""
+        found = self.connection.execute("SELECT state FROM progress WHERE file = ?", [file]).fetchall()
+        return decode_json(found[0][0], SourceProgress, place=STAGING_FILE) if found else SourceProgress()
+
+    def keep_only(self, files: Sequence[str]) -> None:
+        """Forget the sources that are no longer part of the build.
+
+        After sorting, redirects have changed rows of all sources, so a changed source clears the whole staging.
+        """
+        known = {file for (file,) in self.connection.execute("SELECT file FROM progress").fetchall()}
+        if known <= set(files) and not (self.is_sorted and known != set(files)):
+            return
+        others = ", ".join(quoted(file) for file in files) if not self.is_sorted else "''"
+        with self.transaction() as connection:
+            connection.execute("DROP TABLE IF EXISTS sorted")
+            for table in ("staged", "redirects", "progress"):
+                connection.execute(f"DELETE FROM {table} WHERE file NOT IN ({others})")
+
+    def read(
+        self, source: Source, file: str, *, limits: Limits, excluded: Excluded, tick: Callable[[], None]
+    ) -> SourceProgress:
+        """Stage a source from its committed position on; `tick` is called after each batch."""
+        state = self.progress(file)
+        if state.done:
+            return state
+        rows: list[_StagedRow] = []
+        redirects: dict[str, str] = {}
+        for batch in source.batches(state.position, limits):
+            state.tally.add(batch.tally)
+            redirects.update(batch.redirects)
+            for row, sentence in _admitted(batch.rows, excluded, state.tally):
+                rows.append(_StagedRow(file, state.n_read, row, sentence, _lookup(row)))
+                state.n_read += 1
+            tick()
+            state.position = batch.position
+            if len(rows) >= CHUNK_ROWS:
+                self._commit(file, state, rows, redirects)
+                rows, redirects = [], {}
+        state.done = True
+        self._commit(file, state, rows, redirects)
+        return state
+
+    def _commit(
+        self, file: str, state: SourceProgress, rows: Sequence[_StagedRow], redirects: Mapping[str, str]
+    ) -> None:
         import pyarrow as pa
 
-        staged, chunk, redirects = self.staged, None, None
-        if self.rows:
-            ordinals = range(staged.n_rows, staged.n_rows + len(self.rows))
-            table = _chunk_table(self.rows, self.sentences, ordinals, [sorted(_lookup(row)) for row in self.rows])
-            chunk = _write(table, staged.folder / _chunk_name(staged))
-        if self.redirects:
-            table = pa.table({"origin": list(self.redirects), "target": list(self.redirects.values())})
-            redirects = _write(table, staged.folder / _redirects_name(staged))
-        noted = StagedChunk(staged.position, done, chunk, redirects, len(self.rows), self.tally)
-        add_to_journal(staged.folder / JOURNAL, noted)
-        staged.add(noted)
-        self._clear()
+        with self.transaction():
+            self._insert(rows)
+            columns = {"file": [file] * len(redirects), "origin": redirects.keys(), "target": redirects.values()}
+            self._append("redirects", {name: pa.array(list(one), pa.string()) for name, one in columns.items()})
+            self._save(file, state)
+
+    def _save(self, file: str, state: SourceProgress) -> None:
+        self.connection.execute("DELETE FROM progress WHERE file = ?", [file])
+        self.connection.execute("INSERT INTO progress VALUES (?, ?)", [file, json.dumps(asdict(state))])
+
+    def _insert(self, staged: Sequence[_StagedRow]) -> None:
+        import pyarrow as pa
+
+        types = {"VARCHAR": pa.string(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64()}
+        rows = [one.row for one in staged]
+        columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(CorpusRow._fields)}
+        columns |= {name: [getattr(one, name) for one in staged] for name in ("file", "ordinal", "sentence")}
+        columns["lookup"] = [sorted(one.lookup) for one in staged]
+        columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
+        columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
+        kinds = {name: types.get(kind, pa.list_(pa.uint64())) for name, kind in _COLUMNS.items()}
+        self._append("staged", {name: pa.array(columns[name], kind) for name, kind in kinds.items()})
+
+    def _append(self, table: str, arrays: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+
+        self.connection.register("chunk", pa.table(dict(arrays)))
+        self.connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM chunk")
+        self.connection.unregister("chunk")
+
+    def resolve_redirects(self) -> None:
+        """Replace the ids of redirect pages by those of their targets, following two redirects at most.
+
+        Call inside a transaction. Rows whose head and tail turn out to be the same entity are dropped and counted.
+        """
+        self.connection.execute("""
+            CREATE OR REPLACE TEMP TABLE targets AS
+            WITH single AS (SELECT origin, min(target) AS target FROM redirects GROUP BY origin)
+            SELECT one.origin AS id, coalesce(two.target, one.target) AS target
+            FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
+            CREATE OR REPLACE TEMP TABLE moved AS
+            SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail,
+                row_number() OVER () - 1 AS place
+            FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
+            WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
+            DELETE FROM staged USING moved WHERE staged.file = moved.file AND staged.ordinal = moved.ordinal;
+        """)
+        states: dict[str, SourceProgress] = {}
+        n_fields = len(CorpusRow._fields)
+        for start in range(0, self._value("SELECT count(*) FROM moved"), CHUNK_ROWS):
+            stop = start + CHUNK_ROWS
+            page = self.connection.execute(f"SELECT * FROM moved WHERE place >= {start} AND place < {stop}").fetchall()
+            kept: list[_StagedRow] = []
+            for file, ordinal, *values, _, _, sentence, lookup, head_id, tail_id, _ in page:
+                row = CorpusRow(*values[:n_fields])._replace(head_id=head_id, tail_id=tail_id)
+                if head_id == tail_id:
+                    states.setdefault(file, self.progress(file)).tally.drop(SAME_ENTITY, row.source or "")
+                else:
+                    kept.append(_StagedRow(file, ordinal, row, sentence, {*lookup, *_lookup(row)}))
+            self._insert(kept)
+        for file, state in states.items():
+            self._save(file, state)
+
+    def _value(self, query: str) -> int:
+        return int(self.connection.execute(query).fetchall()[0][0])
 
 
-def read_journal(folder: Path) -> Staged:
-    """What an earlier run noted; from the first damaged line or chunk on, nothing counts and all is read again."""
-    staged = Staged(folder)
-    lines = journal_values(folder / JOURNAL, StagedChunk)
-    kept: list[StagedChunk] = []
-    for noted in lines:
-        if noted is None or staged.done or not _is_next(staged, noted):
-            break
-        staged.add(noted)
-        kept.append(noted)
-    if len(kept) < len(lines):
-        (folder / JOURNAL).unlink()
-        for noted in kept:
-            add_to_journal(folder / JOURNAL, noted)
-    return staged
+def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> Iterator[tuple[CorpusRow, int]]:
+    """The rows that may enter, with the keys of their sentences; the others are counted."""
+    keys = {text: sentence_key(text) for text in dict.fromkeys(row.text for row in rows)}
+    refused = excluded.refused(keys)
+    for row in rows:
+        if reason := refused.get(row.text):
+            tally.drop(reason, (row.source or "") if reason == NEAR else "")
+        elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
+            tally.drop(SAME_ENTITY, row.source or "")
+        else:
+            yield row, keys[row.text]
 
 
-def _is_next(staged: Staged, noted: StagedChunk) -> bool:
-    """Whether a line of the journal follows on what is there, with its files whole: none was lost or came twice."""
-    expected = ((noted.chunk, _chunk_name(staged)), (noted.redirects, _redirects_name(staged)))
-    return all(file.path == name and not fault_of(staged.folder, file) for file, name in expected if file)
-
-
-def _chunk_name(staged: Staged) -> str:
-    return f"chunk-{len(staged.chunks):05d}.parquet"
-
-
-def _redirects_name(staged: Staged) -> str:
-    return f"redirects-{len(staged.redirects):05d}.parquet"
-
-
-def resolve_redirects(staged: Sequence[Staged], *, memory: str) -> None:
-    """Give every entity that is named by a redirect the id of the page that it leads to (two steps at most)."""
-    files = [source.folder / file.path for source in staged for file in source.redirects]
-    if not files:
-        return
-    connection = connect(memory=memory)
-    connection.execute(f"CREATE VIEW redirects AS SELECT * FROM read_parquet({file_list(files)})")
-    for source in staged:
-        for position, chunk in enumerate(source.chunks):
-            rows = _resolved(connection, source.folder / chunk.path, source)
-            source.chunks[position] = _write(rows, source.folder / chunk.path.replace("chunk-", "resolved-"))
-
-
-def _resolved(connection: Any, chunk: Path, source: Staged) -> Any:
-    """A chunk with its ids resolved; rows that fall away are taken off the counts of its source."""
-    import pyarrow.parquet as pq
-
-    targets = dict(
-        connection.execute(
-            "WITH ids AS (SELECT DISTINCT unnest([head_id, tail_id]) AS id FROM read_parquet(?)) "
-            "SELECT id, coalesce(second.target, first.target) FROM ids JOIN redirects AS first ON first.origin = id "
-            "LEFT JOIN redirects AS second ON second.origin = first.target",
-            [str(chunk)],
-        ).fetchall()
-    )
-    columns = pq.read_table(chunk).to_pydict()
-    fields = zip(*(columns[name] for name in Row._fields), strict=True)
-    rows, sentences, ordinals, lookups = [], [], [], []
-    for row, sentence, ordinal, lookup in zip(
-        map(Row._make, fields), columns["sentence"], columns["ordinal"], columns["lookup"], strict=True
-    ):
-        head_id, tail_id = (targets.get(i, i) if i else None for i in (row.head_id, row.tail_id))
-        moved = row._replace(head_id=head_id, tail_id=tail_id)
-        if head_id and head_id == tail_id:
-            source.tally.drop("head and tail are the same entity", row.source or "")
-            source.n_rows -= 1
-            continue
-        rows.append(moved)
-        sentences.append(sentence)
-        ordinals.append(ordinal)
-        lookups.append(lookup if moved == row else sorted({*lookup, *_lookup(moved)}))
-    return _chunk_table(rows, sentences, ordinals, lookups)
-
-
-def _chunk_table(
-    rows: Sequence[Row], sentences: Sequence[int], ordinals: Sequence[int], lookups: Sequence[Sequence[int]]
-) -> Any:
-    """Rows as an Arrow table sorted by head, with their keys and their place in the source (`ordinal`)."""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(Row._fields)}
-    columns |= {"sentence": sentences, "ordinal": ordinals, "lookup": lookups}
-    columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
-    columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
-    numbers = {name: pa.int32() for name in Row._fields if name.endswith(("_start", "_end"))}
-    types = {**numbers, "sentence": pa.uint64(), "ordinal": pa.int64(), "lookup": pa.list_(pa.uint64())}
-    arrays = {name: pa.array(list(values), types.get(name, pa.string())) for name, values in columns.items()}
-    return pa.table(arrays).sort_by("head_key")
-
-
-def _lookup(row: Row) -> set[int]:
+def _lookup(row: CorpusRow) -> set[int]:
     return lookup_keys(EntityPair(row.head_name, row.tail_name, row.head_id, row.tail_id))
-
-
-def _write(table: Any, path: Path) -> StoredFile:
-    import pyarrow.parquet as pq
-
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary, row_group_size=8192, compression="zstd")
-    return StoredFile.of(path.parent, path)
-
-
-def forget_others(folder: Path, kept: Sequence[str]) -> None:
-    """Remove what was staged of sources that are not part of this build any more."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir() and path.name not in kept:
-            shutil.rmtree(path)

@@ -9,7 +9,7 @@ from toy_runs import ToyMethod, toy_parts, toy_record, toy_run
 
 from erda.benchmark.experiments import refuse_mixing
 from erda.benchmark.run.loop import run
-from erda.corpus.build import build_corpus
+from erda.corpus.corpus_build import build_corpus
 from erda.corpus.manifest import read_manifest
 from erda.errors import SettingsError
 from erda.settings.runs import Run

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from erda.corpus.sources.base import Batch, Limits, Row, Source, Tally
-from erda.corpus.sources.documents import DocumentSource
-from erda.corpus.sources.jsonl import JsonlSource
-from erda.corpus.sources.plain import PlainSource, spacy_tagger
-from erda.corpus.sources.wikipedia import WikipediaSource
+from erda.corpus.sources.document_source import DocumentSource
+from erda.corpus.sources.jsonl_source import JsonlSource
+from erda.corpus.sources.plain_text_source import PlainSource, spacy_tagger
+from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally
+from erda.corpus.sources.wikipedia_source import WikipediaSource
 from erda.errors import SettingsError, unknown_name
 from erda.text.names import NameTagger, read_names
 
-__all__ = ["SOURCES", "Batch", "Limits", "Row", "Source", "SourceSettings", "Tally", "open_source"]
+__all__ = ["SOURCES", "CorpusRow", "Limits", "Source", "SourceBatch", "SourceSettings", "Tally", "open_source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from erda.corpus.sources.base import Limits, Row, Tally, pair_rows
+from erda.corpus.sources.source import CorpusRow, Limits, Tally, pair_rows
 from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
@@ -116,9 +116,9 @@ class _Text:
         self.walk(node.contents)
 
 
-def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tally) -> list[Row]:
+def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tally) -> list[CorpusRow]:
     """The rows of one page; none of one that would take the parser very long."""
-    rows: list[Row] = []
+    rows: list[CorpusRow] = []
     if len(wikitext) > MAX_PAGE or n_unclosed(wikitext) * len(wikitext) > MAX_WORK:
         tally.drop("page too long, or with too much markup that is never closed", title)
         return rows

@@ -16,7 +16,7 @@ from erda.types import Entity, Example, Span
 SHOWN_PLACES = 3
 
 
-class Row(NamedTuple):
+class CorpusRow(NamedTuple):
     """One sentence with one ordered entity pair. Spans count the tokens of `text`, which are separated by one space."""
 
     text: str
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     source: str | None
 
     @classmethod
-    def of(cls, example: Example) -> Row:
+    def of(cls, example: Example) -> CorpusRow:
         """The row of an example; a token that holds spaces becomes several."""
         words, places = split_spaced(example.tokens)
         pair = example.head, example.tail
@@ -69,11 +69,11 @@ class Tally:
             shown += places[: SHOWN_PLACES - len(shown)]
 
 
-class Batch(NamedTuple):
+class SourceBatch(NamedTuple):
     """Rows and counts of the units (lines, pages, documents) up to `position`; reading can go on from there."""
 
     position: int
-    rows: list[Row]
+    rows: list[CorpusRow]
     tally: Tally
     redirects: Mapping[str, str] = MappingProxyType({})
 
@@ -100,29 +100,29 @@ class Source:
         self.path = path
         self.meter = Meter()
 
-    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
+    def batches(self, skip: int, limits: Limits) -> Iterator[SourceBatch]:
         """Batches in the order of the file, after the first `skip` units."""
-        rows: list[Row] = []
+        rows: list[CorpusRow] = []
         tally, number = Tally(), skip
         for number, unit in self.units(skip):
             if number <= skip:
                 continue
             rows += self.rows(number, unit, limits, tally)
             if number % self.batch_size == 0:
-                yield Batch(number, rows, tally)
+                yield SourceBatch(number, rows, tally)
                 rows, tally = [], Tally()
-        yield Batch(number, rows, tally)
+        yield SourceBatch(number, rows, tally)
 
     def units(self, skip: int) -> Iterator[tuple[int, Any]]:
         """What the file holds, numbered from 1; the first `skip` need not come."""
         return read_lines(self.path, skip=skip, meter=self.meter)
 
-    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> Iterable[Row]:
+    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> Iterable[CorpusRow]:
         """The rows of one unit; what does not enter is counted."""
         raise NotImplementedError
 
 
-def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, tally: Tally) -> Iterator[Row]:
+def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, tally: Tally) -> Iterator[CorpusRow]:
     """The rows of the ordered pairs of a sentence, those that stand closest first, at most `limits.max_pairs`."""
     if len(sentence.tokens) > limits.max_tokens:
         tally.drop("sentence longer than max_tokens", source or "")
@@ -133,7 +133,7 @@ def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, t
     tally.drop("pair over max_pairs", source or "", n=pairs.n_left_out)
     text = " ".join(sentence.tokens)
     for pair in pairs.examples:
-        yield Row(text, *_columns(pair.head), *_columns(pair.tail), None, source)
+        yield CorpusRow(text, *_columns(pair.head), *_columns(pair.tail), None, source)
 
 
 def split_spaced(tokens: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tiny_models import build_model
 from toy_pairs import toy_rows, toy_sentences
 
-from erda.corpus.pairs import mine_pairs
 from erda.corpus.similarity_run import HeldOut, auc, evaluate, neighbour_agreement
+from erda.corpus.training_pairs import mine_pairs
 from erda.errors import DataError
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)

@@ -1,8 +1,8 @@
-"""A corpus on disk, opened to be read: find the sentences of entity pairs, fetch rows, search, mine.
+"""Read a corpus: find the sentences of entity pairs, fetch rows, search text, mine pairs of rows.
 
-A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change.
-Finding pairs reads a few pages of sorted keys (`lookup.py`); fetching is one DuckDB query that reads only the row
-groups (2,048 rows each) that hold the rows asked for. So memory does not grow with the corpus.
+A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change. Finding pairs
+reads a few pages of sorted keys (`lookup.py`). Fetching is one DuckDB query that reads only the row groups (2,048 rows
+each) with the requested rows, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from erda.corpus import mining
-from erda.corpus.lookup import Lookup
-from erda.corpus.manifest import Manifest, Part, Version, faults_of, read_manifest
+from erda.corpus.lookup import PairLookup
+from erda.corpus.manifest import DAMAGED, CorpusPart, CorpusVersion, Manifest, faults_of, read_manifest
 from erda.corpus.sql import connect, disk_faults, file_list
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys, plain
@@ -40,7 +40,7 @@ class CorpusSentence:
 
 
 class SearchHits(NamedTuple):
-    """How many rows a text was found in, and the first of them."""
+    """Number of matching rows, and the first of them."""
 
     n_rows: int
     sentences: list[CorpusSentence]
@@ -68,7 +68,7 @@ class CorpusStats:
 
 
 class CorpusStore:
-    """A finished corpus. `open` checks that no file is damaged; one that has not changed since is not read again."""
+    """A finished corpus. `open` verifies the files that changed since the last check."""
 
     def __init__(self, folder: Path, manifest: Manifest, *, memory: str = "1GB", n_threads: int | None = None) -> None:
         self.folder = folder
@@ -77,20 +77,16 @@ class CorpusStore:
         self._connection: Any = None
         self._parts = [part for part in manifest.parts() if part.n_rows]
         self._starts = [part.start for part in self._parts]
-        self._lookups = [
-            Lookup(*(folder / file.path for file in segment.lookup)) for segment in manifest.segments if segment.n_rows
-        ]
+        segments = [segment for segment in manifest.segments if segment.n_rows]
+        self._lookups = [PairLookup(*(folder / file.path for file in segment.lookup)) for segment in segments]
 
     @classmethod
     def open(cls, folder: Path, *, memory: str = "1GB", n_threads: int | None = None) -> CorpusStore:
-        """Open the corpus in `folder`; `memory` bounds its queries."""
+        """Open the corpus in `folder`; `memory` limits its queries."""
         manifest = read_manifest(folder)
         faults = faults_of(folder, manifest.files())
         if faults:
-            raise DataError(
-                "\n".join(f"{fault}." for fault in faults)
-                + "\nThe corpus is damaged and was not read; run the 'erda corpus build' that made it again to mend it."
-            )
+            raise DataError("\n".join(f"{fault}." for fault in faults) + f"\n{DAMAGED}")
         return cls(folder, manifest, memory=memory, n_threads=n_threads)
 
     def __len__(self) -> int:
@@ -102,7 +98,7 @@ class CorpusStore:
         return self.manifest.digest
 
     @property
-    def versions(self) -> tuple[Version, ...]:
+    def versions(self) -> tuple[CorpusVersion, ...]:
         """The corpus after the first build and after each `--add` (`Manifest.versions`)."""
         return self.manifest.versions
 
@@ -123,8 +119,7 @@ class CorpusStore:
     ) -> list[tuple[CorpusSentence, ...]]:
         """All sentences of each pair, in the order of `pairs`, found and fetched in one go.
 
-        Entities match by id, or by name or page title without regard to case and spacing (`keys.py`). Without
-        `limit_per_pair` a very common pair gives all its sentences.
+        Entities match by id, or by name or page title, ignoring case and spacing (`erda.text.keys`).
         """
         found = [rows[:limit_per_pair] for rows in self.find(pairs)]
         wanted = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
@@ -132,7 +127,7 @@ class CorpusStore:
         return [tuple(by_row[int(row)] for row in rows) for rows in found]
 
     def sentences(self, rows: Sequence[int] | np.ndarray) -> list[CorpusSentence]:
-        """The sentences of these rows, in the order given."""
+        """Fetch the sentences of rows, in the given order."""
         wanted = np.asarray(rows, np.int64)
         if not len(wanted):
             return []
@@ -145,7 +140,7 @@ class CorpusStore:
         return [by_row[row] for row in wanted.tolist()]
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> list[Example]:
-        """The examples of these rows, in the order given."""
+        """Fetch the examples of rows, in the given order."""
         return [sentence.example for sentence in self.sentences(rows)]
 
     def batches(self, *, start: int = 0, stop: int | None = None, size: int = 10_000) -> Iterator[list[CorpusSentence]]:
@@ -158,7 +153,7 @@ class CorpusStore:
             yield self._fetched(query, right - left)
 
     def search(self, text: str, *, limit: int = 20) -> SearchHits:
-        """How many rows hold every word of `text`, and the first of them: those with the words in a row come first."""
+        """Count the rows that hold every word of `text`, and return the first ones; exact phrases come first."""
         words = [text[left:right].lower() for left, right in tokens_of(text)]
         if not words:
             raise DataError("nothing to search for: the text has no words.")
@@ -175,7 +170,7 @@ class CorpusStore:
         return SearchHits(hits[0][1] if hits else 0, self.sentences([row for row, _ in hits]))
 
     def names_like(self, name: str, *, limit: int = 5) -> list[str]:
-        """Entity names that hold `name`, the commonest first: what a person may have meant."""
+        """Entity names that contain `name`, the most common first: suggestions for a misspelt name."""
         if not self._parts or not plain(name):
             return []
         files = file_list(self._paths(self._parts))
@@ -247,7 +242,7 @@ class CorpusStore:
             raise DataError(f"{self.folder}: {len(found)} rows instead of {n_rows}; the corpus is damaged.")
         return found
 
-    def _paths(self, parts: Sequence[Part]) -> list[Path]:
+    def _paths(self, parts: Sequence[CorpusPart]) -> list[Path]:
         return [self.folder / part.file.path for part in parts]
 
     def _files(self, rows: np.ndarray, *, between: bool = False) -> str:

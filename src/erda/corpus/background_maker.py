@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from erda.corpus.pairs import tagged_rows
 from erda.corpus.similarity import load_similarity
+from erda.corpus.training_pairs import tagged_rows
 from erda.encoders.adapter import FOLDER
 from erda.encoders.background import centres_of, save_background
 from erda.errors import DataError, ModelError

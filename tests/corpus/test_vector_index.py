@@ -10,13 +10,13 @@ import pytest
 from toy_corpus import erda_corpus, random_rows, toy_store, write_rows
 from toy_similarity import ToySimilarity
 
-from erda.corpus import vectors
-from erda.corpus.build import build_corpus
+from erda.corpus import vector_shards
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.faiss_kinds import choose_factory
-from erda.corpus.index import IndexAbout, VectorIndex, build_index
-from erda.corpus.manifest import Version
-from erda.corpus.store import CorpusStore
-from erda.corpus.vectors import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
+from erda.corpus.manifest import CorpusVersion
+from erda.corpus.vector_index import IndexAbout, VectorIndex, build_index
+from erda.corpus.vector_shards import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
 from erda.errors import DataError, ModelError, SettingsError, WriteError
 from erda.files import locked, sealed
 
@@ -42,7 +42,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 
 
 def test_shards_never_span_two_versions() -> None:
-    plans = plan_shards([Version(5, "a"), Version(9, "b")], 3)
+    plans = plan_shards([CorpusVersion(5, "a"), CorpusVersion(9, "b")], 3)
     assert [(plan.start, plan.stop, plan.version) for plan in plans] == [
         (0, 3, "a"),
         (3, 5, "a"),
@@ -150,15 +150,6 @@ def test_rows_added_to_the_corpus_are_added_to_the_index(store: CorpusStore, mod
     assert "complete" in said[-1]
 
 
-def test_an_index_that_outgrew_its_training_is_made_anew(store: CorpusStore, model: ToySimilarity) -> None:
-    build_index(store, model, factory="IVF4,Flat")
-    said: list[str] = []
-    assert build_index(add_rows(store, 50), model, show=said.append).about.trained_rows == 100
-    assert said == ["adding 50 rows to IVF4,Flat"]
-    grown = add_rows(store, 400, seed=2)
-    assert build_index(grown, model, factory="IVF4,Flat").about.trained_rows == 550
-
-
 def test_a_corpus_that_outgrows_exact_search_changes_its_kind(
     store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +204,7 @@ def test_a_truncated_or_replaced_index_is_made_again(store: CorpusStore, model: 
 def test_a_full_disk_keeps_what_was_finished(
     store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = vectors.write_shard, []
+    write, written = vector_shards.write_shard, []
 
     def full(folder, plan, vectors):  # type: ignore[no-untyped-def]
         if written:
@@ -221,11 +212,11 @@ def test_a_full_disk_keeps_what_was_finished(
         written.append(plan)
         return write(folder, plan, vectors)
 
-    monkeypatch.setattr(vectors, "write_shard", full)
+    monkeypatch.setattr(vector_shards, "write_shard", full)
     small_shards(monkeypatch, 60)
     with pytest.raises(WriteError, match=r"the disk is full.*What was finished is kept"):
         build_index(store, model)
-    monkeypatch.setattr(vectors, "write_shard", write)
+    monkeypatch.setattr(vector_shards, "write_shard", write)
 
     def full(index: object, writer: Callable[[bytes], int]) -> None:
         writer(b"half")
@@ -258,7 +249,7 @@ def test_vectors_that_are_no_numbers_are_refused(store: CorpusStore) -> None:
         def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
             return np.full((len(examples), self.dim), np.nan, np.float32)
 
-    with pytest.raises(ModelError, match="no numbers for rows 0 to 99"):
+    with pytest.raises(ModelError, match="NaN or infinity for rows 0 to 99"):
         build_index(store, Broken())
 
 

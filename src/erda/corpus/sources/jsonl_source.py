@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from erda.corpus.sources.base import Limits, Row, Source, Tally
+from erda.corpus.sources.source import CorpusRow, Limits, Source, Tally
 from erda.data.formats import example_from_json
 from erda.errors import DataError
 
@@ -16,7 +16,7 @@ class JsonlSource(Source):
 
     batch_size = 20_000
 
-    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> list[Row]:
+    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> list[CorpusRow]:
         """The row of a line."""
         if not unit.strip():
             return []
@@ -35,7 +35,7 @@ class JsonlSource(Source):
         return []
 
 
-def _row(value: Any) -> Row:
+def _row(value: Any) -> CorpusRow:
     """A row, the quick way where it is plainly right; `example_from_json` reads all others or says what is wrong."""
     try:
         tokens, head, tail = value["tokens"], value["head"], value["tail"]
@@ -52,9 +52,9 @@ def _row(value: Any) -> Row:
         if plain and words and all(type(number) is int for number in numbers):
             head_id, tail_id, relation, source = (word or None for word in others)
             columns = (names[0], head_id, *numbers[:2], names[1], tail_id, *numbers[2:])
-            return Row(text, *columns, relation, source)
+            return CorpusRow(text, *columns, relation, source)
     except (TypeError, KeyError, ValueError, AttributeError):
         pass
     if not isinstance(value, dict):
         raise DataError("expected a JSON object.")
-    return Row.of(example_from_json(value))
+    return CorpusRow.of(example_from_json(value))

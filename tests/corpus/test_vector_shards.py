@@ -12,9 +12,16 @@ import torch
 from toy_corpus import random_rows, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus import vectors
-from erda.corpus.store import CorpusStore
-from erda.corpus.vectors import ShardPlan, ShardWorker, embed_corpus, plan_shards, process_embedder, vectors_folder
+from erda.corpus import vector_shards
+from erda.corpus.corpus_store import CorpusStore
+from erda.corpus.vector_shards import (
+    ShardPlan,
+    ShardWorker,
+    embed_corpus,
+    plan_shards,
+    process_embedder,
+    vectors_folder,
+)
 from erda.errors import ErdaError, ModelError
 
 
@@ -25,7 +32,7 @@ class Full(ToySimilarity):
 
 def test_a_gpu_that_is_full_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = toy_store(tmp_path, random_rows(20))
-    monkeypatch.setattr(vectors, "_opened", lambda worker: (store, Full()))
+    monkeypatch.setattr(vector_shards, "_opened", lambda worker: (store, Full()))
     with pytest.raises(ErdaError, match=r"out of memory.*kept.*smaller --batch-size, or fewer --jobs") as caught:
         _worker(store).embed(tmp_path, _plan(store))
     assert "Tried to allocate 2.00 GiB." in str(caught.value)

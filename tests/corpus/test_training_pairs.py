@@ -11,8 +11,8 @@ from toy_corpus import erda_corpus, random_rows, toy_store
 from toy_pairs import toy_rows, toy_sentences, write_tagged
 
 from erda.corpus.exclude import Excluded
-from erda.corpus.pairs import NONE, PairRows, Provenance, entity_code, mine_pairs, pair_place, read_rows
 from erda.corpus.similarity_run import read_sources
+from erda.corpus.training_pairs import NONE, PairRows, Provenance, entity_code, mine_pairs, pair_place, read_rows
 from erda.encoders.packed import PackedSentences
 from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, SettingsError
@@ -44,8 +44,6 @@ def test_codes_tell_entities_apart():
         example("it", "x", head_id="Q585").head
     )
     assert entity_code(example("Oslo", "x").head) != entity_code(example("Bergen", "x").head)
-    code = entity_code(example("Oslo", "x").head)
-    assert entity_code(Entity("anything", Span(0, 1), code)) == code
 
 
 def test_mined_pairs_are_what_they_should_be(folder, tmp_path):
@@ -212,7 +210,7 @@ def test_the_commands_mine_on_a_cluster(folder, tokenizer, tmp_path, monkeypatch
 
 
 def test_pairs_of_a_corpus_folder(tokenizer, tmp_path):
-    from erda.corpus.build import build_corpus
+    from erda.corpus.corpus_build import build_corpus
 
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in random_rows(400, n_entities=8)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from erda.corpus.sources.base import Batch, Limits, Row, Source, Tally
+from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally
 from erda.corpus.sources.wikitext import Wiki, page_rows
 from erda.errors import DataError
 from erda.text.reading import Meter, opened
@@ -42,7 +42,7 @@ class WikipediaSource(Source):
         super().__init__(path)
         self._n_workers = n_workers
 
-    def batches(self, skip: int, limits: Limits) -> Iterator[Batch]:
+    def batches(self, skip: int, limits: Limits) -> Iterator[SourceBatch]:
         """Batches of pages after the first `skip`."""
         events = _events(self.path, self.meter)
         wiki, pages = _read_wiki(events, self.path), _read_pages(events)
@@ -103,9 +103,9 @@ def _read_pages(events: Iterator[ElementTree.Element]) -> Iterator[Page]:
         )
 
 
-def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Batch:
+def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> SourceBatch:
     """Rows, counts and redirects of a few pages; runs in a worker process."""
-    rows: list[Row] = []
+    rows: list[CorpusRow] = []
     tally = Tally()
     redirects: dict[str, str] = {}
     for page in pages:
@@ -123,15 +123,15 @@ def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Batc
                 rows += page_rows(page.title, page.text, wiki, limits, tally)
             except RecursionError:
                 tally.drop("page nested too deeply", page.title)
-    return Batch(pages[-1].number, rows, tally, redirects)
+    return SourceBatch(pages[-1].number, rows, tally, redirects)
 
 
 def _in_workers(
-    parse: Callable[[tuple[Page, ...]], Batch], groups: Iterator[tuple[Page, ...]], n_workers: int
-) -> Iterator[Batch]:
+    parse: Callable[[tuple[Page, ...]], SourceBatch], groups: Iterator[tuple[Page, ...]], n_workers: int
+) -> Iterator[SourceBatch]:
     """Batches in order; only a few groups are under way at a time, so memory does not grow with the dump."""
     with multiprocessing.get_context("spawn").Pool(n_workers) as pool:
-        waiting: deque[AsyncResult[Batch]] = deque()
+        waiting: deque[AsyncResult[SourceBatch]] = deque()
         for group in groups:
             waiting.append(pool.apply_async(parse, (group,)))
             if len(waiting) >= 4 * n_workers:

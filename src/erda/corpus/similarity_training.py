@@ -19,11 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from erda.corpus.batches import PairBatches
-from erda.corpus.checkpoints import CHECKPOINTS, Unfinished, last_checkpoint, load_tensors, save_checkpoint
-from erda.corpus.learner import Learner
-from erda.corpus.pairs import PairRows
-from erda.corpus.recipe import Machine, TrainingSettings
+from erda.corpus.pair_batches import PairBatches
+from erda.corpus.similarity_learner import Learner
+from erda.corpus.similarity_settings import Machine, TrainingSettings
+from erda.corpus.training_checkpoints import (
+    CHECKPOINTS,
+    TrainingState,
+    UnfinishedTraining,
+    begin_training,
+    load_checkpoint,
+    save_checkpoint,
+)
+from erda.corpus.training_pairs import PairRows
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.weights import ModelFolder
 from erda.errors import DataError
@@ -67,19 +74,20 @@ def train(
         if settings.objective == "paper" and not batches.has_negatives:
             raise DataError("objective 'paper' needs hard negatives, and no two entity pairs share an entity.")
         learner = Learner(folder, rows, settings, machine, device)
-        run = Unfinished(
+        run = UnfinishedTraining(
             settings=settings.model_dump(),
             pairs=f"{rows.digest[:16]} {len(among)} {limit}",
             encoder=learner.start.base.fingerprint,
             n_processes=n_shares,
         )
-        found = [last_checkpoint(out / CHECKPOINTS, run, resume=resume) if is_main_process() else None]
+        found = [begin_training(out / CHECKPOINTS, run, resume=resume) if is_main_process() else False]
         if n_shares > 1:
             distributed.broadcast_object_list(found, device=device)
         step, losses = 0, list[tuple[int, float]]()
-        if found[0] is not None:
-            step, losses = found[0].step, list(found[0].losses)
-            learner.load_state(load_tensors(out / CHECKPOINTS, found[0]))
+        if found[0]:
+            state = load_checkpoint(out / CHECKPOINTS)
+            step, losses = state.step, state.losses
+            learner.load_state(state.tensors)
         _learn(learner, batches, start=step, losses=losses, checkpoints=out / CHECKPOINTS, after_step=after_step)
         weights = learner.outcome()
         if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
@@ -120,7 +128,7 @@ def _learn(
             if is_main_process() and not sys.stderr.isatty():
                 print(f"step {done} of {n_steps}: loss {loss:.4f}", file=sys.stderr)
         if done % save_steps == 0 and done < n_steps and is_main_process():
-            save_checkpoint(checkpoints, done, losses, learner.state())
+            save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
         after_step(done)
 
 

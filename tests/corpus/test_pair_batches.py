@@ -55,7 +55,8 @@ def test_names_are_hidden_and_sentences_cropped_as_often_as_asked(folder, tmp_pa
     assert {*shown.around[cropped].ravel()} == {0, 1, 2, 3}
 
 
-def test_hard_negatives_come_as_often_as_asked(rows):
-    for share, low, high in ((0.0, 0.0, 0.0), (0.5, 0.3, 0.7), (1.0, 1.0, 1.0)):
-        found = len(batches_of(rows, hard_negatives=share, batch_size=40)[0].anchor) / 40
-        assert low <= found <= high
+def test_only_the_papers_objective_has_hard_negatives(rows):
+    assert not len(batches_of(rows, batch_size=40)[0].anchor)
+    batch = batches_of(rows, batch_size=40, objective="paper")[0]
+    assert batch.anchor.tolist() == list(range(40))
+    assert (batch.pair[80:] != batch.pair[:40]).all()

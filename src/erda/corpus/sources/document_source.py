@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from erda.corpus.sources.base import Limits, Row, Source, Tally, pair_rows, split_spaced
+from erda.corpus.sources.source import CorpusRow, Limits, Source, Tally, pair_rows, split_spaced
 from erda.text.pairs import TaggedSentence
 from erda.text.reading import JsonWalk
 from erda.types import Entity, Span
@@ -24,13 +24,13 @@ class DocumentSource(Source):
         """The documents."""
         return enumerate((value for _, value in JsonWalk(self.path, self.meter).array()), 1)
 
-    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> list[Row]:
+    def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> list[CorpusRow]:
         """The rows of all sentences of a document."""
         tally.read += 1
         return _document_rows(unit, f"{self.path.name}: document {number}", limits, tally)
 
 
-def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> list[Row]:
+def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> list[CorpusRow]:
     sentences = document.get("sents") if isinstance(document, dict) else None
     vertices = document.get("vertexSet") if isinstance(document, dict) else None
     if not isinstance(sentences, list) or not isinstance(vertices, list) or not all(map(_is_words, sentences)):
@@ -54,7 +54,7 @@ def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> l
                 tally.drop("mention without a word", place)
     title = document.get("title")
     source = f"document:{title}" if isinstance(title, str) and title else place
-    rows: list[Row] = []
+    rows: list[CorpusRow] = []
     for (words, _), found in zip(spaced, mentions, strict=True):
         sentence = TaggedSentence(tuple(words), tuple(found))
         rows += pair_rows(sentence, source=source, limits=limits, tally=tally)

@@ -1,4 +1,4 @@
-"""The batches of a training: pairs drawn anew each pass, and how their sentences are shown."""
+"""Training batches: pairs drawn anew each pass, names hidden and sentences cropped at random."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erda.corpus.pairs import NONE, PairRows, PairSet, mine_pairs
-from erda.corpus.recipe import TrainingSettings
+from erda.corpus.similarity_settings import TrainingSettings
+from erda.corpus.training_pairs import NONE, PairRows, PairSet, mine_pairs
 from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Shown
 
 AROUND = 3  # pieces that a cropped sentence keeps before and after its entities, at most
-PASS, STEP = 1, 2  # what a number drawn from the seed is for
+PASS, STEP = 1, 2  # seeds of a pass and of a step differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """n pairs with m hard negatives: sentences as they are shown, all firsts, all seconds, then the negatives."""
+class PairBatch:
+    """n pairs with m hard negatives: the sentences in the order first, second, negative."""
 
     shown: Shown  # [2n + m]
     pair: np.ndarray  # [2n + m] numbers of entity pairs
-    anchor: np.ndarray  # [m] which first a negative was drawn for
-    seed: int  # of dropout
+    anchor: np.ndarray  # [m] the pair of each negative
 
 
 class PairBatches:
-    """The batches of a training by their numbers; the same in every run of a seed. Each pass draws its pairs anew.
+    """The batches of a training by step number, decided by the seed alone. Each pass draws its pairs anew.
 
-    `among` are the rows to train on, `limit` bounds the pairs of a pass, `n_shares` devices get a share of each.
+    `among` are the training rows, `limit` is the maximum number of pairs a pass, `n_shares` devices share each batch.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class PairBatches:
         """Whether any pair of the pass has a hard negative."""
         return bool((self._pass.negative != NONE).any())
 
-    def __getitem__(self, step: int) -> Batch:
+    def __getitem__(self, step: int) -> PairBatch:
         settings = self.settings
         epoch, at = divmod(step, self.n_batches)
         if epoch != self._epoch:
@@ -64,7 +63,7 @@ class PairBatches:
         size = settings.batch_size * self.n_shares
         pairs = self._pass.take(slice(at * size + self.share, min((at + 1) * size, self.n_pairs), self.n_shares))
         rng = np.random.default_rng([settings.seed, step, STEP, self.share])
-        (anchor,) = np.nonzero((pairs.negative != NONE) & (rng.random(len(pairs)) < settings.hard_negatives))
+        (anchor,) = np.nonzero(pairs.negative != NONE)
         rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor]])
         names = np.where(rng.random((len(rows), 2)) < settings.blank_names, MASKED, AS_IT_IS)
         around = np.full((len(rows), 2), WHOLE)
@@ -73,8 +72,8 @@ class PairBatches:
             names[cropped] = rng.choice([MASKED, SOMETHING], (int(cropped.sum()), 1))
             around[cropped] = rng.integers(AROUND + 1, size=(int(cropped.sum()), 2))
         shown = Shown(rows, names, around)
-        return Batch(shown, self.rows.pair[rows], anchor, int(rng.integers(2**62)))
+        return PairBatch(shown, self.rows.pair[rows], anchor)
 
     def _drawn(self, epoch: int) -> PairSet:
-        seed, negatives = [self.settings.seed, epoch, PASS], self.settings.hard_negatives > 0
+        seed, negatives = [self.settings.seed, epoch, PASS], self.settings.objective == "paper"
         return mine_pairs(self.rows, self.among, seed=seed, negatives=negatives).take(slice(self.limit))

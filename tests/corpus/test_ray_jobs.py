@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 from tiny_models import build_model
 from toy_corpus import random_rows, toy_store
 
-from erda.corpus import ray_jobs
+from erda.corpus import mining, ray_jobs
+from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.mining import RowPairs
-from erda.corpus.pairs import PairRows
 from erda.corpus.similarity import load_similarity
-from erda.corpus.store import CorpusStore
-from erda.corpus.vectors import VectorShards, vectors_folder
+from erda.corpus.training_pairs import PairRows
+from erda.corpus.vector_shards import VectorShards, vectors_folder
 from erda.errors import DataError
 from ray_cluster import BIN, run_command, two_nodes
 
@@ -51,7 +52,7 @@ def on_ray(
     return json.loads(out.read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vectors_from_two_nodes_equal_those_made_here(
     on_ray: dict[str, Any], store: CorpusStore, model_folder: str
 ) -> None:
@@ -62,7 +63,7 @@ def test_vectors_from_two_nodes_equal_those_made_here(
     np.testing.assert_allclose(far, model.encode(store.rows(range(400))), atol=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mining_on_two_nodes_draws_the_same_pairs(on_ray: dict[str, Any], store: CorpusStore) -> None:
     def columns(pairs: RowPairs) -> list[list[Any]]:
         return [pairs.first.tolist(), pairs.second.tolist(), pairs.shared.tolist()]
@@ -75,14 +76,14 @@ def test_mining_on_two_nodes_draws_the_same_pairs(on_ray: dict[str, Any], store:
     assert on_ray["negatives"] == columns(negatives)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fault_on_a_node_is_said_in_our_words(on_ray: dict[str, Any]) -> None:
     kind, message = on_ray["fault"]
     assert kind == "ModelError"
     assert "has another similarity model" in message
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_uses_the_cluster(
     cluster: tuple[str, dict[str, str]], on_ray: dict[str, Any], store: CorpusStore, model_folder: str
 ) -> None:
@@ -95,7 +96,7 @@ def test_the_command_uses_the_cluster(
     assert (folder / "index.faiss").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_mines_on_the_cluster(
     cluster: tuple[str, dict[str, str]], store: CorpusStore, tmp_path: Path
 ) -> None:
@@ -106,6 +107,24 @@ def test_the_command_mines_on_the_cluster(
     here, far = (PairRows.load(tmp_path / name) for name in ("here.npz", "far.npz"))
     assert far.n_links >= 30
     assert far.digest == here.digest
+
+
+@pytest.mark.parametrize("kind", ["positive_pairs", "hard_negatives"])
+def test_buckets_give_the_pairs_of_the_local_draw(store: CorpusStore, kind: str) -> None:
+    """The work of the nodes without a cluster: every bucket mined on its own, then sorted."""
+    mine = partial(getattr(mining, kind), seed=3)
+    paths = store.manifest.part_paths(store.folder)
+    found = [
+        ray_jobs._mine_bucket({"shared": [shared], "bucket": [bucket]}, paths=paths, mine=mine, n_buckets=4)
+        for shared in (("both",) if kind == "positive_pairs" else ("head", "tail"))
+        for bucket in range(4)
+    ]
+    columns = {name: np.concatenate([one[name] for one in found]) for name in ("place", "first", "second", "shared")}
+    order = np.lexsort((columns["shared"], columns["first"], columns["place"]))
+    expected = getattr(store, kind)(seed=3)
+    assert len(expected) > 100
+    for name, values in columns.items():
+        assert np.array_equal(values[order], getattr(expected, name)), name
 
 
 def test_faults_of_ours_are_found_inside_those_of_ray() -> None:

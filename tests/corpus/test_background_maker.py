@@ -11,7 +11,7 @@ import torch
 from tiny_models import build_model
 
 from erda.cli.main import main
-from erda.corpus.background import drawn_from
+from erda.corpus.background_maker import drawn_from
 from erda.encoders import build_encoder
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.background import load_background

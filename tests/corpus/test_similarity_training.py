@@ -11,12 +11,12 @@ import pytest
 import torch
 from toy_pairs import SMALL, toy_rows, toy_sentences
 
-from erda.corpus.checkpoints import CHECKPOINTS
-from erda.corpus.pairs import mine_pairs
-from erda.corpus.recipe import TrainingSettings
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
-from erda.corpus.training import train
+from erda.corpus.similarity_settings import TrainingSettings
+from erda.corpus.similarity_training import train
+from erda.corpus.training_checkpoints import CHECKPOINTS
+from erda.corpus.training_pairs import mine_pairs
 from erda.errors import DataError, ModelError, SettingsError
 from erda.fields import changed_settings, checked_settings
 
@@ -33,7 +33,6 @@ def test_training_finds_how_entities_relate(folder, tmp_path, rank):
             "n_epochs": 8,
             "learning_rate": rate,
             "blank_names": 1.0,
-            "hard_negatives": 0.0,
         },
     )
     trained = train(folder, rows, settings, out=tmp_path / "model")
@@ -67,24 +66,12 @@ def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, rows, t
     torch.manual_seed(1)
     states = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
     one, again, other = (
-        train(folder, rows, changed_settings(SMALL, {"seed": seed, "dropout": 0.1}), out=tmp_path / "x")
-        for seed in (0, 0, 1)
+        train(folder, rows, changed_settings(SMALL, {"seed": seed}), out=tmp_path / "x") for seed in (0, 0, 1)
     )
     assert one.weights.digest == again.weights.digest != other.weights.digest
     assert random.getstate() == states[0]
     assert np.array_equal(np.random.get_state()[1], states[1])
     assert torch.equal(torch.get_rng_state(), states[2])
-
-
-def test_the_mean_of_the_weights_is_saved(folder, rows, tmp_path):
-    last, mean, still = (
-        train(folder, rows, changed_settings(SMALL, {"average": average}), out=tmp_path / f"{average}").weights.tensors
-        for average in (0.0, 0.5, 0.999999)
-    )
-    name = next(name for name in last if name.endswith(".up"))
-    lengths = [float(one[name].float().norm()) for one in (last, mean, still)]
-    assert lengths[0] > lengths[1] > 0
-    assert lengths[0] != lengths[2]
 
 
 def test_training_begins_from_weights_that_are_there(folder, rows, tmp_path):
@@ -96,27 +83,9 @@ def test_training_begins_from_weights_that_are_there(folder, rows, tmp_path):
         assert torch.allclose(one.float(), again.weights.tensors[name].float(), atol=1e-6)
     with pytest.raises(ModelError, match="has rank 4 and scale 1, the training rank 2"):
         train(folder, rows, changed_settings(SMALL, {**start, "rank": 2}), out=tmp_path / "other")
-    for name in ("start", "teacher"):
-        with pytest.raises(ModelError, match="No adapter at"):
-            train(folder, rows, changed_settings(SMALL, {name: "nowhere"}), out=tmp_path / "other")
+    with pytest.raises(ModelError, match="No adapter at"):
+        train(folder, rows, changed_settings(SMALL, {"start": "nowhere"}), out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-def test_a_student_comes_closer_to_its_teacher(folder, rows, tmp_path):
-    learned = changed_settings(SMALL, {"n_epochs": 4, "learning_rate": 3e-2, "hard_negatives": 0.0})
-    train(folder, rows, learned, out=tmp_path / "teacher")
-    taught = {"teacher": str(tmp_path / "teacher"), "teacher_weight": 10.0, "seed": 1, "blank_names": 0.0}
-    alone, student = (
-        train(folder, rows, changed_settings(learned, changes), out=tmp_path / name).weights
-        for name, changes in (("alone", {"seed": 1, "blank_names": 0.0}), ("student", taught))
-    )
-    vectors = [
-        SimilarityModel(folder, weights).encode_packed(rows.sentences, np.arange(60)).numpy()
-        for weights in (load_similarity(tmp_path / "teacher").weights, alone, student)
-    ]
-    teacher, *others = (one @ one.T for one in vectors)
-    apart = [float(np.abs(one - teacher).mean()) for one in others]
-    assert apart[1] < 0.8 * apart[0]
 
 
 def test_training_that_diverges_is_said(folder, rows, tmp_path):
@@ -129,17 +98,17 @@ PROCESS = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from erda.corpus.pairs import PairRows
-from erda.corpus.recipe import TrainingSettings
-from erda.corpus.training import train
+from erda.corpus.training_pairs import PairRows
+from erda.corpus.similarity_settings import TrainingSettings
+from erda.corpus.similarity_training import train
 from erda.encoders.weights import find_model
 model, rows, out = map(Path, sys.argv[1:])
-settings = TrainingSettings(rank=4, batch_size=4, learning_rate=1e-2, hard_negatives=0.0)
+settings = TrainingSettings(rank=4, batch_size=4, learning_rate=1e-2)
 print(train(find_model(model), PairRows.load(rows), settings, out=out).weights.digest)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_train_one_model(folder, rows, tmp_path):
     rows.save(tmp_path / "rows.npz")
     command = [sys.executable, "-c", PROCESS, str(folder.path), str(tmp_path / "rows.npz"), str(tmp_path / "model")]
@@ -193,10 +162,6 @@ def test_what_cannot_be_trained_is_said(folder, rows, tmp_path):
         "blank_names: must be at most 1, got 1.5.",
         "batch_size: must be at least 2, got 1.",
     ]
-    with pytest.raises(SettingsError, match="'paper' needs hard negatives"):
-        checked_settings(TrainingSettings, {"objective": "paper", "hard_negatives": 0.0})
-    with pytest.raises(SettingsError, match="'paper' has no teacher"):
-        checked_settings(TrainingSettings, {"objective": "paper", "teacher": "x"})
     with pytest.raises(DataError, match="1 pairs of sentences: nothing to train on"):
         train(folder, rows, SMALL, out=tmp_path, limit=1)
     alone = replace(rows, tail=rows.head + 1000)

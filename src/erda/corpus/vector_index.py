@@ -1,8 +1,8 @@
-"""Nearest sentences of a corpus by the product of their vectors: a FAISS index beside the shards it was made of.
+"""Nearest sentences of a corpus by inner product: a FAISS index beside the shards of vectors.
 
-`DIR/vectors/<model>/index.json` says what `index.faiss` is: which model, which version of the corpus, which FAISS
-factory string, how it is searched and how often it finds the true nearest row. Row i of the index is row i of the
-corpus. An index of another model or another version of the corpus is refused, never searched.
+`DIR/vectors/<model>/index.json` describes `index.faiss`: model, version of the corpus, FAISS factory string, search
+parameters and recall. Row i of the index is row i of the corpus. An index of another model or of another version of
+the corpus is rejected.
 """
 
 from __future__ import annotations
@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import AliasChoices, Field
 
 from erda.corpus.faiss_kinds import TARGET_RECALL, SearchEffort, choose_factory, make_index, rescore, set_effort, tune
-from erda.corpus.manifest import StoredFile, Version, fault_of
+from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of
 from erda.corpus.sql import disk_faults
-from erda.corpus.vectors import ABOUT as VECTORS_ABOUT
-from erda.corpus.vectors import (
+from erda.corpus.vector_shards import (
     BUSY,
     FOLDER,
     Embedder,
     VectorShards,
     embed_corpus,
-    read_about,
     read_journal,
     vectors_folder,
 )
@@ -33,18 +30,17 @@ from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
 if TYPE_CHECKING:
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.store import CorpusStore
 
 FORMAT = 1
-REGROW = 4  # an index that has grown this many times over since it was trained is trained anew
 _ABOUT = "index.json"
 _FILE = "index.faiss"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexAbout:
-    """What an index is: of which model and which version of the corpus, of which kind, and how it is searched."""
+    """The content of `index.json`."""
 
     fingerprint: str
     model: str
@@ -53,8 +49,7 @@ class IndexAbout:
     n_rows: int
     factory: str
     chosen: bool  # the factory was chosen by size, not asked for
-    trained_rows: int
-    search: Annotated[SearchEffort, Field(validation_alias=AliasChoices("search", "care"))]
+    search: SearchEffort
     file: StoredFile
     format: int = FORMAT
 
@@ -68,7 +63,7 @@ class IndexAbout:
 
 
 class Neighbours(NamedTuple):
-    """The nearest rows of each of n vectors, nearest first: scores and rows, both [n, k]; -1 where there are fewer."""
+    """Scores and rows of the nearest rows of n vectors, nearest first, both [n, k]; row -1 where there are fewer."""
 
     scores: np.ndarray
     rows: np.ndarray
@@ -84,9 +79,9 @@ class VectorIndex:
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
-        """The index of a corpus for a model, memory-mapped where FAISS can; refused where it is of another one.
+        """Open the index of a corpus for a model, memory-mapped where FAISS supports it.
 
-        Files that changed since they were last found good are read whole and checked by their sha256.
+        Files that changed since their last check are verified by sha256.
         """
         folder = vectors_folder(store.folder, model.fingerprint)
         again = f"run: erda corpus index {store.folder}"
@@ -96,7 +91,7 @@ class VectorIndex:
         if about.fingerprint != model.fingerprint:
             raise ModelError(f"{folder}: made by model {about.fingerprint[:16]}, not {model.fingerprint[:16]}; {again}")
         if about.digest != store.digest:
-            if Version(about.n_rows, about.digest) in store.versions:
+            if CorpusVersion(about.n_rows, about.digest) in store.versions:
                 raise DataError(
                     f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows; the corpus was "
                     f"added to since. To add the new rows to the index, {again}"
@@ -128,7 +123,7 @@ class VectorIndex:
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
 
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The vectors of rows as they were computed (in half precision), not as the index may have shortened them."""
+        """The computed vectors of rows (half precision), not the quantised ones of the index."""
         return self.shards.vectors(rows)
 
 
@@ -144,8 +139,8 @@ def build_index(
 ) -> VectorIndex:
     """Embed the rows that have no vector yet, then make the index or add to it.
 
-    Without `factory` the kind is chosen by size (`choose_factory`). Rows that were added to the corpus are added to the
-    index; it is made anew when another factory is asked for, or when it has outgrown what it was trained on.
+    Without `factory` the number of rows decides (`choose_factory`). Rows added to the corpus are added to the index.
+    Another factory, or a corpus that has outgrown exact search, makes a new index.
     """
     shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
@@ -170,7 +165,6 @@ def build_index(
                 n_rows=len(shards),
                 factory=wanted,
                 chosen=factory is None,
-                trained_rows=len(shards),
                 search=made.search,
                 file=_write_faiss(made.index, folder),
             )
@@ -180,7 +174,7 @@ def build_index(
 
 
 def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
-    """The index that is there; None where there is none or its description is damaged (vectors are kept either way)."""
+    """Description of the existing index; None if there is none or the description is damaged."""
     if not (folder / _ABOUT).exists():
         return None
     try:
@@ -191,17 +185,15 @@ def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
 
 
 def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
-    """Whether an index can be kept and added to."""
-    known = Version(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
-    if about.factory != "Flat" and len(store) > REGROW * about.trained_rows:
-        return False
+    """Whether an existing index can be kept and extended."""
+    known = CorpusVersion(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
     keep_kind = about.factory == wanted or (not asked and (not about.chosen or about.factory != "Flat"))
     return known and keep_kind
 
 
 @dataclass(frozen=True, slots=True)
 class MadeIndex:
-    """A FAISS index of all vectors, and how it has to be searched."""
+    """A FAISS index of all vectors, and its search parameters."""
 
     index: Any
     search: SearchEffort
@@ -210,7 +202,7 @@ class MadeIndex:
 def index_shards(
     shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
 ) -> MadeIndex:
-    """A new index of all vectors, and how carefully it has to be searched."""
+    """Make an index of all vectors and tune its search."""
     from tqdm import tqdm
 
     index = make_index(factory, shards)
@@ -218,7 +210,7 @@ def index_shards(
         index.add(vectors)
     search = tune(index, factory, shards)
     if search.recall < TARGET_RECALL:
-        show(f"{factory} finds the nearest row of {search.recall:.1%} of sentences even at its most careful")
+        show(f"{factory} finds the nearest row of only {search.recall:.1%} of the sentences")
     return MadeIndex(index, search)
 
 
@@ -233,7 +225,7 @@ def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusS
 
 
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
-    """Write an index through a file of Python's: FAISS itself would write its faults to the terminal."""
+    """Write an index through a Python file: FAISS prints its own errors to the terminal."""
     import faiss
 
     path = folder / _FILE
@@ -243,7 +235,7 @@ def _write_faiss(index: Any, folder: Path) -> StoredFile:
 
 
 def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
-    """Open an index without reading all of it: FAISS maps inverted lists and flat codes, and reads the rest."""
+    """Open an index memory-mapped: FAISS maps inverted lists and flat codes, and reads the rest."""
     import faiss
 
     try:
@@ -268,7 +260,6 @@ def _refuse_missing(corpus: Path, folder: Path, model: SimilarityModel, again: s
             f"{corpus}: the index was made by another similarity model: {made_by}; this one is {model.base} "
             f"({folder.name}). Use that model, or make an index for this one: {again.removeprefix('run: ')} --model ..."
         )
-    if (folder / VECTORS_ABOUT).exists():
-        done, shard_rows = len(read_journal(folder)), read_about(folder).shard_rows
-        raise DataError(f"{folder}: unfinished ({done} shards of {shard_rows:,} rows are done); to go on, {again}")
+    if n_done := len(read_journal(folder)):
+        raise DataError(f"{folder}: unfinished ({n_done} shards are done); to go on, {again}")
     raise DataError(f"{corpus}: has no index yet; {again}")

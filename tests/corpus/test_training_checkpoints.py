@@ -8,15 +8,15 @@ import pytest
 from tiny_models import build_model
 from toy_pairs import SMALL
 
-from erda.corpus.checkpoints import CHECKPOINTS
-from erda.corpus.recipe import Machine
 from erda.corpus.similarity import load_similarity
-from erda.corpus.training import train
+from erda.corpus.similarity_settings import Machine
+from erda.corpus.similarity_training import train
+from erda.corpus.training_checkpoints import CHECKPOINTS, load_checkpoint
 from erda.errors import SettingsError, WriteError
 from erda.fields import changed_settings
 
 
-@pytest.mark.parametrize("changes", [{}, {"dropout": 0.2, "average": 0.9, "rank": 0}])
+@pytest.mark.parametrize("changes", [{}, {"rank": 0, "objective": "paper"}])
 def test_an_interrupted_training_goes_on(folder, rows, tmp_path, changes):
     settings = changed_settings(SMALL, {"n_epochs": 2, **changes})
     whole = train(folder, rows, settings, out=tmp_path / "whole")
@@ -42,39 +42,32 @@ def interrupt(folder, rows, settings, *, out, save_steps):
         train(folder, rows, settings, out=out, machine=Machine(save_steps=save_steps), after_step=stop)
 
 
-@pytest.mark.parametrize("ending", ["safetensors", "json"])
-def test_a_damaged_checkpoint_is_passed_over(folder, rows, tmp_path, capsys, ending):
+def test_a_damaged_checkpoint_starts_the_training_anew(folder, rows, tmp_path, capsys):
     settings = changed_settings(SMALL, {"n_epochs": 2})
     whole = train(folder, rows, settings, out=tmp_path / "whole")
     interrupt(folder, rows, settings, out=tmp_path / "part", save_steps=2)
-    assert sorted(path.name for path in (tmp_path / "part" / CHECKPOINTS).glob("*.safetensors")) == [
-        "checkpoint-4.safetensors",
-        "checkpoint-6.safetensors",
-    ]
-    path = tmp_path / "part" / CHECKPOINTS / f"checkpoint-6.{ending}"
+    path = tmp_path / "part" / CHECKPOINTS / "checkpoint.npz"
+    assert load_checkpoint(path.parent).step == 6
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content if ending == "safetensors" else content[:-9])
-    capsys.readouterr()
+    path.write_bytes(content)
     seen: list[int] = []
     resumed = train(folder, rows, settings, out=tmp_path / "part", after_step=seen.append)
-    assert "checkpoint-6: is damaged or not whole" in capsys.readouterr().err
-    assert seen[0] == 5  # it goes on from the checkpoint before
+    assert "checkpoint.npz: is damaged" in capsys.readouterr().err
+    assert seen[0] == 1
     assert resumed.weights.digest == whole.weights.digest
 
 
 def test_a_full_disk_is_said_when_a_checkpoint_does_not_fit(folder, rows, tmp_path, monkeypatch):
-    whole = Path.write_bytes
+    write = Path.write_bytes
 
     def no_room(self, content):
-        if "safetensors" in self.name:
+        if "npz" in self.name:
             raise OSError(ENOSPC, "No space left on device")
-        return whole(self, content)
+        return write(self, content)
 
     monkeypatch.setattr(Path, "write_bytes", no_room)
-    with pytest.raises(
-        WriteError, match=r"checkpoint-2\.safetensors: the disk is full\. What was there before is intact"
-    ):
+    with pytest.raises(WriteError, match=r"checkpoint\.npz: the disk is full\. What was there before is intact"):
         train(folder, rows, SMALL, out=tmp_path, machine=Machine(save_steps=2))
 
 

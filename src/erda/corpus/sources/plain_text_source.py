@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.sources.base import Limits, Row, Source, Tally, pair_rows
+from erda.corpus.sources.source import CorpusRow, Limits, Source, Tally, pair_rows
 from erda.errors import SettingsError
 from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, token_span, tokens_of
@@ -23,7 +23,7 @@ class PlainSource(Source):
         super().__init__(path)
         self._tag = tagger
 
-    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> Iterator[Row]:
+    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> Iterator[CorpusRow]:
         """The rows of all sentences of a line."""
         for sentence in self._tag(unit):
             tally.read += 1

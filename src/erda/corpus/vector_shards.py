@@ -1,9 +1,9 @@
-"""The vectors of all rows of a corpus, in shards: computed one by one, kept as files, read by row number.
+"""The vectors of all rows of a corpus, in shards on disk, read by row number.
 
-`DIR/vectors/<model>/` holds, for one similarity model, `vectors.json` (which model), `shard-<first row>.npy` (float16,
-[n_rows, dim]) and `journal.jsonl`: a line for each shard that is whole. No shard spans two builds of the corpus, so
-that what `erda corpus build --add` brings later leaves every finished shard as it is. A run that was stopped goes on
-after the last shard that is whole; one that is missing or damaged is computed again.
+`DIR/vectors/<model>/` belongs to one similarity model, named by the first 16 digits of its fingerprint. It holds
+`shard-<first row>.npy` (float16, [n_rows, dim]) and `journal.jsonl`, one line for each finished shard. No shard spans
+two builds of the corpus, so `erda corpus build --add` leaves finished shards valid. An interrupted run resumes with the
+missing shards; a damaged shard is computed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.manifest import StoredFile, Version, fault_of, faults_of
+from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
 from erda.corpus.sql import disk_faults
 from erda.encoders.devices import is_out_of_memory
 from erda.errors import DataError, ErdaError, ModelError
@@ -33,31 +33,26 @@ from erda.files import (
     is_unfinished,
     journal_values,
     locked,
-    read_sealed,
     remove_unfinished,
-    sealed,
     whole_file,
-    write_json,
 )
 
 if TYPE_CHECKING:
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.store import CorpusStore
 
-FORMAT = 1
 FOLDER = "vectors"
 SHARD_ROWS = 16_384
-ABOUT = "vectors.json"
 JOURNAL = "journal.jsonl"
 _OURS = re.compile(r"shard-\d{12}\.npy|(vectors|index|checked)\.json|journal\.jsonl|index\.faiss")
 BATCH_SIZE = 64
 BUSY = "another 'erda corpus index' is at work here; wait for it"
-_STEP = 1024  # rows between two steps of a progress bar
+_STEP = 1024  # rows between two updates of the progress bar
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardPlan:
-    """Rows `start` to `stop` of the corpus version whose digest is `version`."""
+    """Rows `start` to `stop` of the corpus version with digest `version`."""
 
     start: int
     stop: int
@@ -77,22 +72,12 @@ class Shard:
     file: StoredFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorsAbout:
-    """`vectors.json`: which model the vectors of a folder come from."""
-
-    fingerprint: str
-    dim: int
-    shard_rows: int
-    format: int = FORMAT
-
-
 def vectors_folder(corpus: Path, fingerprint: str) -> Path:
-    """Where the vectors of one model lie in a corpus folder."""
+    """The folder of a model's vectors."""
     return corpus / FOLDER / fingerprint[:16]
 
 
-def plan_shards(versions: Iterable[Version], shard_rows: int) -> list[ShardPlan]:
+def plan_shards(versions: Iterable[CorpusVersion], shard_rows: int) -> list[ShardPlan]:
     """Shards of at most `shard_rows` rows over all versions of a corpus."""
     plans, start = [], 0
     for n_rows, digest in versions:
@@ -109,16 +94,8 @@ def write_shard(folder: Path, plan: ShardPlan, vectors: np.ndarray) -> Shard:
     return Shard(plan, StoredFile.of(folder, path))
 
 
-def read_about(folder: Path) -> VectorsAbout:
-    """What the vectors of a folder are."""
-    about = read_sealed(folder / ABOUT, VectorsAbout, remedy="Run 'erda corpus index --rebuild'.")
-    if about.format != FORMAT or about.dim < 1 or about.shard_rows < 1:
-        raise DataError(f"{folder / ABOUT}: made by another version of erda; run 'erda corpus index --rebuild'.")
-    return about
-
-
 def read_journal(folder: Path) -> dict[ShardPlan, Shard]:
-    """The shards that were finished; a line that was damaged or cut short by an interruption does not count."""
+    """The finished shards; damaged or incomplete lines are ignored."""
     shards = [
         shard for shard in journal_values(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name
     ]
@@ -135,21 +112,23 @@ def clear_folder(folder: Path) -> None:
 class VectorShards:
     """Vectors by row number, from memory-mapped shards."""
 
-    def __init__(self, folder: Path, dim: int, shards: Iterable[ShardPlan]) -> None:
+    def __init__(self, folder: Path, shards: Iterable[ShardPlan]) -> None:
         self.folder = folder
-        self.dim = dim
         self.shards = sorted(shards)
         self._starts = [shard.start for shard in self.shards]
         self._mapped: dict[int, np.ndarray] = {}
+        self.dim = self._shard(0).shape[1]
 
     @classmethod
     def open(cls, folder: Path, *, beside: Sequence[StoredFile] = ()) -> VectorShards:
-        """The finished shards of a folder, without gaps from row 0 on; they, and the files `beside`, are checked."""
-        about, journal = read_about(folder), read_journal(folder)
+        """Open the finished shards of a folder, and verify them and the files `beside`; gaps are an error."""
+        journal = read_journal(folder)
         faults = faults_of(folder, [*beside, *(shard.file for shard in journal.values())])
         if faults:
             raise DataError("\n".join(f"{fault}." for fault in faults) + "\nRun 'erda corpus index' again to mend it.")
-        found = cls(folder, about.dim, journal)
+        if not journal:
+            raise DataError(f"{folder}: no vectors here; run 'erda corpus index'.")
+        found = cls(folder, journal)
         row = 0
         for plan in found.shards:
             if plan.start != row or plan.stop <= row:
@@ -185,7 +164,8 @@ class VectorShards:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except UNREADABLE as error:
                 raise DataError(f"{path}: cannot be read ({error}); run 'erda corpus index' again.") from None
-            if (array.shape, array.dtype) != ((plan.stop - plan.start, self.dim), np.float16):
+            dim = self._mapped[0].shape[1] if 0 in self._mapped else array.shape[-1]
+            if (array.shape, array.dtype) != ((plan.stop - plan.start, dim), np.float16):
                 raise DataError(f"{path}: of shape {array.shape}; it is damaged: run 'erda corpus index' again.")
             self._mapped[number] = array
         return self._mapped[number]
@@ -194,7 +174,7 @@ class VectorShards:
 # -- computing them -------------------------------------------------------------------------------------------------
 
 Embedder = Callable[[Path, Sequence[ShardPlan]], Iterator[Shard]]
-"""Computes shards in a folder of vectors and gives each as soon as its file is whole."""
+"""Computes shards in a folder of vectors and yields each when its file is complete."""
 
 
 def embed_corpus(
@@ -206,10 +186,7 @@ def embed_corpus(
     batch_size: int = BATCH_SIZE,
     embedder: Embedder | None = None,
 ) -> VectorShards:
-    """Compute the vectors of every row that has none yet: by `embedder`, without one here.
-
-    `rebuild` throws away what was computed of another version of the corpus.
-    """
+    """Compute the missing vectors, with `embedder` or in this process; `rebuild` discards existing ones."""
     from tqdm import tqdm
 
     if not len(store):
@@ -218,8 +195,7 @@ def embed_corpus(
     with locked(folder, busy=BUSY), disk_faults(folder):
         if rebuild:
             clear_folder(folder)
-        about = _open_about(folder, model, shard_rows)
-        plans = plan_shards(store.versions, about.shard_rows)
+        plans = plan_shards(store.versions, shard_rows)
         journal = read_journal(folder)
         _refuse_foreign(folder, journal, plans)
         finished = {plan for plan, shard in journal.items() if fault_of(folder, shard.file) is None}
@@ -233,7 +209,7 @@ def embed_corpus(
                 add_to_journal(folder / JOURNAL, shard)
                 bar.update(shard.plan.stop - shard.plan.start)
         remove_unfinished(folder)
-    return VectorShards(folder, about.dim, plans)
+    return VectorShards(folder, plans)
 
 
 def embed_shard(
@@ -245,7 +221,7 @@ def embed_shard(
     batch_size: int = BATCH_SIZE,
     tick: Callable[[int], object] = lambda n: None,
 ) -> Shard:
-    """Compute one shard, sentences of like length together, and write it whole."""
+    """Compute and write one shard; sentences of similar length share a batch."""
     rows = [sentence.example for batch in store.batches(start=plan.start, stop=plan.stop) for sentence in batch]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
     vectors = np.empty((len(rows), model.dim), np.float16)
@@ -256,7 +232,7 @@ def embed_shard(
             tick(len(some))
     if not np.isfinite(vectors).all():
         raise ModelError(
-            f"model {model.fingerprint[:16]} gives vectors that are no numbers for rows {plan.start} to "
+            f"model {model.fingerprint[:16]} gives NaN or infinity for rows {plan.start} to "
             f"{plan.stop - 1}; its weights are damaged or its training diverged."
         )
     return write_shard(folder, plan, vectors)
@@ -264,7 +240,7 @@ def embed_shard(
 
 @contextmanager
 def memory_faults_explained() -> Iterator[None]:
-    """Turn 'out of memory' of the machine or of a GPU into a message that says what to do."""
+    """Raise 'out of memory' of the machine or of a GPU as an error that says what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -275,16 +251,6 @@ def memory_faults_explained() -> Iterator[None]:
             f"out of memory while sentences were embedded ({reason}). What is finished is kept: give the same command "
             "again with a smaller --batch-size, or fewer --jobs."
         ) from error
-
-
-def _open_about(folder: Path, model: SimilarityModel, shard_rows: int) -> VectorsAbout:
-    if not (folder / ABOUT).exists():
-        about = VectorsAbout(fingerprint=model.fingerprint, dim=model.dim, shard_rows=shard_rows)
-        write_json(folder / ABOUT, sealed(about))
-    about = read_about(folder)
-    if (about.fingerprint, about.dim) != (model.fingerprint, model.dim):
-        raise ModelError(f"{folder}: holds vectors of another model; run 'erda corpus index --rebuild'.")
-    return about
 
 
 def _refuse_foreign(folder: Path, journal: dict[ShardPlan, Shard], plans: Sequence[ShardPlan]) -> None:
@@ -299,9 +265,9 @@ def _refuse_foreign(folder: Path, journal: dict[ShardPlan, Shard], plans: Sequen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWorker:
-    """Embeds shards in a process of its own, here or on another machine.
+    """Embeds shards in another process, on this machine or on another.
 
-    Corpus and model are opened with its first shard: one that cannot be made breaks a pool, and Ray tries for ever.
+    Corpus and model load lazily: a failing constructor kills the pool, and Ray retries indefinitely.
     """
 
     corpus: Path
@@ -324,8 +290,8 @@ class ShardWorker:
 def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
     import torch
 
+    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
-    from erda.corpus.store import CorpusStore
 
     node = socket.gethostname()
     if not worker.corpus.is_dir():
@@ -342,9 +308,9 @@ def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
 
 
 def process_embedder(worker: ShardWorker, n_processes: int) -> Embedder:
-    """Embeds in several processes, for many cores, or for a GPU that one process cannot keep busy.
+    """Embed in several processes, each with its own model and share of the cores.
 
-    Each holds a similarity model of its own and has its share of the cores.
+    For machines with many cores, or for a GPU that one process cannot keep busy.
     """
     worker = replace(worker, n_threads=max(1, (os.cpu_count() or 1) // n_processes))
 

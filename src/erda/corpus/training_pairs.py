@@ -1,4 +1,4 @@
-"""Sentences that go together, to train a similarity model on: word pieces in one file, and pairs drawn among them.
+"""Training data of a similarity model: sentences as word pieces in one file, and pairs drawn among them.
 
 Positive: two sentences with the same two entities. Hard negative: exactly one shared entity, in the same role. Entity
 pairs are held out by a hash of the pair, so the same pairs stay out of training whatever file they come in.
@@ -34,7 +34,6 @@ from erda.types import Entity, Example
 if TYPE_CHECKING:
     from erda.corpus.ray_jobs import RayJobs
 
-CODE_MARK = "~"  # begins an entity id that is already a code
 CODE_BYTES = 5
 HELD_OUT = 0.04
 MAX_PER_PAIR = 3  # links of an entity pair that a corpus folder gives
@@ -46,7 +45,7 @@ AGAIN = "Write it again with `erda corpus pairs`."
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What rows were made of: files (or corpus folders) with their sha256, what was kept out, and why how many were."""
+    """The sources of rows with their sha256, and the excluded sentences."""
 
     sources: dict[str, str]
     excluded: str = ""  # digest of `Excluded`
@@ -74,7 +73,7 @@ class PairRows:
 
     @cached_property
     def digest(self) -> str:
-        """Sha256 of what would be trained on."""
+        """Sha256 of the training data."""
         digest = hashlib.sha256()
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
@@ -88,7 +87,7 @@ class PairRows:
 
     @property
     def n_links(self) -> int:
-        """Pairs of sentences that a pass over all rows shows."""
+        """Number of pairs of sentences in a pass over all rows."""
         return int((np.bincount(self.pair) // 2).sum())
 
     def limited(self, limit: int, *, seed: int) -> PairRows:
@@ -103,12 +102,12 @@ class PairRows:
         return replace(self, sentences=self.sentences.take(rows), **columns)
 
     def save(self, path: Path) -> None:
-        """Write everything that `load` needs."""
+        """Write a file for `load`."""
         write_arrays(path, self._arrays() | {"made_of": np.array(json.dumps(asdict(self.made_of)))})
 
     @classmethod
     def load(cls, path: Path) -> PairRows:
-        """What `save` wrote; a DataError where it is something else."""
+        """Read a file that `save` wrote."""
         arrays = read_arrays(path, remedy=AGAIN)
         try:
             made_of = decode_json(str(arrays["made_of"]), Provenance, place=str(path), remedy=AGAIN)
@@ -185,25 +184,23 @@ def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.r
 
 def entity_code(entity: Entity) -> str:
     """A short code of an entity: the same for the same id, or for the same name where there is no id."""
-    if entity.id and entity.id.startswith(CODE_MARK):
-        return entity.id
     return _code(entity_key(entity.name, entity.id))
 
 
 def check_share(held_out: float) -> None:
-    """Refuse a share of held-out pairs that leaves nothing to train on."""
+    """Reject an invalid share of held-out pairs."""
     if not 0 <= held_out < 1:
         raise SettingsError(f"--held-out is {held_out}: expected 0 or more and less than 1.")
 
 
 def check_limit(limit: int | None) -> None:
-    """Refuse a number of pairs that is none."""
+    """Reject an invalid pair count."""
     if limit is not None and limit < 1:
         raise SettingsError(f"--limit is {limit}: expected 1 or more.")
 
 
 def pair_place(head: str, tail: str) -> int:
-    """Where the pair of two entity codes falls in [0, 2^32), always the same: a share of all is held out by it."""
+    """A fixed hash in [0, 2^32) of a pair of entity codes; pairs below a threshold are held out."""
     return int.from_bytes(blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest(), "little")
 
 
@@ -250,7 +247,7 @@ def read_rows(
 
 
 class _Entities:
-    """Numbers of entities, and places of pairs, in the order in which they come."""
+    """Numbers entities, and hashes pairs, in the order of the rows."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -274,7 +271,7 @@ class _Entities:
 
 
 def tagged_rows(path: Path) -> Iterator[Example]:
-    """Rows of a tagged JSONL file, plain or packed; all its faults at its end."""
+    """Yield the rows of a tagged JSONL file, plain or packed; raise all faults at its end."""
     from tqdm import tqdm
 
     faults = Faults(path)
@@ -293,7 +290,7 @@ def _corpus_rows(folder: Path, *, seed: int, limit: int | None, miner: RayJobs |
     """
     from tqdm import tqdm
 
-    from erda.corpus.store import CorpusStore
+    from erda.corpus.corpus_store import CorpusStore
 
     store = CorpusStore.open(folder)
     positives, negatives = store.positive_pairs, store.hard_negatives
@@ -320,4 +317,4 @@ def _source_digest(path: Path) -> str:
 @lru_cache(maxsize=1 << 20)
 def _code(key: str) -> str:
     digest = blake2b(key.encode("utf-8", "replace"), digest_size=CODE_BYTES).digest()
-    return sys.intern(CODE_MARK + b85encode(digest).decode("ascii"))
+    return sys.intern("~" + b85encode(digest).decode("ascii"))

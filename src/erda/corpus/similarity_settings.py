@@ -1,0 +1,51 @@
+"""Settings of the training of a similarity model. Nothing here needs PyTorch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from erda.fields import Count, Fraction, Number, Settings, Weight
+
+MAX_PIECES = 128
+TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
+LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
+
+
+class TrainingSettings(Settings):
+    """How to train. Zero means the default of the objective (temperature) or of the kind of weights (rate)."""
+
+    objective: Literal["infonce", "paper"] = "infonce"  # only "paper" uses hard negatives
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    blank_names: Fraction = 0.7  # probability that an entity name is replaced by a mask, independently for each name
+    crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names hidden
+    rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0 trains all weights
+    scale: float = 1.0
+    start: str = ""  # folder of trained weights to start from
+    learning_rate: Fraction = 0.0
+    warmup: Fraction = 0.06  # share of the steps
+    weight_decay: Weight = 0.01
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 256  # pairs, on each device
+    n_epochs: Annotated[int, Field(ge=1, le=1000)] = 1
+    max_pieces: Count = MAX_PIECES
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    @property
+    def effective_temperature(self) -> float:
+        """The temperature, or the default of the objective."""
+        return self.temperature or TEMPERATURES[self.objective]
+
+    @property
+    def effective_learning_rate(self) -> float:
+        """The learning rate, or the default of an adapter or of all weights."""
+        return self.learning_rate or LEARNING_RATES["adapter" if self.rank else "full"]
+
+
+class Machine(Settings):
+    """What to train on. Apart from rounding, nothing here changes the result."""
+
+    device: str = "cpu"  # cpu or cuda
+    bf16: bool = False
+    chunk_size: Number = 0  # sentences whose activations are in memory at once, each computed twice; 0: all
+    save_steps: Count = 500
