@@ -38,7 +38,7 @@ PLAIN = (bool, int, float, str)
 class Settings(BaseModel):
     """Frozen settings of one part; unknown names, NaN and infinity are rejected."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _is_model(kind: Any) -> bool:

@@ -6,29 +6,28 @@ import argparse
 import sys
 from pathlib import Path
 
+from erda.cli.checking import Commands, add_command
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+EXAMPLES = """examples:
+  erda report runs/x
+  erda report runs/x --no-figures > tables.txt
+  erda report runs/paper --reproducibility REPRODUCIBILITY.md
+"""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "report",
-        help="tables, figures and a page from records",
-        description="Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX), figures "
-        "(PNG, SVG) and a page that shows it all (index.html, opens without a network) into DIR/report. "
-        "Nothing is trained.",
-        epilog="examples:\n  erda report runs/x\n  erda report runs/x --no-figures > tables.txt\n"
-        "  erda report runs/paper --reproducibility REPRODUCIBILITY.md",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    about = (
+        "Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX), figures (PNG, SVG) "
+        "and a page that shows it all (index.html, opens without a network) into DIR/report. Nothing is trained."
     )
+    parser = add_command(commands, "report", about, EXAMPLES, brief="tables, figures and a page from records")
     parser.add_argument(
         "directory", type=Path, metavar="DIR", help="the --out folder of `erda run`, or one above several"
     )
     parser.add_argument("--no-figures", action="store_true", help="only tables, and a page of them")
-    parser.add_argument(
-        "--reproducibility",
-        type=Path,
-        metavar="FILE",
-        help="also write every number with the paper's, its interval, its tests and the command that makes it again",
-    )
+    every = "also write every number with the paper's, its interval, its tests and the command that reproduces it"
+    parser.add_argument("--reproducibility", type=Path, metavar="FILE", help=every)
     parser.set_defaults(handler=run)
 
 
