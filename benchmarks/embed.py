@@ -157,7 +157,7 @@ def _embed(options: argparse.Namespace) -> EmbedFigures:
 
 def _augment(options: argparse.Namespace) -> AugmentFigures:
     from erda.corpus.augment import open_augmenter
-    from erda.data.own import read_examples
+    from erda.data.own_data import read_examples
 
     examples = read_examples(options.file).examples[-options.examples :]
     return bench_augment(open_augmenter(options.augment, options.model), examples)

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from erda.data.convert import write_examples
-from erda.data.fewrel import read_indices, read_relations
+from erda.data.fewrel_dataset import read_indices, read_relations
 from erda.data.formats import Reading, read_relation_list
-from erda.data.own import describe, read_examples, read_own
+from erda.data.own_data import describe, read_examples, read_own
 from erda.errors import ErdaError
 from erda.settings.load import run_settings
 from erda.text.names import NameTagger, read_names

@@ -47,7 +47,7 @@ def ask_saved(path: str) -> Call:
     """Load a method and predict."""
 
     def call() -> None:
-        from erda.data.own import read_examples
+        from erda.data.own_data import read_examples
         from erda.methods.base import Method
 
         method = Method.load(Path("run/erda/100/method"))

@@ -37,7 +37,7 @@ PUBLIC = {  # module -> its public names
     "erda.corpus.similarity": ("load_similarity",),
     "erda.corpus.corpus_store": ("CorpusStore",),
     "erda.data.catalogue": ("DATASETS", "load_dataset", "open_stream"),
-    "erda.data.own": ("read_examples",),
+    "erda.data.own_data": ("read_examples",),
     "erda.encoders": ("ENCODERS", "build_encoder"),
     "erda.errors": ("ErdaError",),
     "erda.methods": ("METHODS",),

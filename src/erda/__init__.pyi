@@ -24,7 +24,7 @@ from erda.corpus.similarity import load_similarity as load_similarity
 from erda.data.catalogue import DATASETS as DATASETS
 from erda.data.catalogue import load_dataset as load_dataset
 from erda.data.catalogue import open_stream as open_stream
-from erda.data.own import read_examples as read_examples
+from erda.data.own_data import read_examples as read_examples
 from erda.encoders import ENCODERS as ENCODERS
 from erda.encoders import build_encoder as build_encoder
 from erda.errors import ErdaError as ErdaError

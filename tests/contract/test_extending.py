@@ -12,7 +12,7 @@ import pytest
 
 from erda import registry
 from erda.cli.main import main
-from erda.data.formats.jsonl import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.encoders import ENCODERS, build_encoder, encoder_settings
 from erda.errors import SettingsError
 from erda.methods import METHODS, OWN_METHODS, find_method

@@ -46,7 +46,7 @@ def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> lis
 
 def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
     """A tagged JSONL file of examples."""
-    from erda.data.formats.jsonl import example_to_json
+    from erda.data.formats.jsonl_examples import example_to_json
 
     path.write_text("".join(json.dumps(example_to_json(one) | {"id": None}) + "\n" for one in examples))
     return path

@@ -9,8 +9,8 @@ from toy_examples import row, write_lines
 from toy_fewrel import write_derived, write_split
 
 from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
-from erda.data.fewrel import ORDERS
-from erda.data.own import detect_format, read_examples
+from erda.data.fewrel_dataset import ORDERS
+from erda.data.own_data import detect_format, read_examples
 from erda.errors import DataError, SettingsError, StreamError
 from erda.files import data_folder
 from erda.text.relation_names import readable_name

@@ -8,7 +8,7 @@ import pytest
 from toy_examples import row, write_lines
 
 from erda.cli.data import CONVERT_EXAMPLES, add_parser
-from erda.data.own import read_examples
+from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from erda.data.formats import read_relation_list
-from erda.data.own import read_examples
+from erda.data.own_data import read_examples
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 BLOCKS = re.findall(r"```(?:json|csv|text|ann)?\n([\[{\dTt].*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)

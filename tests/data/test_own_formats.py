@@ -18,8 +18,8 @@ from toy_examples import examples
 
 from erda.data.convert import write_examples
 from erda.data.formats import Reading
-from erda.data.formats.documents import Marked, find_marks
-from erda.data.own import OWN, read_examples
+from erda.data.formats.document_spans import Marked, find_marks
+from erda.data.own_data import OWN, read_examples
 from erda.errors import DataError
 from erda.text.marks import example_from_marks, example_to_marks
 from erda.types import Entity, Example, Span

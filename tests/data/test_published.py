@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toy_fewrel import wiki_files, write_derived, write_split
 
-from erda.data.fewrel import (
+from erda.data.fewrel_dataset import (
     ORDERS,
     draw_validation,
     published_order,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_examples import sentence, toy_dataset
 
 from erda.data.dataset import Dataset
-from erda.data.drawn import draw_candidates, draw_stream, split_pools
+from erda.data.drawn_streams import draw_candidates, draw_stream, split_pools
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import StreamError
 from erda.types import Entity, Example, Relation, Span, Task

@@ -10,7 +10,7 @@ from pathlib import Path
 from erda.app.answers import Change, Evaluation, Progress, RelationScore
 from erda.app.inputs import find_relation
 from erda.app.version import Version
-from erda.data.own import read_examples
+from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
 from erda.types import Example

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from erda.data.formats import example_from_json
-from erda.data.formats.base import NO_RELATION
+from erda.data.formats.row_collector import NO_RELATION
 from erda.errors import DataError, join_faults, printable, unknown_name
 from erda.text.marks import example_from_marks
 from erda.text.relation_names import readable_name, spaced

@@ -21,15 +21,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from erda.app.answer_tables import PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import installed_pipeline
 from erda.app.inputs import check_text, example_of
-from erda.app.tables import PlainRow, writer_for
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
-from erda.data.formats import Row
 from erda.data.formats.brat import brat_files
-from erda.data.own import OWN, format_of
+from erda.data.formats.row_collector import SourceRow
+from erda.data.own_data import OWN, format_of
 from erda.errors import DataError, SettingsError, WriteError, counted
 from erda.files import (
     SEAL,
@@ -145,7 +145,7 @@ def _answer_rows(version: Version, path: Path, format: str, top: int, skip: int)
         yield Piece(rows, skip, piece[-1][0])
 
 
-def _read(row: Row | Unread) -> tuple[int, Example | Unread]:
+def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     if isinstance(row, Unread):
         return row.line, row
     try:

@@ -186,7 +186,7 @@ def make_index(args: argparse.Namespace) -> int:
 def augment(args: argparse.Namespace) -> int:
     """Find, write and print."""
     from erda.corpus.augment import open_augmenter, write_extras
-    from erda.data.own import read_examples
+    from erda.data.own_data import read_examples
 
     settings = augment_settings(args)
     examples = read_examples(args.file, args.format).examples
@@ -229,7 +229,7 @@ def narrow(args: argparse.Namespace) -> int:
     from erda.corpus.augment import open_augmenter
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows
-    from erda.data.own import read_examples
+    from erda.data.own_data import read_examples
 
     by_words = args.by == "words"
     given = {"model": args.model is not None, "device": args.device != "cpu"}

@@ -102,7 +102,7 @@ def get_files(args: argparse.Namespace) -> int:
 
 def check_file(args: argparse.Namespace) -> int:
     """Read a file and print what it holds; faults end the command with 2."""
-    from erda.data.own import describe, read_examples
+    from erda.data.own_data import describe, read_examples
     from erda.errors import printable
 
     said = describe(read_examples(args.file, args.format, args.no_relation), top=args.top)
@@ -115,7 +115,7 @@ def convert_file(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from erda.data.convert import convert
-    from erda.data.own import set_apart
+    from erda.data.own_data import set_apart
 
     with tqdm(desc=args.file.name, unit=" rows", disable=None) as bar:
         reading = convert(args.file, args.out, format=args.format, no_relation=args.no_relation, tick=bar.update)

@@ -13,8 +13,8 @@ from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, op
 from erda.errors import counted
 
 if TYPE_CHECKING:
+    from erda.app.answer_tables import PlainRow
     from erda.app.predicting import Asking
-    from erda.app.tables import PlainRow
 
 PREDICT = """\
 A row that cannot be read has an 'error' in place of an answer; all of them are named at the end, with exit status 2.
@@ -135,7 +135,7 @@ def _answer(asking: Asking, options: argparse.Namespace) -> int:
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON; on a terminal, what people read of it."""
-    from erda.app.tables import json_line
+    from erda.app.answer_tables import json_line
 
     if not sys.stdout.isatty():
         print(json_line(row))

@@ -148,7 +148,7 @@ def run_teach(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> list[Example]:
     """The examples of a file; with a relation named, those of it and those that name none."""
-    from erda.data.own import read_examples, set_apart
+    from erda.data.own_data import read_examples, set_apart
     from erda.errors import DataError
 
     with input_file(options.file) as path:

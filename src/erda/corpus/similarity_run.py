@@ -164,7 +164,7 @@ ABOUT = {
 
 def read_validation(path: Path | None) -> list[Example]:
     """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
-    from erda.data.formats.jsonl import read_jsonl
+    from erda.data.formats.jsonl_examples import read_jsonl
 
     if path is None:
         path = data_folder() / VALIDATION_FILE

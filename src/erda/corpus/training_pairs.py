@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.exclude import Excluded
-from erda.data.formats.jsonl import example_from_line
+from erda.data.formats.jsonl_examples import example_from_line
 from erda.encoders.packed import N_PARTS, PackedSentences, Packer
 from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, SettingsError

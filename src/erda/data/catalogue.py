@@ -13,10 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
-from erda.data.drawn import draw_stream
-from erda.data.fewrel import ORDERS, WIKI_FILES, published_stream, read_full, read_published
+from erda.data.drawn_streams import draw_stream
+from erda.data.fewrel_dataset import ORDERS, WIKI_FILES, published_stream, read_full, read_published
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
-from erda.data.own import OWN_SHOTS, name_relations, read_own, relation_files
+from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
 from erda.files import data_folder, user_path

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from erda.data.formats import Reading, example_to_json
 from erda.data.formats.brat import brat_files
-from erda.data.formats.table import CSV_END, csv_lines
-from erda.data.own import read_examples, relation_files
+from erda.data.formats.csv_examples import CSV_END, csv_lines
+from erda.data.own_data import read_examples, relation_files
 from erda.errors import SettingsError
 from erda.files import refuse_overwriting_input, write_lines
 from erda.types import Example

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from erda.data.catalogue import GITHUB, RemoteFile, find_entry, missing_files, not_there
-from erda.data.fewrel import VALIDATION_FILE, write_validation
+from erda.data.fewrel_dataset import VALIDATION_FILE, write_validation
 from erda.errors import DataError
 from erda.files import data_folder, whole_file
 

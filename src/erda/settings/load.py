@@ -209,7 +209,7 @@ def _check_corpus(folder: str) -> None:
 def _default_shots(dataset: str) -> int:
     """The shots of a dataset's own shape; an unknown dataset raises."""
     from erda.data.catalogue import DATASETS, find_entry
-    from erda.data.own import OWN_SHOTS
+    from erda.data.own_data import OWN_SHOTS
 
     if dataset not in DATASETS and user_path(dataset).exists():
         return OWN_SHOTS

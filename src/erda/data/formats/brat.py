@@ -14,8 +14,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from erda.data.formats.base import Row
-from erda.data.formats.documents import Marked, sentences_example
+from erda.data.formats.document_spans import Marked, sentences_example
+from erda.data.formats.row_collector import SourceRow
 from erda.errors import DataError
 from erda.files import read_bytes
 from erda.text.reading import Faults, read_lines
@@ -40,7 +40,7 @@ class Standoff:
     relations: list[tuple[int, re.Match[str]]] = field(default_factory=list)
 
 
-def brat_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def brat_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """A row for each relation of each text; a text without one is a row that is left out."""
     numbers = count(1)
     for file in brat_files(path):
@@ -49,9 +49,9 @@ def brat_rows(path: Path, faults: Faults) -> Iterator[Row]:
         found = _standoff(file, faults)
         for line, relation in found.relations:
             number = next(numbers)
-            yield Row(line, partial(_example, text, found, relation, f"{file.stem}:{line}"), number=number)
+            yield SourceRow(line, partial(_example, text, found, relation, f"{file.stem}:{line}"), number=number)
         if not found.relations:
-            yield Row(1, lambda: NO_RELATION, number=next(numbers))
+            yield SourceRow(1, lambda: NO_RELATION, number=next(numbers))
 
 
 def brat_files(path: Path) -> list[Path]:

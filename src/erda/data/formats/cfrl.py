@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from erda.data.formats.base import Reading, Rows
+from erda.data.formats.row_collector import Reading, RowCollector
 from erda.errors import DataError
 from erda.text.reading import read_lines
 from erda.types import Entity, Example, Span
@@ -24,7 +24,7 @@ def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading
     `relations` maps the file's relation indices ("1" to "80") to relation ids; without it the indices are the ids.
     The id of an example is `<folder>/<file>:<line>`, as in `5-shot/train_0:17`.
     """
-    rows = Rows(path, "cfrl")
+    rows = RowCollector(path, "cfrl")
     candidates: list[tuple[str, ...]] = []
     prefix = f"{path.parent.name}/{path.name.split('.')[0]}"
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import StrictInt, StrictStr
 
-from erda.data.formats.base import Row
-from erda.data.formats.documents import Marked, sentences_example
+from erda.data.formats.document_spans import Marked, sentences_example
+from erda.data.formats.row_collector import SourceRow
 from erda.errors import DataError
 from erda.files import decode
 from erda.text.reading import Faults, JsonWalk
@@ -67,7 +67,7 @@ class LabelledTask:
     id: StrictInt | StrictStr | None = None
 
 
-def labelstudio_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """A row for each relation of each annotation; a task without one is a row that is left out."""
     numbers = count(1)
     stem = path.name.split(".")[0]
@@ -83,9 +83,9 @@ def labelstudio_rows(path: Path, faults: Faults) -> Iterator[Row]:
         for annotation in task.annotations or task.completions or ():
             for read in _readers(task, annotation):
                 n_rows, number = n_rows + 1, next(numbers)
-                yield Row(line, partial(read, f"{stem}:{number}"), where, number)
+                yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
         if not n_rows:
-            yield Row(line, lambda: NO_RELATION, where, next(numbers))
+            yield SourceRow(line, lambda: NO_RELATION, where, next(numbers))
     walk.end()
 
 

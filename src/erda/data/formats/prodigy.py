@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import StrictInt, StrictStr
 
-from erda.data.formats.base import Row
-from erda.data.formats.documents import Marked, sentences_example
+from erda.data.formats.document_spans import Marked, sentences_example
+from erda.data.formats.row_collector import SourceRow
 from erda.errors import DataError
 from erda.files import decode_json
 from erda.text.reading import Faults, read_lines
@@ -62,7 +62,7 @@ class ProdigyRow:
     answer: StrictStr = "accept"
 
 
-def prodigy_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def prodigy_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """A row for each relation of each line; a line without one, or not accepted, is a row that is left out."""
     numbers = count(1)
     stem = path.name.split(".")[0]
@@ -76,11 +76,11 @@ def prodigy_rows(path: Path, faults: Faults) -> Iterator[Row]:
             continue
         if row.answer != "accept" or not row.relations:
             reason = NO_RELATION if row.answer == "accept" else NOT_ACCEPTED
-            yield Row(line, partial(str, reason), number=next(numbers))
+            yield SourceRow(line, partial(str, reason), number=next(numbers))
             continue
         for relation in row.relations:
             number = next(numbers)
-            yield Row(line, partial(_example, row, relation, f"{stem}:{number}"), number=number)
+            yield SourceRow(line, partial(_example, row, relation, f"{stem}:{number}"), number=number)
 
 
 def _example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | str:

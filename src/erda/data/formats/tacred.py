@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.base import Reading, Rows
+from erda.data.formats.row_collector import Reading, RowCollector
 from erda.errors import DataError
 from erda.files import decode
 from erda.text.reading import JsonWalk
@@ -37,7 +37,7 @@ def read_tacred(path: Path, no_relation: Collection[str] = ()) -> Reading:
 
     The subject is the head, the object the tail. A duplicate is counted and kept.
     """
-    rows = Rows(path, "tacred", no_relation)
+    rows = RowCollector(path, "tacred", no_relation)
     stem = path.name.split(".")[0]
     walk = JsonWalk(path)
     for line, value in walk.array():

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.base import Reading, Row, read_rows
+from erda.data.formats.row_collector import Reading, SourceRow, read_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
 from erda.text.marks import Mark, example_from_marks, example_from_text
@@ -52,12 +52,12 @@ def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation
     return read_rows(path, "jsonl", jsonl_rows, EXPECTED, relations=relations, no_relation=no_relation)
 
 
-def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """The rows of a JSONL file."""
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield Row(number, partial(_row_example, line, f"{stem}:{number}"))
+            yield SourceRow(number, partial(_row_example, line, f"{stem}:{number}"))
 
 
 def _row_example(line: str, default_id: str) -> Example:

@@ -11,17 +11,17 @@ from erda.data.dataset import Dataset, data_checksum, pair_in_sentence
 from erda.data.formats import (
     Reading,
     brat,
-    jsonl,
+    csv_examples,
+    jsonl_examples,
     labelstudio,
-    marked,
+    marked_lines,
     prodigy,
     read_cfrl,
     read_fewrel,
     read_relation_list,
     read_tacred,
-    table,
 )
-from erda.data.formats.base import RowsOf, read_rows
+from erda.data.formats.row_collector import RowReader, read_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, unknown_name
 from erda.text.reading import read_start
 from erda.text.relation_names import readable_name
@@ -32,12 +32,12 @@ PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
     "fewrel": read_fewrel,
     "tacred": read_tacred,
 }
-OWN: dict[str, tuple[RowsOf, str]] = {  # the rows of a file, and what is expected in it
+OWN: dict[str, tuple[RowReader, str]] = {  # the rows of a file, and what is expected in it
     "brat": (brat.brat_rows, brat.EXPECTED),
-    "csv": (table.csv_rows, table.EXPECTED),
-    "jsonl": (jsonl.jsonl_rows, jsonl.EXPECTED),
+    "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
+    "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.EXPECTED),
     "labelstudio": (labelstudio.labelstudio_rows, labelstudio.EXPECTED),
-    "marked": (marked.marked_rows, marked.EXPECTED),
+    "marked": (marked_lines.marked_rows, marked_lines.EXPECTED),
     "prodigy": (prodigy.prodigy_rows, prodigy.EXPECTED),
 }
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
@@ -94,7 +94,7 @@ def detect_format(path: Path) -> str:
         return "marked"
     if start[0] in "[{":
         return _json_format(start, first)
-    if "text" in table.header_columns(first):
+    if "text" in csv_examples.header_columns(first):
         return "csv"
     if "\t" in first:
         return "cfrl"

@@ -40,7 +40,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRow:
     """A row of a file: its line and how to read it, which gives an example, or in words why it is left out.
 
     `where` says more than the line does ("task 7: "); `number` is what it is called among duplicates, else its line.
@@ -52,13 +52,13 @@ class Row:
     number: int | None = None
 
 
-RowsOf = Callable[[Path, Faults], Iterator[Row]]  # the rows of a file, one by one; what is no row goes to the faults
+RowReader = Callable[[Path, Faults], Iterator[SourceRow]]  # faults go to `Faults`
 
 
 def read_rows(
     path: Path,
     format: str,
-    rows_of: RowsOf,
+    rows_of: RowReader,
     expected: str,
     *,
     relations: Collection[str] | None = None,
@@ -69,14 +69,14 @@ def read_rows(
 
     `relations` are the known relation ids; any other is a fault, and so is an id used twice. `tick` hears of each row.
     """
-    rows = Rows(path, format, no_relation, once=True, relations=relations)
+    rows = RowCollector(path, format, no_relation, once=True, relations=relations)
     for row in rows_of(path, rows.faults):
         rows.add(row.line, row.read, where=row.where, number=row.number)
         tick()
     return rows.reading(expected)
 
 
-class Rows:
+class RowCollector:
     """Collects the examples of a file row by row, and everything that is wrong with it.
 
     Examples that say the same (tokens, spans, relation) are counted; with `once` the first alone is kept.

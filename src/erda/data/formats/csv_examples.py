@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from erda.data.formats.base import Row
+from erda.data.formats.row_collector import SourceRow
 from erda.errors import DataError, counted
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
 from erda.text.reading import MAX_LINE, Faults, read_lines
@@ -34,7 +34,7 @@ _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@ï
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
 
 
-def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def csv_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """The rows of a CSV file after its header."""
     lines = (line for _, line in read_lines(path, ends=True))
     header = next(lines, "")
@@ -57,7 +57,7 @@ def csv_rows(path: Path, faults: Faults) -> Iterator[Row]:
         if fields is None:
             return
         if any(field.strip() for field in fields):
-            yield Row(line, partial(_example, columns, fields, f"{stem}:{line}"))
+            yield SourceRow(line, partial(_example, columns, fields, f"{stem}:{line}"))
 
 
 def separator_of(header: str) -> str:

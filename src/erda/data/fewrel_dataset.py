@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files, shuffled
-from erda.data.drawn import draw_candidates, not_learned
+from erda.data.drawn_streams import draw_candidates, not_learned
 from erda.data.formats import Reading, example_to_json, read_cfrl, read_fewrel, read_jsonl, read_relation_list
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
@@ -181,6 +179,8 @@ def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dic
 
 def read_indices(path: Path) -> list[int]:
     """The whole numbers of a one-dimensional `.npy` file."""
+    import numpy as np
+
     try:
         values = np.load(path, allow_pickle=False)
     except UNREADABLE as error:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.data.formats.table import CSV_END, csv_line
+from erda.data.formats.csv_examples import CSV_END, csv_line
 from erda.errors import SettingsError
 from erda.files import whole_file, write_lines
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from erda.data.formats.base import Row
+from erda.data.formats.row_collector import SourceRow
 from erda.text.marks import example_from_marks
 from erda.text.reading import Faults, read_lines
 
 EXPECTED = "one sentence a line, its entities in [[ ]] and {{ }}"
 
 
-def marked_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def marked_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     """The lines of a file that are not blank; none has a relation."""
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield Row(number, partial(example_from_marks, line, id=f"{stem}:{number}"))
+            yield SourceRow(number, partial(example_from_marks, line, id=f"{stem}:{number}"))

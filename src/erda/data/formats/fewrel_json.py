@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.base import Reading, Rows
+from erda.data.formats.row_collector import Reading, RowCollector
 from erda.errors import DataError
 from erda.files import decode
 from erda.text.reading import JsonWalk
@@ -39,7 +39,7 @@ def read_fewrel(path: Path, no_relation: Collection[str] = ()) -> Reading:
     where head and tail overlap, the first two mentions that do not. Rows without such a pair are left out and counted.
     The id of an example is `<file>:<number>`, counted through the file from 1.
     """
-    rows = Rows(path, "fewrel", no_relation)
+    rows = RowCollector(path, "fewrel", no_relation)
     stem = path.name.split(".")[0]
     walk = JsonWalk(path)
     for _, relation in walk.fields():
