@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from erda.errors import StreamError
-from erda.learning import loop
-from erda.learning.adam import Adam
 from erda.learning.loop import descend
 
 
@@ -72,13 +70,13 @@ def test_nothing_to_learn_from_changes_nothing() -> None:
 def test_gradients_are_clipped_to_the_norm_given() -> None:
     weight, norms = nn.Parameter(torch.tensor([3.0, 4.0])), []
 
-    class Watched(Adam):
-        def step(self) -> None:  # what Adam is handed
+    class Watched(torch.optim.Adam):
+        def step(self) -> None:  # type: ignore[override]
             assert weight.grad is not None
             norms.append(weight.grad.norm().item())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "Adam", Watched)
+        patch.setattr(torch.optim, "Adam", Watched)
         for limit in (1.0, 1000.0):
             descend(
                 [0],
@@ -89,6 +87,14 @@ def test_gradients_are_clipped_to_the_norm_given() -> None:
                 max_gradient_norm=limit,
             )
     assert norms == pytest.approx([1.0, 10.0], rel=1e-4)
+
+
+def test_each_parameter_may_have_its_own_rate() -> None:
+    weights = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+    rates = [1e-2, 1e-1, 1e-2]
+    descend([0], lambda _: torch.stack(list(weights)).sum(), weights, learning_rate=rates, generator=generator())
+    steps = [1 - weight[0].item() for weight in weights]  # Adam's first step is as long as its rate
+    assert steps == pytest.approx(rates, rel=1e-4)
 
 
 def test_without_parameters_nothing_is_even_tried() -> None:

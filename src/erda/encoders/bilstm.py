@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
@@ -27,8 +25,7 @@ KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
 class BiLstmEncoder(Encoder):
     """Sentences and relation names through one bidirectional LSTM; dim = 2 * hidden_size.
 
-    On the CPU a compiled kernel does the work (`lstm.py`), elsewhere PyTorch's own LSTM; both hold the same
-    parameters and give the same vectors.
+    `lstm.py` runs training steps on the CPU, `nn.LSTM` the rest: same parameters, same vectors up to rounding.
     """
 
     def __init__(self, vectors: WordVectors, settings: BiLstmSettings = DEFAULTS, *, seed: int = 0) -> None:
@@ -41,11 +38,10 @@ class BiLstmEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
-        self.batch_size = 512  # whose gates stay in the cache
-        self.n_threads = 1  # the kernel has two of its own; more of PyTorch's would only get in their way
+        self.batch_size = 512  # their gates fit into the processor's cache
+        self.n_threads = 1  # `lstm.py` has two threads of its own
         self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
-        self._compiled = find_spec("numba") is not None
-        self._known_ids: dict[tuple[str, ...], np.ndarray] = {}
+        self._known_ids: dict[tuple[str, ...], Tensor] = {}
         generator = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(hidden_size)
         with torch.no_grad():
@@ -61,14 +57,12 @@ class BiLstmEncoder(Encoder):
 
     @classmethod
     def build(cls, settings: BiLstmSettings, *, seed: int = 0, device: str = "cpu") -> BiLstmEncoder:
-        """The BiLSTM over the word vectors that the settings name, ready to work."""
+        """Load the word vectors that the settings name and build the BiLSTM over them."""
         encoder = cls(load_vectors(user_path(settings.vectors) if settings.vectors else None), settings, seed=seed)
         encoder = encoder.to(torch.device(device))
-        with torch.enable_grad():  # compile or load the kernels now, not in the middle of the first task
+        with torch.enable_grad():  # compile or load the kernel now, not during the first task
             encoder.encode_texts(["a", "b"]).sum().backward()
         encoder.zero_grad()
-        with torch.no_grad():
-            encoder.encode_texts(["a"])
         return encoder
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
@@ -76,28 +70,27 @@ class BiLstmEncoder(Encoder):
         read = _span if self.spec.settings["reads"] == "span" else _within_reach
         return self._run([self._ids(read(example)) for example in examples])
 
-    def _ids(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Word ids of a sentence, looked up once: tests are asked after every task, memories read in every epoch."""
+    def _ids(self, tokens: tuple[str, ...]) -> Tensor:
+        """Word ids of a sentence, cached: test sets return after every task, exemplars in every epoch."""
         found = self._known_ids.get(tokens)
         if found is None:
             if len(self._known_ids) >= KEPT_SENTENCES:
                 self._known_ids.clear()
-            found = self._known_ids[tokens] = np.array(self.words.ids(tokens))
+            found = self._known_ids[tokens] = torch.tensor(self.words.ids(tokens))
         return found
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Vectors of relation names or descriptions: [n_texts, dim]."""
-        return self._run([np.array(self.words.ids(text.split()) or [0]) for text in texts])
+        return self._run([torch.tensor(self.words.ids(text.split()) or [0]) for text in texts])
 
-    def _run(self, sentences: list[np.ndarray]) -> Tensor:
-        if self._compiled and self.vectors.device.type == "cpu":
-            from erda.encoders.lstm import PackedSentences, last_states
+    def _run(self, sentences: list[Tensor]) -> Tensor:
+        if self.vectors.device.type == "cpu" and torch.is_grad_enabled():
+            from erda.encoders.lstm import last_states
 
-            weights = [weight for direction in self.lstm.all_weights for weight in direction]
-            states = last_states(self.vectors, PackedSentences.of(sentences), weights)
+            states = last_states(self.lstm, self.vectors, sentences)
         else:
-            packed = pack_sequence([self.vectors[torch.from_numpy(ids)] for ids in sentences], enforce_sorted=False)
-            _, (last, _) = self.lstm(packed)
+            words = [self.vectors[ids.to(self.device)] for ids in sentences]
+            _, (last, _) = self.lstm(pack_sequence(words, enforce_sorted=False))
             states = torch.cat([last[0], last[1]], dim=1)
         dropped: Tensor = self.dropout(states)
         return dropped

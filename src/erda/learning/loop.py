@@ -1,4 +1,4 @@
-"""The one gradient loop: epochs of shuffled batches, Adam, gradients clipped; random state and threads around it."""
+"""The gradient loop of every trained method: shuffled batches, clipped gradients, Adam; seeds and threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from erda.errors import StreamError
-from erda.learning.adam import Adam
 
 Item = TypeVar("Item")
 
@@ -27,15 +26,14 @@ def descend(
     batch_size: int = 5,
     max_gradient_norm: float = 1.0,
 ) -> float:
-    """Minimise `loss(batch)` over `items` with a new Adam; returns the mean loss of the last epoch.
+    """Minimise `loss(batch)` over `items` with a new Adam; return the mean loss of the last epoch.
 
-    `learning_rate` is one for all parameters or one for each.
-    Without a parameter there is nothing to do. A loss that no parameter can change is left alone; one that is no number
-    ends it.
+    `learning_rate` is one for all parameters or one for each. Without parameters, nothing runs. A loss without a
+    gradient changes nothing. A loss or weight that is NaN or infinite raises a StreamError.
     """
     if not parameters:
         return math.nan
-    optimizer = Adam(parameters, learning_rate=learning_rate)
+    optimizer = _adam(parameters, learning_rate)
     mean = math.nan
     for epoch in range(epochs):
         order = torch.randperm(len(items), generator=generator).tolist()
@@ -45,7 +43,7 @@ def descend(
             if value.requires_grad:
                 optimizer.zero_grad()
                 value.backward()
-                _clip(parameters, max_gradient_norm)
+                nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
                 optimizer.step()
             n_batches += 1
             number = value.item()
@@ -58,14 +56,14 @@ def descend(
     return mean
 
 
-def _clip(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """`nn.utils.clip_grad_norm_`, which takes three times as long and multiplies by one where nothing is to be cut."""
-    gradients = [one.grad for one in parameters if one.grad is not None]
-    if not gradients:
-        return
-    norm = torch.stack(torch._foreach_norm(gradients)).norm().item()
-    if not norm <= most:
-        torch._foreach_mul_(gradients, most / (norm + 1e-6))
+def _adam(parameters: Sequence[nn.Parameter], learning_rate: float | Sequence[float]) -> torch.optim.Adam:
+    """Adam with one learning rate for all parameters, or one for each."""
+    if isinstance(learning_rate, float | int):
+        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    groups: dict[float, list[nn.Parameter]] = {}
+    for parameter, rate in zip(parameters, learning_rate, strict=True):
+        groups.setdefault(rate, []).append(parameter)
+    return torch.optim.Adam([{"params": group, "lr": rate} for rate, group in groups.items()], fused=True)
 
 
 def _broken_down(what: str, learning_rate: float | Sequence[float]) -> StreamError:
@@ -76,7 +74,7 @@ def _broken_down(what: str, learning_rate: float | Sequence[float]) -> StreamErr
 
 @contextmanager
 def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
-    """A generator for step `step` of a run, and dropout that follows it; global random state is left as it was."""
+    """Yield a generator for step `step` of a run and seed dropout; restore the global random state afterwards."""
     derived = (seed * 1_000_003 + step * 7_919 + 17) % (2**63)
     devices = list(range(torch.cuda.device_count()))
     with torch.random.fork_rng(devices=devices):
@@ -86,7 +84,7 @@ def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
 
 @contextmanager
 def threads(n: int | None) -> Iterator[None]:
-    """So many threads of PyTorch's, and as many as before afterwards; None changes nothing."""
+    """Set PyTorch's thread count and restore it afterwards; None changes nothing."""
     before = torch.get_num_threads()
     if n is None or n == before:
         yield
