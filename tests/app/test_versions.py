@@ -83,15 +83,11 @@ def test_what_two_versions_share_is_written_once(tmp_path: Path) -> None:
     before = files(tmp_path)
     extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
     new = files(tmp_path) - before
+    assert {Path(name).suffix for name in new} == {".json", ".safetensors"}, "nothing is pickled"
     assert len(new) == 3, "the version, the examples and the rows of one relation"
     extractor.undo()
     extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
     assert {Path(name).parts[0] for name in files(tmp_path) - before - new} == {"versions"}
-
-
-def test_nothing_is_pickled(tmp_path: Path) -> None:
-    taught(tmp_path)
-    assert {Path(name).suffix for name in files(tmp_path)} == {".json", ".safetensors"}
 
 
 def test_pruning_keeps_the_current_version_and_the_last_ones(tmp_path: Path) -> None:
@@ -174,13 +170,6 @@ def test_one_process_teaches_and_the_other_is_told(tmp_path: Path, monkeypatch: 
     assert [one.id for one in second.relations][3:] == ["relation 1", "relation 2", "relation 3"], "nothing is lost"
 
 
-def test_two_begin_the_same_store(tmp_path: Path) -> None:
-    first, second = open_toy(tmp_path / "x"), open_toy(tmp_path / "x")
-    first.teach_many(some_relation(1))
-    second.teach_many(some_relation(2))
-    assert [one.id for one in open_toy(tmp_path / "x").relations] == ["relation 1", "relation 2"]
-
-
 def test_two_begin_the_same_store_with_something_else(tmp_path: Path) -> None:
     first, second = open_toy(tmp_path), open_toy(tmp_path, method="idlvq-c")
     first.teach_many(some_relation(1))
@@ -225,14 +214,6 @@ def test_every_damaged_file_is_one_line_and_other_versions_still_open(tmp_path: 
                     assert [one.id for one in mended.relations] == ["founded by"]
                     assert mended.teach_many(some_relation(1)).version == 3
             shutil.rmtree(here)
-
-
-def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
-    taught(tmp_path)
-    head = tmp_path / "extractor.json"
-    head.write_text(head.read_text().replace('"current": 2', '"current": 1'))
-    with pytest.raises(ModelError, match=r"extractor\.json: was changed or damaged since it was written"):
-        open_toy(tmp_path)
 
 
 def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
