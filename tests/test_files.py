@@ -13,12 +13,10 @@ import pytest
 
 from erda.errors import DataError, ModelError, RecordError, SettingsError, WriteError
 from erda.files import (
-    add_to_journal,
     cache_folder,
     data_folder,
     inside,
     is_unfinished,
-    journal_values,
     locked,
     read_arrays,
     read_json,
@@ -189,23 +187,6 @@ def test_a_change_of_a_sealed_file_is_noticed(tmp_path: Path) -> None:
     write_json(path, {"format": 1, "parts": []})
     with pytest.raises(DataError, match="was changed or damaged since it was written"):
         read_sealed(path, Whole)  # its seal was removed
-
-
-def test_a_journal_keeps_every_whole_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    assert journal_values(path, Part) == []
-    first, second = Part("a", (1,)), Part("b", ())
-    add_to_journal(path, first)
-    with path.open("ab") as file:
-        file.write(b'{"name": "cut sho')
-    add_to_journal(path, second)
-    with path.open("ab") as file:
-        file.write(b"\xff\xfe\n")
-    assert journal_values(path, Part) == [first, None, second, None]
-    path.write_bytes(path.read_bytes().replace(b"[1]", b"[2]"))
-    assert journal_values(path, Part)[0] is None
-    with pytest.raises(WriteError, match="Cannot write"):
-        add_to_journal(tmp_path / "none" / "journal.jsonl", first)
 
 
 def test_only_temporary_files_are_removed(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Pa
     return path
 
 
-# -- sealed values and journals of them --------------------------------------------------------------------------------
+# -- sealed values -----------------------------------------------------------------------------------------------------
 
 
 def sealed(value: Any) -> dict[str, Any]:
@@ -245,37 +245,8 @@ def read_sealed(path: Path, kind: type[T], *, error: type[ErdaError] = DataError
     return decode_sealed(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
 
 
-def add_to_journal(path: Path, value: Any) -> None:
-    """Add a sealed value to a journal; it is on the disk when this returns."""
-    try:
-        with path.open("ab+") as journal:
-            if journal.tell() and not _ends_a_line(journal):
-                journal.write(b"\n")  # what an interruption left of a line stays by itself
-            journal.write(json.dumps(sealed(value), ensure_ascii=False).encode() + b"\n")
-            journal.flush()
-            os.fsync(journal.fileno())
-    except OSError as error:
-        raise WriteError(cannot_write(path, error)) from error
-
-
-def journal_values(path: Path, kind: type[T], *, error: type[ErdaError] = DataError) -> list[T | None]:
-    """The values of a journal, if there is one; None for a line that is damaged or was cut short."""
-    found: list[T | None] = []
-    for line in read_bytes(path, error=error).splitlines() if path.exists() else ():
-        try:
-            found.append(decode_sealed(line, kind, place=str(path)))
-        except DataError:
-            found.append(None)
-    return found
-
-
 def _seal_of(fields: Any) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _ends_a_line(file: Any) -> bool:
-    file.seek(-1, os.SEEK_END)
-    return bool(file.read(1) == b"\n")
 
 
 # -- sha256 ------------------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from erda.corpus.shard_journal import add_to_journal
 from erda.corpus.vector_shards import ShardPlan, write_shard
 from erda.errors import DataError
-from erda.files import add_to_journal
 from index import bench_index, cluster_centres, clustered_vectors
 
 

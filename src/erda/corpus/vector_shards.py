@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
+from erda.corpus.shard_journal import add_to_journal, journal_values
 from erda.corpus.sql import disk_faults
 from erda.encoders.devices import is_out_of_memory
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import (
     UNREADABLE,
-    add_to_journal,
     is_unfinished,
-    journal_values,
     locked,
     remove_unfinished,
     whole_file,
