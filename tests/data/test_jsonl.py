@@ -3,6 +3,7 @@
 import gzip
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from toy_examples import examples, row, write_lines
 
 from erda.data.formats import example_from_json, example_to_json, read_jsonl
 from erda.errors import DataError
+from erda.text.relation_names import readable_name
 from erda.types import Example, Span
 
 
@@ -29,7 +31,10 @@ def test_a_file_gives_back_its_examples(tmp_path_factory: pytest.TempPathFactory
     reading = read_jsonl(path)
     assert len(reading.examples) + len(reading.unrelated) + len(reading.duplicates) == len(written)
     read = {example.id: example for example in reading.examples + reading.unrelated}
-    assert all(read[example.id] == example for example in written if example.id in read)
+    for example in written:
+        if found := read.get(example.id):
+            assert replace(found, relation=example.relation) == example
+            assert readable_name(found.relation or "") == readable_name(example.relation or "")
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.lists(st.integers()), max_size=4))

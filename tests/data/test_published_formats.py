@@ -70,6 +70,7 @@ def test_cfrl_candidates_leave_gold_out_and_ids_name_the_line(tmp_path: Path) ->
         ("bob\t2", "bob\t2 x", "tail token indices '2 x' are not numbers."),
         ("bob\t2", "bob\t", "tail has no token indices."),
         ("ann\t0", "ann\t0 2", "head token indices '0 2' are not one run."),
+        ("ann\t0", f"ann\t0 {10**30}", "head token indices"),
         ("bob\t2", "bob\t3", "tail span (3, 4) ends after the last token (3 tokens)."),
         ("bob\t2", "bob\t-1", "span (-1, 0) starts before the first token."),
         ("bob\t2", "bob\t0", "head and tail are the same span"),

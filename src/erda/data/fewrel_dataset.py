@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -182,7 +183,8 @@ def read_indices(path: Path) -> list[int]:
     import numpy as np
 
     try:
-        values = np.load(path, allow_pickle=False)
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns of a damaged header before it fails
+            values = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
         raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":

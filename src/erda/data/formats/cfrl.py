@@ -76,6 +76,6 @@ def _span(indices: str, role: str) -> Span:
     if not numbers:
         raise DataError(f"{role} has no token indices.")
     first, last = numbers[0], numbers[-1]
-    if numbers != list(range(first, last + 1)):
+    if numbers != list(range(first, first + len(numbers))):
         raise DataError(f"{role} token indices {indices!r} are not one run.")
     return Span(first, last + 1)
