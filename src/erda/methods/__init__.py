@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from erda.errors import SettingsError, one_line, unknown_name
+from erda.errors import SettingsError, did_you_mean, one_line, unknown_name
 from erda.methods.base import Method
 from erda.registry import Registry, load_object
 
@@ -39,8 +39,8 @@ def find_method(name: str) -> type[Method]:
         for path in _own_paths():
             method_name(path)
     if name not in METHODS:
-        own = f" If it is your own: ${OWN_METHODS}=file.py:Class, or install its package."
-        raise SettingsError(unknown_name("method", name, METHODS) + own)
+        own = f" For a method of your own, install its package or set {OWN_METHODS}=file.py:Class."
+        raise SettingsError(unknown_name("method", name, METHODS) + ("" if did_you_mean(name, METHODS) else own))
     return METHODS[name]
 
 
