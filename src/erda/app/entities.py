@@ -1,4 +1,4 @@
-"""The entities of a text: given as stretches of characters or as names, or found by spaCy or by names once taught."""
+"""Find the entities of a text: by offsets, by names, with spaCy, or by the names in taught examples."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PREFERRED = "en_core_web_sm"
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Sentences with their entities, and who found those."""
+    """Sentences with their entities, and the tagger that found them."""
 
     sentences: tuple[TaggedSentence, ...]
     tagger: str
 
 
 def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
-    """The sentences of a text with the given entities; without any, with those that are found.
+    """Split a text into sentences with the given entities; without any, find them with spaCy or by taught names.
 
-    Names that are looked for in many texts come as a tagger, which is made once.
+    To search many texts for the same names, pass a `NameTagger`, which is built once.
     """
     if not isinstance(text, str) or not text.strip():
         raise DataError("the text is empty.")
@@ -66,7 +66,7 @@ def _found(text: str, taught: NameTagger | None) -> Tagged:
 
 
 def installed_pipeline() -> str | None:
-    """The spaCy pipeline to use, where one is installed."""
+    """The name of the spaCy pipeline to use, or None if none is installed."""
     if find_spec("spacy") is None:
         return None
     import spacy
@@ -83,7 +83,7 @@ def _spacy_tagger(pipeline: str) -> Any:
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
-    """Sentences with marked stretches; the border of an entity is a border of tokens and never one of sentences."""
+    """Split into sentences with marked entities: tokens end at entity borders, and no sentence ends inside one."""
     ordered = sorted(marks, key=lambda mark: (mark.start, mark.end))
     for mark in ordered:
         if not 0 <= mark.start < mark.end <= len(text) or not tokens_of(text, mark.start, mark.end):

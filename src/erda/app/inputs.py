@@ -1,4 +1,4 @@
-"""What people hand in, as examples and relations; everything that is wrong with it is said at once."""
+"""Read examples and relations from user input; report all faults at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
 def example_of(given: Given) -> Example:
-    """The example that was handed in, checked."""
+    """Read and validate one example."""
     if isinstance(given, str):
         check_text(given)
         return example_from_marks(given)
@@ -37,7 +37,7 @@ def example_of(given: Given) -> Example:
 
 
 def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
-    """Examples of one relation, or questions; each fault with the place of the example, counted from 1."""
+    """Read examples of one relation, or questions; faults name the position of the example, counted from 1."""
     if isinstance(given, str | Example | Mapping) or not isinstance(given, Iterable):
         raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
     examples, faults = list[Example](), list[str]()
@@ -52,7 +52,7 @@ def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Exa
 
 
 def relation_of(given: str | Relation, description: str = "", known: Iterable[Relation] = ()) -> Relation:
-    """The relation that was named: a known one, or a new one whose name is its id in words."""
+    """A known relation by id or name, or a new relation whose name is its id in words."""
     if not isinstance(given, str | Relation):
         raise DataError(f"expected the name of a relation, got {given!r:.80}.")
     name = given if isinstance(given, str) else given.id
@@ -85,7 +85,7 @@ def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
 
 
 def known_relation(name: str, known: Iterable[Relation]) -> Relation:
-    """The known relation of that id or name; a fault where there is none."""
+    """The known relation with that id or name, or a DataError with the nearest name."""
     relations = list(known)
     found = find_relation(name, relations)
     if found is None:
@@ -96,7 +96,7 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
 
 
 def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
-    """Two relations whose names differ by case alone are one relation misspelt."""
+    """Reject a relation whose name differs from another one by case alone: it is a misspelling."""
     seen = {_folded(one.id): one.id for one in known}
     for one in new:
         other = seen.setdefault(_folded(one.id), one.id)
@@ -112,7 +112,7 @@ def _folded(name: str) -> str:
 
 
 def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:
-    """Refuse what cannot be a sentence that somebody wrote."""
+    """Reject text with control characters, or with more than `most` characters."""
     if most is not None and len(text) > most:
         raise DataError(f"the text has {len(text):,} characters, at most {most:,} are read; give a sentence.")
     if found := _CONTROL.search(text):

@@ -1,4 +1,4 @@
-"""What was taught: every example with its number, relation by relation, and what a teaching adds to it."""
+"""Taught examples by relation, and how a new teaching changes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Giv
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """An example as it was taught: its number, by which it can be taken back, and that of the teaching."""
+    """A taught example: its number, which `take_back` accepts, and the number of its teaching."""
 
     number: int
     teaching: int
@@ -26,7 +26,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A relation with all examples that it was taught by, and the teaching that brought it."""
+    """A relation with all its taught examples; `since` is the teaching that introduced it."""
 
     relation: Relation
     since: int
@@ -34,17 +34,17 @@ class Known:
 
     @property
     def id(self) -> str:
-        """Of the relation."""
+        """Id of the relation."""
         return self.relation.id
 
     def before(self, teaching: int) -> Known:
-        """What was known of it before a teaching."""
+        """The relation with the examples of earlier teachings only."""
         return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be taught: relations, and examples that carry theirs, in the order given."""
+    """The content of a teaching: relations, and examples that name theirs, in the order given."""
 
     relations: tuple[Relation, ...]
     examples: tuple[Example, ...]
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What is known after a teaching, and what became of its examples."""
+    """All relations after a teaching, and what happened to its examples."""
 
     known: tuple[Known, ...]
     n_lessons: int
@@ -103,9 +103,9 @@ def wanted(what: Teachable, examples: Iterable[Given], description: str, known: 
 def added(
     known: Sequence[Known], new: Wanted, *, teaching: int, n_lessons: int, by_name: bool, as_it_stands: bool = False
 ) -> Addition:
-    """What is known once `new` is taught. An example that is known is left out; one of another relation moves.
+    """Add `new` to the known relations. Known examples are skipped; an example of another relation moves.
 
-    `by_name`: a relation may be known without an example. `as_it_stands`: every example is kept as it comes.
+    `by_name`: a relation can have no example. `as_it_stands`: keep every example, duplicates included.
     """
     old = {one.id: one for one in known}
     lessons = {one.id: list(one.lessons) for one in known}
@@ -139,7 +139,7 @@ def added(
 
 
 def taken_back(known: Sequence[Known], which: int | Given, *, by_name: bool) -> tuple[Known, ...]:
-    """What is known without one example, by its number or as it was given."""
+    """The known relations without one example, selected by its number or content."""
     if isinstance(which, int):
         gone = {which}
     else:

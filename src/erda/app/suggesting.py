@@ -1,4 +1,4 @@
-"""Sentences of a corpus to accept or reject as examples of a relation."""
+"""Suggest sentences of a corpus as examples of a relation, to accept or reject."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from erda.app.version import Version
 from erda.corpus.augment import MOST_NEIGHBOURS, open_augmenter
 from erda.errors import DataError
 
-MOST_ASKED = 50  # taught examples whose neighbours are looked for
+MOST_ASKED = 50  # taught examples whose neighbours are searched
 WIDER = 10  # times as many candidates as suggestions
 
 
 def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> list[Suggestion]:
-    """The sentences near the taught examples of a relation, those first whose answer is least certain.
+    """Find sentences near the taught examples of a relation, the least certain answers first.
 
-    A sentence that the extractor is sure of teaches it little; one that it would refuse is seldom an example.
+    A confident answer teaches little, and a sentence that the extractor would reject is rarely an example.
     """
     if n < 1:
         raise DataError(f"n: must be at least 1, got {n}.")
