@@ -63,10 +63,16 @@ def test_ctrl_c_stops_every_process_and_the_same_command_goes_on(tmp_path: Path)
         while not list(tmp_path.rglob("progress.json")) and process.poll() is None:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=200)[1]
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)  # nobody of its group is left
+    for _ in range(300):  # until nobody of its group is left; Python's resource tracker ends last
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("a process of the pool is left")
     subprocess.run(command, check=True, capture_output=True)
     assert len(list(tmp_path.rglob(RECORD))) == 2
