@@ -3,7 +3,6 @@
 import gzip
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from toy_examples import examples, row, write_lines
 
 from erda.data.formats import example_from_json, example_to_json, read_jsonl
 from erda.errors import DataError
-from erda.text.relation_names import readable_name
 from erda.types import Example, Span
 
 
@@ -21,20 +19,6 @@ from erda.types import Example, Span
 def test_an_example_survives_json(example: Example) -> None:
     text = json.dumps(example_to_json(example))
     assert example_from_json(json.loads(text)) == example
-
-
-@given(st.lists(examples(), min_size=1, max_size=5, unique_by=lambda e: e.id), st.booleans())
-def test_a_file_gives_back_its_examples(tmp_path_factory: pytest.TempPathFactory, written: list, packed: bool) -> None:
-    path = tmp_path_factory.mktemp("jsonl") / ("x.jsonl.gz" if packed else "x.jsonl")
-    text = "".join(json.dumps(example_to_json(example), ensure_ascii=False) + "\n" for example in written)
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    reading = read_jsonl(path)
-    assert len(reading.examples) + len(reading.unrelated) + len(reading.duplicates) == len(written)
-    read = {example.id: example for example in reading.examples + reading.unrelated}
-    for example in written:
-        if found := read.get(example.id):
-            assert replace(found, relation=example.relation) == example
-            assert readable_name(found.relation or "") == readable_name(example.relation or "")
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.lists(st.integers()), max_size=4))
