@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt setuptools wheel
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt torch
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt --no-build-isolation -e '.[dev]' -e packages/erda-mpnet
 	@touch $@
 
 demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an extractor that is taught

@@ -60,7 +60,7 @@ def bench_embed(
     if not examples:
         raise DataError("no sentences to embed.")
     texts = [marked_text(example) for example in examples]
-    theirs = SentenceTransformer(str(folder), device=str(model.encoder.device))
+    theirs = SentenceTransformer(str(folder), device="cpu")
     theirs.max_seq_length = model.encoder.tokenizer.limit
     model.encode(examples[:batch_size], batch_size=batch_size)
     theirs.encode(texts[:batch_size], batch_size=batch_size, show_progress_bar=False)
@@ -151,7 +151,7 @@ def _embed(options: argparse.Namespace) -> EmbedFigures:
     reading = read_jsonl(options.file)
     examples = list(chain(reading.examples, reading.unrelated))[: options.sentences]
     folder = find_model(options.encoder)
-    model = SimilarityModel(folder, device=options.device)
+    model = SimilarityModel(folder, device="cpu")
     return bench_embed(examples, model, folder.path, batch_size=options.batch_size)
 
 

@@ -107,7 +107,7 @@ def memory(options: argparse.Namespace) -> Iterator[Figure]:
 def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
     """The 5-shot stream taught task by task through `Extractor`, and learned by the benchmark's loop."""
     cache = FrozenCache()  # so that each sentence is read once for both
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="auto", cache=cache)
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=cache)
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     method = find_method(options.method).from_settings(encoder, {"seed": options.seed})
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
 
 def refusing(options: argparse.Namespace) -> Iterator[Figure]:
     """Few or many relations of FewRel taught, validation questions of these and of twenty others."""
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="auto", cache=FrozenCache())
+    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=FrozenCache())
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     tests = [stream.validation(index) for index in range(len(stream))]
     pool: dict[str, list[Example]] = {}

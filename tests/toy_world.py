@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from erda.encoders.base import Encoder
 from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.glove import WordVectors
 from erda.encoders.settings import BiLstmSettings
-from erda.methods import base
+from erda.methods import trained
 from erda.types import Entity, Example, Relation, Span, Task
 
 NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
@@ -42,7 +41,7 @@ def write_vectors(path: Path) -> Path:
     return path
 
 
-def toy_encoder(seed: int = 0) -> Encoder:
+def toy_encoder(seed: int = 0) -> BiLstmEncoder:
     """The BiLSTM of the package, with a handful of hidden units."""
     encoder = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=8), seed=seed)
     encoder.learning_rate = 0.01  # so few parameters like large steps
@@ -90,5 +89,5 @@ def instead_of_learning(
         change()
         return 0.0
 
-    monkeypatch.setattr(base, "descend", record)
+    monkeypatch.setattr(trained, "descend", record)
     return seen

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from tiny_models import build_model
 from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
 from erda.app.teaching import forked
-from erda.encoders.background import save_background
-from erda.encoders.settings import EncoderSpec
+from erda.encoders.background import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
@@ -237,9 +235,9 @@ def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Pat
 
 def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_path: Path) -> None:
     encoder, weights = Words(), tmp_path / "weights"
-    encoder.spec = EncoderSpec("words", {"adapter": str(weights)}, "words")
+    encoder.background_file = BackgroundFile(weights, "words")
     before = scores(taught(tmp_path / "x", encoder=encoder))
-    save_background(weights, torch.randn(20, DIM, generator=torch.Generator().manual_seed(0)), "words")
+    save_background(weights, np.random.default_rng(0).normal(size=(20, DIM)), "words")
     later = open_toy(tmp_path / "x", encoder=encoder)
     np.testing.assert_array_equal(scores(later), before)
     later.teach("led by", ["[[Tesla]] is led by {{Elon}} ."])
@@ -259,7 +257,7 @@ def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> No
     for method in ("posterior", "seqrun", "posterior"):
         extractor = Extractor.open(tmp_path / "x", method=method, encoder=model, relearn=True)
         extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
-        kinds.append(bool(extractor.version.method.encoder.trained_parameters()))
+        kinds.append(bool(extractor.version.method.encoder.trained_state()))
     assert kinds == [False, True, False]
 
 

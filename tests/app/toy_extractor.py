@@ -15,6 +15,7 @@ import torch
 from erda.app.extractor import Extractor
 from erda.encoders.base import Encoder
 from erda.encoders.settings import EncoderSpec
+from erda.encoders.trainable import TrainableEncoder
 from erda.types import Example
 
 DIM = 12
@@ -24,18 +25,32 @@ class Words(Encoder):
     """The sum of a vector for each word; a word always has the same. `kind` makes another set of weights."""
 
     def __init__(self, kind: str = "words") -> None:
+        self.spec, self.dim = EncoderSpec("words", {}, kind), DIM
+
+    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
+        return self.stacked([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        return self.stacked([text.split() for text in texts])
+
+    def stacked(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
+        rows = [sum(word_vector(self.spec.fingerprint, word) for word in words) for words in texts]
+        return np.array(rows, dtype=np.float32).reshape(-1, DIM)
+
+
+class TrainableWords(TrainableEncoder):
+    """The same vectors for methods that train, without anything to train."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.place = torch.nn.Parameter(torch.zeros(()), requires_grad=False)
-        self.spec, self.dim, self.learning_rate = EncoderSpec("words", {}, kind), DIM, 1.0
+        self.words, self.place = Words(), torch.nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.spec, self.dim, self.learning_rate = self.words.spec, DIM, 1.0
 
     def encode(self, examples: Sequence[Example]) -> torch.Tensor:
-        return torch.stack([self.vector((*one.tokens, *one.tokens[one.head.span.start :])) for one in examples])
+        return torch.from_numpy(self.words.embed(examples))
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        return torch.stack([self.vector(text.split()) for text in texts])
-
-    def vector(self, words: Sequence[str]) -> torch.Tensor:
-        return torch.from_numpy(sum(word_vector(self.spec.fingerprint, word) for word in words)).float()
+        return torch.from_numpy(self.words.embed_texts(texts))
 
 
 @lru_cache(maxsize=20_000)
@@ -62,7 +77,8 @@ def some_relation(number: int) -> dict[str, list[str]]:
 
 
 def open_toy(folder: Path, **asked: Any) -> Extractor:
-    return Extractor.open(folder, **{"encoder": Words(), "method": "posterior", **asked})
+    encoder = Words() if asked.get("method", "posterior") == "posterior" else TrainableWords()
+    return Extractor.open(folder, **{"encoder": encoder, "method": "posterior", **asked})
 
 
 def taught(folder: Path, **asked: Any) -> Extractor:

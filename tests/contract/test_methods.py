@@ -113,7 +113,7 @@ def test_what_is_no_number_stops_learning_and_nothing_is_lost(name: str) -> None
     before = scores(method)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(method.encoder, "encode", lambda batch: torch.full((len(batch), method.encoder.dim), torch.nan))
-        says = "vectors that are no numbers" if METHODS[name].reads_names else "the loss .* is nan. Lower"
+        says = "vectors with NaN" if METHODS[name].reads_names else "the loss .* is nan. Lower"
         with pytest.raises(StreamError, match=says):
             method.learn(toy_task(2))
     np.testing.assert_array_equal(scores(method), before)
@@ -198,6 +198,6 @@ def test_as_many_exemplars_of_a_relation_taught_twice(name: str) -> None:
 def test_a_checkpoint_holds_trained_weights_only_and_names_its_method(name: str) -> None:
     method = learned(name)
     checkpoint = method.checkpoint()
-    assert {*checkpoint.weights} == {*method.encoder.trained_state()}
+    assert {*checkpoint.weights} == {*method.encoder.trained_tensors()}
     with pytest.raises(ModelError, match="A checkpoint of method 'another' cannot be restored"):
         method.restore(replace(checkpoint, method="another"))

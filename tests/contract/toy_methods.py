@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from erda.encoders.base import Encoder
+from erda.encoders.trainable import TrainableEncoder as Encoder
 from erda.methods import METHODS
 from erda.methods.base import Method
 from erda.types import Task

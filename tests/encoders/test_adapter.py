@@ -11,8 +11,8 @@ from tiny_models import SENTENCES, encoder_of
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.adapter import TrainedWeights, adapter_folder
-from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
+from erda.encoders.trainable import embed
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
 from erda.errors import ModelError, SettingsError
@@ -44,7 +44,7 @@ def test_an_adapter_is_merged_and_brings_mode_and_limit(bert: ModelFolder, train
     again = build_encoder(encoder.spec.name, **encoder.spec.settings)
     assert again.spec == encoder.spec
     assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
-    again.load_trained_state(encoder.trained_state())  # none at all where no layer is trained
+    again.load_trained_state(encoder.trained_tensors())  # none at all where no layer is trained
     assert again.device == torch.device("cpu")
 
 

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from erda.encoders import bilstm, build_encoder
-from erda.encoders.base import embed
 from erda.encoders.bilstm import BiLstmEncoder
 from erda.encoders.lstm import last_states
 from erda.encoders.settings import BiLstmSettings
+from erda.encoders.trainable import embed
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
 from toy_world import DIM, toy_example, word_vectors, write_vectors
@@ -203,7 +203,7 @@ def test_threads_get_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 FORKED = """\
 import os, torch
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from toy_world import toy_encoder, toy_example
 
 encoder = toy_encoder()

@@ -9,8 +9,8 @@ from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
 from torch import Tensor
 
 from erda.encoders import build_encoder
-from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
+from erda.encoders.trainable import embed
 from erda.encoders.transformer import MIN_ROWS, TransformerEncoder
 from erda.encoders.weights import ModelFolder
 

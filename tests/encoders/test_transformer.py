@@ -9,9 +9,9 @@ import torch
 from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
 
 from erda.encoders import build_encoder, tokens
-from erda.encoders.base import embed
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.settings import TransformerSettings
+from erda.encoders.trainable import embed
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
@@ -82,7 +82,7 @@ def test_gradients_reach_exactly_what_is_trained(
     # the key bias of the last layer has no effect on anything (softmax), so no gradient either
     assert all(name.endswith((".2.attention.self.key.bias", ".2.attention.attn.k.bias")) for name in expected - changed)
     assert changed <= expected
-    assert set(encoder.trained_state()) == expected
+    assert set(encoder.trained_tensors()) == expected
 
 
 def test_when_all_is_trained_words_that_do_not_occur_stay(bert: ModelFolder) -> None:
@@ -110,7 +110,7 @@ def test_the_seed_decides_the_linear_layer_and_global_state_is_left_alone(bert: 
     before = torch.random.get_rng_state()
     one, same, other = (encoder_of(bert, mode="paper", seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
-    first, again, another = (encoder.trained_state()["linear.weight"] for encoder in (one, same, other))
+    first, again, another = (encoder.trained_tensors()["linear.weight"] for encoder in (one, same, other))
     assert torch.equal(first, again)
     assert not torch.equal(first, another)
     turned = first @ first.T
@@ -123,7 +123,7 @@ def test_a_trained_state_goes_into_a_fresh_encoder(bert: ModelFolder) -> None:
         for weight in encoder.trained_parameters():
             weight.add_(0.1)
     fresh = encoder_of(bert, mode="paper", seed=2).eval()
-    fresh.load_trained_state(encoder.trained_state())
+    fresh.load_trained_state(encoder.trained_tensors())
     assert torch.equal(fresh.encode(SENTENCES), encoder.encode(SENTENCES))
 
 

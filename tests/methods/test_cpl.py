@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.methods.cpl import Cpl
 from erda.types import Example, Task
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.learning.losses import cosine_similarity
-from erda.methods import base
+from erda.methods import trained as base
 from erda.methods.emar import Emar
 from erda.types import Example
 from toy_world import toy_encoder, toy_questions, toy_task
@@ -53,10 +53,10 @@ def test_predictions_are_compared_with_the_mean_of_relation_vector_and_exemplars
 
 def test_reconsolidation_moves_the_encoder_and_not_the_relation_vectors() -> None:
     method = Emar(toy_encoder(), new_epochs=0, activation_epochs=0, reconsolidation_epochs=2)
-    before = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
+    before = method.encoder.trained_tensors()["lstm.weight_hh_l0"].clone()
     method.learn(toy_task(0))
     vectors = method._stack("vector")
-    after = method.encoder.trained_state()["lstm.weight_hh_l0"].clone()
+    after = method.encoder.trained_tensors()["lstm.weight_hh_l0"].clone()
     assert not torch.equal(after, before)
     method.learn(toy_task(1))
     assert torch.equal(method._stack("vector")[:2], vectors)

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from erda.corpus.augment import AugmentSettings
-from erda.encoders.base import Encoder, embed
+from erda.encoders.trainable import TrainableEncoder as Encoder
+from erda.encoders.trainable import embed
 from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
 from erda.learning.objective import Objective
-from erda.methods import base, erda
+from erda.methods import erda
+from erda.methods import trained as base
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
 from erda.types import Example, Task

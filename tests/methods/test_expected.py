@@ -6,18 +6,18 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
+from erda.encoders.base import unit_rows
 from erda.methods.expected import CENTRE_COUNT, ENOUGH, MIXED_AT, NEVER_WEIGHT, Background, Expected, NeverSeen
 
 DIM = 4
 
 
-def drawn(n: int, seed: int) -> torch.Tensor:
-    return torch.randn(n, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+def drawn(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, DIM))
 
 
-def slow(z: torch.Tensor, mean: torch.Tensor, n: float, spread: torch.Tensor) -> float:
+def slow(z: np.ndarray, mean: np.ndarray, n: float, spread: np.ndarray) -> float:
     """Of one sentence and one relation."""
     total = 0.0
     for i in range(DIM):
@@ -27,8 +27,8 @@ def slow(z: torch.Tensor, mean: torch.Tensor, n: float, spread: torch.Tensor) ->
 
 
 def test_likelihoods_are_the_formula() -> None:
-    z, means, spread = drawn(5, 0), drawn(3, 1), drawn(1, 2)[0].square()
-    counts = torch.tensor([[0.0], [1.0], [100.0]], dtype=torch.float64)
+    z, means, spread = drawn(5, 0), drawn(3, 1), np.square(drawn(1, 2)[0])
+    counts = np.array([0.0, 1.0, 100.0])
     found = Expected.given(counts, means, spread).log_likelihoods(z)
     for i in range(5):
         for c in range(3):
@@ -37,12 +37,12 @@ def test_likelihoods_are_the_formula() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 7])
 def test_a_relation_never_seen_is_one_without_a_sentence_and_the_centres(n: int) -> None:
-    z, centres, spread = drawn(5, 0), drawn(n, 1), drawn(1, 2)[0].square()
+    z, centres, spread = drawn(5, 0), drawn(n, 1), np.square(drawn(1, 2)[0])
     centre, basis = drawn(1, 3)[0], drawn(DIM, 4)
     found = NeverSeen.of(Background(centres), centre, basis, spread).log_likelihood(z)
     moved = (centres - centre) @ basis
     for i in range(5):
-        expected = slow(z[i], torch.zeros(DIM), 0, spread)
+        expected = slow(z[i], np.zeros(DIM), 0, spread)
         if n:
             each = [slow(z[i], one, CENTRE_COUNT, spread) / MIXED_AT for one in moved]
             expected = (expected + MIXED_AT * math.log(np.mean(np.exp(each)))) / 2
@@ -50,12 +50,12 @@ def test_a_relation_never_seen_is_one_without_a_sentence_and_the_centres(n: int)
 
 
 def test_the_background_stands_for_the_relations_that_are_missing() -> None:
-    background = Background(torch.nn.functional.normalize(drawn(50, 0), dim=1) / 2)
+    background = Background(unit_rows(drawn(50, 0)) / 2)
     assert [background.n_missing(n) for n in (0, 1, ENOUGH, 100)] == [ENOUGH, ENOUGH - 1, 0, 0]
     assert Background(drawn(0, 0)).n_missing(1) == 0
-    variance = 1 - float(background.centre.square().sum())
+    variance = 1 - float(np.square(background.centre).sum())
     assert float((background.within + background.between).trace()) == pytest.approx(variance)
-    shape = np.cov(background.centres.numpy().T)
+    shape = np.cov(background.centres.T)
     np.testing.assert_allclose(
         background.between / background.between.trace(), shape / np.trace(shape), rtol=1e-6, atol=1e-9
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.learning.losses import squared_distance
 from erda.methods.idlvq import IdlvqC
 from erda.types import Example

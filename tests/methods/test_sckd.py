@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from erda.encoders.base import embed
-from erda.methods import base
+from erda.encoders.trainable import embed
+from erda.methods import trained as base
 from erda.methods.sckd import Head, Sckd, Teacher
 from erda.types import Example, Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.learning.memory import nearest_to_centroid
-from erda.methods import base
+from erda.methods import trained as base
 from erda.methods.emr import Emr
 from erda.methods.sequential import Joint, SeqRun
 from erda.types import Example

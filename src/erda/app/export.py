@@ -14,14 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from erda import __version__
 from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
-from erda.encoders.adapter import TrainedWeights
-from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder, pack_encoder, unfit
+from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
 from erda.encoders.settings import TransformerSettings
-from erda.encoders.weights import find_model, origin
-from erda.errors import DataError, ModelError, SettingsError, WriteError, printable
+from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
 from erda.fields import checked_settings
 from erda.files import (
     cannot_write,
@@ -94,7 +94,7 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method = version.method
-    arrays = {name: tensor.cpu().numpy() for name, tensor in _quadratic(method).items()}
+    arrays = _score_arrays(method)
     packed = _packed(method, engine)
     work = folder.with_name(f".{folder.name}.part")
     with work_folder(work, purpose="export", busy=f"another command is writing {folder}"):
@@ -115,28 +115,30 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     return folder
 
 
-def _quadratic(method: Method) -> dict[str, Any]:
+def _score_arrays(method: Method) -> dict[str, np.ndarray]:
     if not isinstance(method, Posterior) or method.trains:
         raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
-    return method.quadratic
+    return method.fitted.arrays()
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:
+    """The files of the encoder: its own, or made from its weights for another engine (extra `train`)."""
     encoder, spec = method.encoder, method.encoder.spec
-    if engine is None:
-        engine = encoder.engine if isinstance(encoder, OnnxEncoder) else "onnx"
+    if isinstance(encoder, OnnxEncoder) and engine in (None, encoder.engine):
+        return encoder.packed()
+    engine = engine or "onnx"
     if engine not in ("onnx", "onnx-int8"):
         raise SettingsError(f"engine: expected onnx or onnx-int8, got '{engine}'.")
     if "adapter" not in spec.settings:
         raise ModelError(f"Encoder '{spec.name}' cannot be exported; only transformers can.")
+    require("torch", "transformers", "onnx")
+    from erda.encoders.adapter import TrainedWeights
+    from erda.encoders.onnx_build import pack_encoder
+    from erda.encoders.weights import find_model, origin
+
     settings = checked_settings(TransformerSettings, {**spec.settings, "engine": engine})
     folder = find_model(spec.name)
     weights = TrainedWeights.load(settings.adapter, base=origin(folder).name) if settings.adapter else None
-    if (weights.fingerprint if weights else folder.fingerprint) != spec.fingerprint:
-        raise ModelError(f"The extractor was taught over other weights of encoder '{spec.name}' than those here.")
-    reason = unfit(folder, settings, "cpu")
-    if reason:
-        raise SettingsError(f"It cannot be exported for engine '{engine}': {reason}")
     return pack_encoder(folder, settings, weights=weights)
 
 

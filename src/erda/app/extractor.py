@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, overload
 
+import numpy as np
+
 from erda.app.answers import (
     Answer,
     Change,
@@ -400,7 +402,8 @@ class Extractor:
         blank = self._builder.blank(setup)
         new = blank.taken_over()
         kept = learned.shared if learned else new
-        if not is_old and setup == stored and all(name in kept and kept[name].equal(one) for name, one in new.items()):
+        same = all(name in kept and np.array_equal(kept[name], one) for name, one in new.items())
+        if not is_old and setup == stored and same:
             return
         with self._writing(take_over=True) as before:
             method = replayed(blank, before.known, progress=progress) if before.known else None

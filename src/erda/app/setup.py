@@ -10,13 +10,13 @@ from typing import Any
 from erda.app.state import NOTHING, Setup
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.base import Encoder
+from erda.encoders.onnx_encoder import packaged_names
 from erda.encoders.settings import BY_MODE, EncoderSpec
 from erda.errors import ModelError
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
 
 DEFAULT_ENCODER = "minilm"
-FROZEN = {"trained_layers": 0, "engine": "auto"}  # of a transformer that no method trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Builder:
         settings = dict[str, Any](stored.encoder.settings if is_stored else {})
         as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
         if not as_before and "trained_layers" in encoder_settings(name).model_fields:
-            settings |= {"trained_layers": BY_MODE, "engine": "torch"} if kind.trains else FROZEN
+            settings |= _engine(name, trains=kind.trains)
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:
@@ -93,6 +93,13 @@ def without_engine(stored: Setup) -> Setup:
     """The setup of a store of erda 0.1.0, which chose another engine by default."""
     settings = {name: value for name, value in stored.encoder.settings.items() if name != "engine"}
     return replace(stored, encoder=replace(stored.encoder, settings=settings))
+
+
+def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
+    """Settings of a transformer by default: PyTorch, or the packaged file where a method leaves it frozen."""
+    if trains:
+        return {"trained_layers": BY_MODE, "engine": "torch"}
+    return {"trained_layers": 0, "engine": "packaged" if encoder in packaged_names() else "torch"}
 
 
 def _key(spec: EncoderSpec) -> str:

@@ -1,6 +1,6 @@
 """A version of an extractor in memory: what it is, what was taught, and what the method made of it.
 
-`store.py` keeps it on the disk. PyTorch is not loaded here.
+`store.py` keeps it on the disk. NumPy is not loaded here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from erda.encoders.settings import EncoderSpec
 from erda.types import Example
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
     from erda.methods.base import Checkpoint
 
@@ -75,7 +75,7 @@ class RelationPart:
 
     known: Known
     kept: tuple[Example, ...] = ()
-    rows: Mapping[str, Tensor] = field(default_factory=dict)
+    rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def is_same(self, other: RelationPart | None) -> bool:
         """Whether nothing has happened to it: the same lessons, the very same tensors."""

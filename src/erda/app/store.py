@@ -47,7 +47,7 @@ from erda.files import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
 HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
 WAIT = 10.0  # seconds to wait for another process that is teaching
@@ -255,11 +255,11 @@ class Store:
         content, place = self._read_object(f"{files.about}.json")
         return decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
 
-    def _read_tensors(self, digest: str) -> dict[str, Tensor]:
+    def _read_tensors(self, digest: str) -> dict[str, np.ndarray]:
         if not digest:
             return {}
         from safetensors import SafetensorError
-        from safetensors.torch import load
+        from safetensors.numpy import load
 
         content, place = self._read_object(f"{digest}.safetensors")
         try:
@@ -337,11 +337,11 @@ class Store:
         about = json.dumps(asdict(RelationFile(part.known, part.kept)), ensure_ascii=False).encode()
         return RelationFiles(self._write_object(about, "json"), self._write_tensors(part.rows), len(part.known.lessons))
 
-    def _write_tensors(self, tensors: Mapping[str, Tensor]) -> str:
-        from safetensors.torch import save
-        from torch import contiguous_format
+    def _write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
+        import numpy as np
+        from safetensors.numpy import save
 
-        plain = {name: one.cpu().clone(memory_format=contiguous_format) for name, one in tensors.items()}
+        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
         return self._write_object(save(plain), "safetensors") if plain else ""
 
     def _write_object(self, content: bytes, ending: str) -> str:
@@ -376,5 +376,5 @@ class Store:
                 raise WriteError(f"{failed[0]} cannot be removed. Mend this and give the same command again.")
 
 
-def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}

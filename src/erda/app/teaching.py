@@ -64,7 +64,7 @@ def forked(method: Method) -> Method:
     other = copy(method)
     other.rows = {name: dict(rows) for name, rows in method.rows.items()}
     other.shared = dict(method.shared)
-    if method.trains and method.encoder.trained_parameters():
+    if method.trains and method.encoder.trained_state():
         other.encoder = deepcopy(method.encoder)
     return other
 

@@ -12,7 +12,6 @@ from threading import Lock
 from typing import overload
 
 import numpy as np
-from torch.nn import functional as F
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
 from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
@@ -20,7 +19,7 @@ from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
 from erda.app.state import TAUGHT_BY_0_1, State
-from erda.encoders.base import embed
+from erda.encoders.base import unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
 from erda.text.names import NameTagger
@@ -151,7 +150,7 @@ class Version:
         effects.sort(key=lambda effect: -abs(effect.change))
         near = [one.relation for one in answer.ranked[:COMPARED]]
         lessons = [one.example for name in near for one in self.known(name).lessons[:MOST_COMPARED]]
-        vectors = F.normalize(embed(self.method.encoder, [example, *lessons]), dim=-1)
+        vectors = unit_rows(self.method.encoder.embed([example, *lessons]))
         similarities = (vectors[1:] @ vectors[0]).tolist()
         nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
         nearest.sort(key=lambda one: -one.similarity)

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-import torch
-
 from erda.corpus.similarity import load_similarity
 from erda.corpus.training_pairs import tagged_rows
-from erda.encoders.adapter import FOLDER
 from erda.encoders.background import centres_of, save_background
+from erda.encoders.weights import KNOWN_MODELS, SHIPPED, adapter_folder
 from erda.errors import DataError, ModelError
 from erda.files import user_path
 from erda.types import Example
@@ -26,11 +24,11 @@ def make_background(
 ) -> Path:
     """Write the background of a folder of trained weights (of the package: `minilm`, `mpnet`), from tagged files."""
     sentences = drawn_from(sources, n_sentences, seed)
-    folder = FOLDER / model if (FOLDER / model).is_dir() else user_path(model)
+    folder = adapter_folder(SHIPPED, base=model) if model in KNOWN_MODELS else user_path(model)
     similarity = load_similarity(folder, device=device)
     if similarity.weights is None:
         raise ModelError(f"{model}: is no folder of trained weights, so it has no place for a background.")
-    vectors = torch.from_numpy(similarity.encode(sentences, progress=True))
+    vectors = similarity.encode(sentences, progress=True)
     return save_background(folder, centres_of(vectors, N_CENTRES, seed=seed), similarity.fingerprint)
 
 

@@ -16,13 +16,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from erda.corpus.similarity_settings import MAX_PIECES
-from erda.encoders.adapter import SETTINGS_FILE, SHIPPED, TrainedWeights, fingerprint_of
+from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
+from erda.encoders.base import unit_rows
 from erda.encoders.devices import check_device
-from erda.encoders.onnx_encoder import OnnxEncoder, open_onnx
+from erda.encoders.onnx_build import open_onnx
+from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.settings import TransformerSettings
+from erda.encoders.tokens import Pieces
 from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import ModelFolder, find_model, origin
+from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
@@ -84,9 +87,14 @@ class SimilarityModel:
                 order = np.argsort([-len(one) for one in pieces], kind="stable")
                 for first in range(0, len(order), batch_size):
                     rows = order[first : first + batch_size]
-                    found = self.encoder.encode_pieces([pieces[row] for row in rows])
-                    vectors[start + rows] = normalize(found, dim=-1).cpu().numpy()
+                    vectors[start + rows] = unit_rows(self._vectors([pieces[row] for row in rows]))
                     bar.update(len(rows))
+        return vectors
+
+    def _vectors(self, batch: Sequence[Pieces]) -> np.ndarray:
+        if isinstance(self.encoder, OnnxEncoder):
+            return self.encoder.embed_pieces(batch)
+        vectors: np.ndarray = self.encoder.encode_pieces(batch).float().cpu().numpy()
         return vectors
 
     @torch.no_grad()
@@ -102,6 +110,8 @@ class SimilarityModel:
         """Unit vectors of some rows of packed sentences, on the model's device: [n_rows, dim], in the order given."""
         from tqdm import tqdm
 
+        if isinstance(self.encoder, OnnxEncoder):
+            raise SettingsError("packed sentences need PyTorch; use dtype float32 or bfloat16.")
         device = self.encoder.device
         batches = SentenceBatches(sentences, self.encoder.tokenizer, device)
         vectors = torch.empty(len(rows), self.dim, dtype=dtype, device=device)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncoderEntry:
-    """A line of the table: the settings of an encoder, and a sentence for people."""
+    """A row of the table: the settings of an encoder and a one-line description."""
 
     settings: type[Settings]
     about: str
-    is_pretrained: bool = True  # or starts at random, and is nothing until a method trains it
+    is_pretrained: bool = True  # or starts at random and is useless until a method trains it
     build: str = ""  # of another package: "module:function", called with (settings, seed=..., device=...)
 
 
@@ -31,8 +31,8 @@ ENCODERS: Registry[EncoderEntry] = Registry(
         "bilstm": EncoderEntry(
             BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False
         ),
-        "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this package"),
-        "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of this package"),
+        "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this project"),
+        "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of erda-mpnet"),
     },
 )
 
@@ -45,10 +45,10 @@ def encoder_settings(name: str) -> type[Settings]:
 def build_encoder(
     name: str, *, seed: int = 0, device: str = "cpu", cache: FrozenCache | None = None, **settings: object
 ) -> Encoder:
-    """The encoder of that name: `bilstm`, `minilm`, `mpnet`, a model folder or a name on the hub; in eval mode.
+    """Build the encoder of that name: `bilstm`, `minilm`, `mpnet`, a model folder or a name on the hub.
 
-    `settings` are those of `encoder_settings(name)`; every fault in them is said at once. `cache` keeps what frozen
-    layers compute; hand the same one to all encoders of an experiment.
+    `settings` are those of `encoder_settings(name)`; all their faults are reported at once. `cache` keeps the output of
+    frozen layers; pass the same one to all encoders of an experiment.
     """
     checked = checked_settings(encoder_settings(name), settings)
     check_device(device)
@@ -59,16 +59,27 @@ def build_encoder(
         from erda.encoders.bilstm import BiLstmEncoder
 
         return BiLstmEncoder.build(checked, seed=seed, device=device)
-    from erda.encoders.adapter import TrainedWeights
-    from erda.encoders.transformer import TransformerEncoder
-    from erda.encoders.weights import find_model, origin
-
     assert isinstance(checked, TransformerSettings)
-    folder = find_model(name)
-    weights = TrainedWeights.load(checked.adapter, base=origin(folder).name) if checked.adapter else None
-    if checked.engine != "torch":
-        from erda.encoders.onnx_encoder import open_onnx, unfit
+    kept = None if cache is None or cache.max_bytes == 0 else cache.vectors(f"{name} {checked.model_dump_json()}")
+    if checked.engine == "packaged":
+        from erda.encoders.onnx_encoder import open_packaged
 
-        if checked.engine != "auto" or not unfit(folder, checked, device):
-            return open_onnx(folder, checked, weights=weights, device=device, cache=cache)
-    return TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)
+        return open_packaged(name, checked, kept=kept)
+    from erda.encoders.adapter import TrainedWeights
+    from erda.encoders.background import BackgroundFile
+    from erda.encoders.transformer import TransformerEncoder
+    from erda.encoders.weights import adapter_folder, find_model, origin
+
+    folder = find_model(name)
+    base = origin(folder).name
+    weights = TrainedWeights.load(checked.adapter, base=base) if checked.adapter else None
+    encoder: Encoder
+    if checked.engine == "torch":
+        encoder = TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)
+    else:
+        from erda.encoders.onnx_build import open_onnx
+
+        encoder = open_onnx(folder, checked, weights=weights, device=device, kept=kept)
+    if weights is not None:
+        encoder.background_file = BackgroundFile(adapter_folder(checked.adapter, base=base), weights.fingerprint)
+    return encoder

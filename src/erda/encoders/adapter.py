@@ -16,19 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.layers import LayeredModel
-from erda.encoders.weights import ModelFolder, Origin, check_safetensors, origin
+from erda.encoders.weights import DEFAULT_BASE, SHIPPED, ModelFolder, Origin, adapter_folder, check_safetensors, origin
 from erda.errors import ModelError
 from erda.fields import Count
-from erda.files import inside, read_json, sha256_of, user_path, verify_sha256, whole_file, write_json
+from erda.files import inside, read_json, sha256_of, verify_sha256, whole_file, write_json
 
-SHIPPED = "shipped"  # the adapter that comes with the package, for each of its pretrained models (docs/similarity.md)
-FOLDER = Path(__file__).parent / SHIPPED
 SETTINGS_FILE = "similarity.json"
 VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
 AGAIN = "Train or copy the model again."
-DEFAULT_BASE = "minilm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +180,6 @@ class TrainedWeights:
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: is not what was written with {file.name}. {AGAIN}")
         return found
-
-
-def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
-    """Where trained weights lie: `shipped`, those of the package for a pretrained model, or a folder of one's own."""
-    if name != SHIPPED:
-        return user_path(name)
-    known = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
-    if base not in known:
-        raise ModelError(
-            f"No adapter comes with the package for '{base}', only for {' and '.join(known)}. Train one: "
-            "`erda corpus train --encoder`; or leave it out: encoder.adapter=''."
-        )
-    return FOLDER / base
 
 
 def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from erda.encoders.base import Encoder
 from erda.encoders.glove import WordVectors, load_vectors
 from erda.encoders.settings import BiLstmSettings, EncoderSpec
 from erda.encoders.tokens import cut
+from erda.encoders.trainable import TrainableEncoder
 from erda.files import user_path
 from erda.types import Example
 
@@ -22,7 +22,7 @@ MAX_TOKENS = 512
 KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
 
 
-class BiLstmEncoder(Encoder):
+class BiLstmEncoder(TrainableEncoder):
     """Sentences and relation names through one bidirectional LSTM; dim = 2 * hidden_size.
 
     `lstm.py` runs training steps on the CPU, `nn.LSTM` the rest: same parameters, same vectors up to rounding.

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,6 +49,7 @@ class FrozenCache:
         self.dtype = torch.float16 if half else torch.float32
         self.lock = RLock()
         self._stores: dict[tuple[str, int], FrozenStates] = {}
+        self._vectors: dict[str, dict[bytes, np.ndarray]] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> FrozenCache:
         return self  # a copied encoder shares what is kept
@@ -61,6 +63,10 @@ class FrozenCache:
                 store = FrozenStates(self) if self.folder is None else _FileStates(self, self.folder / name, width)
                 self._stores[key] = store
             return self._stores[key]
+
+    def vectors(self, encoder: str) -> dict[bytes, np.ndarray]:
+        """Vectors of an ONNX encoder by sentence, in memory."""
+        return self._vectors.setdefault(encoder, {})
 
     def used_bytes(self) -> int:
         """How much is kept, over all stores."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from erda.encoders.base import Encoder
 from erda.encoders.tokens import MarkedTokenizer, Pieces
+from erda.encoders.trainable import TrainableEncoder
 from erda.types import Example
 
 
-class MarkedEncoder(Encoder):
+class MarkedEncoder(TrainableEncoder):
     """Sentences with marks around their entities -> word pieces -> vectors; a subclass does the second half."""
 
     tokenizer: MarkedTokenizer

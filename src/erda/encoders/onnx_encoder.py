@@ -1,46 +1,43 @@
-"""A frozen transformer in mode `markers` on ONNX Runtime: for a CPU, where it is faster than PyTorch.
+"""A frozen transformer on ONNX Runtime: sentences to vectors on a CPU, without PyTorch.
 
-What it needs (`PackedEncoder`: the graph, the tokenizer and a few numbers) is made once from the weights and kept in
-the cache folder, written whole and compared with its sha256 when it is read; a damaged one is made again. Opened from
-there, neither the weights nor transformers are loaded. An export holds the same three files.
+An encoder is three files (`PackedEncoder`): the graph, the tokenizer and a few numbers. MiniLM's ship with the package
+(`packaged`). `erda.encoders.onnx_build` makes them for other weights. An export holds the same three files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from erda.encoders.adapter import TrainedWeights
-from erda.encoders.devices import device_kind
-from erda.encoders.frozen import FrozenCache
-from erda.encoders.layers import BERT_KIN
-from erda.encoders.marked import MarkedEncoder
+from erda.encoders.background import BackgroundFile
+from erda.encoders.base import Encoder
 from erda.encoders.settings import EncoderSpec, TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
-from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
-from erda.encoders.weights import ModelFolder
-from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
-from erda.files import cache_folder, locked, read_bytes, read_json, write_bytes, write_json
+from erda.errors import ModelError, SettingsError
+from erda.files import read_bytes, read_json, write_bytes, write_json
+from erda.types import Example
 
-VERSION = 3  # of the graph and of what stands beside it
+VERSION = 4  # of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
-MODULES = ("onnx", "onnxruntime")
-INT8_FITS = ("minilm",)  # models that lose at most 0.3 points by int8, with the adapter that ships (docs/encoders.md)
-BUILD_SECONDS = 300  # to wait for another process that makes the same graph
+PACKAGED = Path(__file__).parent / "packaged"
+BATCH_SIZE = 256  # sentences per step of the progress bar
+BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
+KEPT_VECTORS = 100_000  # sentences whose vectors an experiment keeps
 
 
 @dataclass(frozen=True, slots=True)
 class AboutEncoder:
-    """What `encoder.json` holds: which files stand beside it, and how a sentence becomes piece ids."""
+    """`encoder.json`: the files beside it, and how a sentence becomes piece ids."""
 
     version: int
     engine: str
@@ -50,6 +47,11 @@ class AboutEncoder:
     vocab_size: int  # the four marks have the ids after it
     special: dict[str, int]  # ids of the control pieces: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
+
+    @property
+    def fingerprint(self) -> str:
+        """Sha256 of everything that decides a vector."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,162 +70,163 @@ class PackedEncoder:
 
     @classmethod
     def read(cls, folder: Path) -> PackedEncoder:
-        """What `write` wrote, or a ModelError."""
-        about = read_json(folder / ABOUT, AboutEncoder, error=ModelError)
+        """Read and verify the three files."""
+        about = read_about(folder)
         files = {name: read_bytes(folder / name, error=ModelError) for name in (GRAPH, TOKENIZER)}
-        if about.version != VERSION or about.sha256 != _digests(files):
-            raise ModelError(f"{folder}: is damaged, or of another version of erda.")
+        if about.sha256 != digests(files):
+            raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Install or make the encoder again.")
         return cls(about, files[GRAPH], files[TOKENIZER])
 
 
-class OnnxEncoder(MarkedEncoder):
-    """Vectors as `TransformerEncoder` gives them where no layer is trained. Each sentence is a run of its own."""
+def read_about(folder: Path) -> AboutEncoder:
+    """Read `encoder.json`; the files it names are verified when they are loaded."""
+    about = read_json(folder / ABOUT, AboutEncoder, error=ModelError)
+    if about.version != VERSION:
+        raise ModelError(f"{folder / ABOUT} has version {about.version}; this erda reads version {VERSION}.")
+    return about
 
-    def __init__(self, packed: PackedEncoder, spec: EncoderSpec, *, cache: FrozenCache | None = None) -> None:
-        super().__init__()
-        import onnxruntime
 
-        about = packed.about
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # several sentences are run at once instead
-        options.log_severity_level = 3
-        try:
-            self._session = onnxruntime.InferenceSession(packed.graph, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its errors have no common base
-            raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error
-        self.tokenizer = MarkedTokenizer.from_json(
-            packed.tokenizer.decode(),
-            special=about.special,
-            mode="markers",
-            vocab_size=about.vocab_size,
-            limit=about.max_pieces,
-        )
-        self.engine = about.engine
-        self.spec = spec
-        self.dim = about.dim
-        self.learning_rate = LEARNING_RATES["markers"]
-        self.cache = cache
-        self._fingerprint = hashlib.sha256(f"{about.sha256[GRAPH]} {onnxruntime.__version__}".encode()).hexdigest()
-        self.eval()
+def digests(files: dict[str, bytes]) -> dict[str, str]:
+    """Sha256 of each file."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+class OnnxEncoder(Encoder):
+    """Vectors of a frozen transformer in mode `markers`. Graph and tokenizer are loaded at the first sentence.
+
+    Each sentence is a run of its own, so its vector does not depend on the rest of the batch. `kept` caches vectors by
+    sentence, for experiments that embed the same sentences many times.
+    """
+
+    def __init__(
+        self,
+        about: AboutEncoder,
+        load: Callable[[], PackedEncoder],
+        spec: EncoderSpec,
+        *,
+        kept: dict[bytes, np.ndarray] | None = None,
+    ) -> None:
+        self.about, self.spec, self.dim, self.engine = about, spec, about.dim, about.engine
+        self._load, self._kept, self._lock = load, kept, Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> OnnxEncoder:
-        return self  # nothing in it ever changes
+        return self  # immutable
+
+    def packed(self) -> PackedEncoder:
+        """The files of this encoder, verified."""
+        return self._load()
+
+    @cached_property
+    def _loaded(self) -> tuple[MarkedTokenizer, Any]:
+        with self._lock:
+            if "_loaded" in self.__dict__:  # another thread was faster
+                return self.__dict__["_loaded"]
+            packed = self._load()
+            return _tokenizer(packed), _session(packed)
 
     @property
-    def device(self) -> torch.device:
-        """Always the CPU."""
-        return torch.device("cpu")
+    def tokenizer(self) -> MarkedTokenizer:
+        """The tokenizer that cuts sentences into word pieces."""
+        return self._loaded[0]
 
-    def encode_pieces(self, batch: Sequence[Pieces]) -> Tensor:
-        """Vectors of sentences that are already word pieces: [n, dim]."""
-        if not batch:
-            return torch.zeros(0, self.dim)
-        if self.cache is None or self.cache.max_bytes == 0:
-            return torch.cat(self._run(batch))
-        return torch.cat(self.cache.states(self._fingerprint, self.dim).of(batch, self._run)).float()
+    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
+        """Embed marked sentences: [n_examples, dim] float32."""
+        blanks = [(True, True)] * len(examples) if blanked else None
+        pieces = self.tokenizer.encode(examples, blanked=blanks)
+        return self.embed_pieces(pieces, batch_size=batch_size or BATCH_SIZE)
 
-    def _run(self, batch: Sequence[Pieces]) -> list[Tensor]:
-        """A vector of each sentence, [1, dim]; as many at once as PyTorch would use threads."""
-        n_threads = min(torch.get_num_threads(), len(batch))
-        if n_threads == 1:
-            return list(map(self._run_one, batch))
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed plain texts: [n_texts, dim] float32."""
+        return self.embed_pieces(self.tokenizer.encode_texts(texts))
+
+    def embed_pieces(self, batch: Sequence[Pieces], *, batch_size: int = BATCH_SIZE) -> np.ndarray:
+        """Embed sentences that are already word pieces: [n, dim] float32."""
+        from tqdm import tqdm
+
+        vectors = np.empty((len(batch), self.dim), dtype=np.float32)
+        n_threads = min(available_threads(), len(batch))
+        if n_threads <= 1:
+            for row, pieces in enumerate(batch):
+                vectors[row] = self._vector(pieces)
+            return vectors
+        starts = range(0, len(batch), batch_size)
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(self._run_one, batch))
+            for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):
+                for row, vector in enumerate(pool.map(self._vector, batch[start : start + batch_size]), start):
+                    vectors[row] = vector
+        return vectors
 
-    def _run_one(self, pieces: Pieces) -> Tensor:
+    def _vector(self, pieces: Pieces) -> np.ndarray:
+        if self._kept is not None and pieces.key in self._kept:
+            return self._kept[pieces.key]
         inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
-        return torch.from_numpy(self._session.run(None, inputs)[0])[None]
+        vector: np.ndarray = self._loaded[1].run(None, inputs)[0]
+        if self._kept is not None and len(self._kept) < KEPT_VECTORS:
+            self._kept[pieces.key] = vector
+        return vector
 
 
-def open_onnx(
-    folder: ModelFolder,
-    settings: TransformerSettings,
-    *,
-    weights: TrainedWeights | None,
-    device: str,
-    cache: FrozenCache | None = None,
-) -> OnnxEncoder:
-    """The encoder that `settings.engine` asks for, or why ONNX Runtime cannot run it."""
-    reason = unfit(folder, settings, device)
-    if reason:
-        raise SettingsError(f"engine '{settings.engine}': {reason}")
-    packed = pack_encoder(folder, settings, weights=weights)
-    filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
-    fingerprint = weights.fingerprint if weights else folder.fingerprint
-    return OnnxEncoder(packed, EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint), cache=cache)
-
-
-def pack_encoder(
-    folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None
-) -> PackedEncoder:
-    """The files of an encoder, from the cache folder or made and kept there."""
-    engine = settings.engine
-    if engine == "auto":
-        engine = "onnx-int8" if settings.adapter == "shipped" and folder.name in INT8_FITS else "onnx"
-    made_of = [VERSION, engine, folder.fingerprint, weights.fingerprint if weights else "", settings.max_pieces]
-    place = cache_folder() / "onnx" / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
-    found = _read(place)
-    if found is None:
-        try:
-            with locked(place, busy="another process makes the same encoder", error=ModelError, wait=BUILD_SECONDS):
-                found = _read(place)
-                if found is None:
-                    found = _make(folder, settings, weights, engine)
-                    found.write(place)
-        except WriteError as fault:
-            warnings.warn(f"The graph of the encoder is made anew each time: {fault}", stacklevel=2)
-    return found or _make(folder, settings, weights, engine)
-
-
-def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
-    """Why ONNX Runtime cannot run an encoder; nothing where it can."""
-    missing = [module for module in MODULES if find_spec(module) is None]
-    shape = read_json(folder.path / "config.json", _Shape, error=ModelError)
-    if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
-        return "it runs frozen encoders: expected mode 'markers', trained_layers 0, projection 0, precision 'fp32'."
-    if device_kind(device) != "cpu":
-        return f"it runs on a CPU here, not on '{device}'; use engine 'torch'."
-    if shape.model_type not in (*BERT_KIN, "mpnet") or shape.hidden_act != "gelu":
-        return f"it runs BERT, RoBERTa and MPNet, not '{shape.model_type}' ({shape.hidden_act}); use engine 'torch'."
-    return not_installed(missing) if missing else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a model's `config.json` says of its kind."""
-
-    model_type: str
-    hidden_act: str = "gelu"
-
-
-def _read(place: Path) -> PackedEncoder | None:
-    try:
-        return PackedEncoder.read(place) if place.is_dir() else None
-    except ErdaError:  # damaged: it is made again
-        return None
-
-
-def _make(
-    folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None, engine: str
-) -> PackedEncoder:
-    from erda.encoders.onnx_graph import build_graph
-
-    encoder = TransformerEncoder(folder, settings, weights=weights)
-    tokenizer = encoder.tokenizer
-    graph = build_graph(encoder.layers, max_pieces=tokenizer.limit, int8=engine == "onnx-int8")
-    files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
-    about = AboutEncoder(
-        version=VERSION,
-        engine=engine,
-        model=folder.name,
-        dim=encoder.dim,
-        max_pieces=tokenizer.limit,
-        vocab_size=tokenizer.vocab_size,
-        special=tokenizer.special,
-        sha256=_digests(files),
+def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes, np.ndarray] | None) -> OnnxEncoder:
+    """Open an encoder that ships with the package."""
+    folder = PACKAGED / name
+    if name not in packaged_names():
+        known = ", ".join(sorted(packaged_names()))
+        raise SettingsError(f"engine 'packaged': no file for encoder '{name}', only for {known}; use engine 'onnx'.")
+    default = TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
+    if changed := [one for one in _DECIDING if getattr(settings, one) != getattr(default, one)]:
+        raise SettingsError(f"engine 'packaged' has a fixed {', '.join(changed)}; use engine 'onnx' or 'torch'.")
+    about = read_about(folder)
+    encoder = OnnxEncoder(
+        about,
+        lambda: PackedEncoder.read(folder),
+        EncoderSpec(name, settings.model_dump(), about.fingerprint),
+        kept=kept,
     )
-    return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
+    encoder.background_file = BackgroundFile(folder, about.fingerprint)
+    return encoder
 
 
-def _digests(files: dict[str, bytes]) -> dict[str, str]:
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+def packaged_names() -> set[str]:
+    """Names of the encoders that ship with the package."""
+    return {path.parent.name for path in PACKAGED.glob(f"*/{ABOUT}")}
+
+
+_DECIDING = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter")
+
+
+def available_threads() -> int:
+    """Number of threads to run sentences on: OMP_NUM_THREADS, else the cores of this process."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return (
+        max(int(asked), 1)
+        if asked.isdecimal()
+        else len(os.sched_getaffinity(0))
+        if _HAS_AFFINITY
+        else os.cpu_count() or 1
+    )
+
+
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+
+
+def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
+    about = packed.about
+    return MarkedTokenizer.from_json(
+        packed.tokenizer.decode(),
+        special=about.special,
+        mode="markers",
+        vocab_size=about.vocab_size,
+        limit=about.max_pieces,
+    )
+
+
+def _session(packed: PackedEncoder) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # several sentences run at once instead
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(packed.graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error

@@ -38,8 +38,8 @@ class TransformerSettings(Settings):
     [CLS] through a trained linear layer (`projection` wide, 0 = as wide as the model), the last layer trained.
     `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
     `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
-    `engine` runs a model of which no layer is trained, in mode `markers` on a CPU: `torch`, `onnx` (ONNX Runtime, the
-    extra `onnx`), `onnx-int8` (its linear layers in whole numbers) or `auto` (docs/encoders.md: the fastest that fits).
+    `engine` runs the model: `torch`; or, for a frozen model in mode `markers` on a CPU, ONNX Runtime: `packaged` (the
+    int8 file that ships with erda), `onnx` (float32, made from the weights) or `onnx-int8` (made from the weights).
     `adapter` names trained weights to start from: `shipped` (for `minilm` and `mpnet`), or a folder of `erda corpus
     train`; nothing for the pretrained model as it is. They were trained in mode `markers`, with a limit of pieces.
     """
@@ -52,7 +52,7 @@ class TransformerSettings(Settings):
     max_pieces: Number = 0
     learning_rate: Weight = 0.0
     adapter: str = ""
-    engine: Literal["torch", "onnx", "onnx-int8", "auto"] = "torch"
+    engine: Literal["torch", "packaged", "onnx", "onnx-int8"] = "torch"
 
     @model_validator(mode="after")
     def _no_adapter_in_the_papers_mode(self) -> TransformerSettings:

@@ -52,6 +52,9 @@ MINILM_SETTINGS = {  # sha256 of the files that decide how a sentence is cut int
 }
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 ORIGIN_FILE, UNPACKED_FILE = "origin.json", "unpacked.json"
+SHIPPED = "shipped"  # the adapter made by this project for a pretrained model (docs/similarity.md)
+DEFAULT_BASE = "minilm"
+COMPANIONS = {"mpnet": "erda-mpnet"}  # pretrained model -> distribution with its adapter
 UNPACK_SECONDS = 600  # to wait for another process that unpacks the same model
 
 
@@ -200,6 +203,37 @@ def check_safetensors(path: Path) -> None:
         raise ModelError(
             f"{path}, {size:,} bytes, is no whole safetensors file ({first_line(error)}). Download it again."
         ) from None
+
+
+# -- trained weights ---------------------------------------------------------------------------------------------------
+
+
+def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
+    """Folder of trained weights: `shipped` (made by this project for a pretrained model), or a folder of one's own."""
+    if name != SHIPPED:
+        return user_path(name)
+    found = _shipped_folders()
+    if base not in found:
+        known = " and ".join(sorted({*found, *COMPANIONS}))
+        hint = (
+            f"Run: pip install {COMPANIONS[base]}" if base in COMPANIONS else "Train one: `erda corpus train --encoder`"
+        )
+        raise ModelError(
+            f"There is no adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''."
+        )
+    return found[base]
+
+
+def _shipped_folders() -> dict[str, Path]:
+    """Folders of this package and of its companions, by pretrained model."""
+    from importlib.util import find_spec
+
+    found = {DEFAULT_BASE: Path(__file__).parent / SHIPPED / DEFAULT_BASE}
+    for base, package in COMPANIONS.items():
+        spec = find_spec(package.replace("-", "_"))
+        if spec is not None and spec.origin is not None:
+            found[base] = Path(spec.origin).parent
+    return found
 
 
 # -- registry packages -----------------------------------------------------------------------------------------------

@@ -1,27 +1,27 @@
-"""Episodic memory: the examples that stand for what was learned, one a relation in the paper."""
+"""Episodic memory: the examples that stand for a relation, one per relation in the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from erda.types import Example
 
 
-def nearest_to_centroid(vectors: Tensor, n: int = 1, *, centre: Tensor | None = None) -> list[int]:
-    """Rows of the `n` vectors closest (Euclidean) to `centre`, or to the mean of all (Eq. 5), closest first."""
-    distances = torch.linalg.vector_norm(vectors - (vectors.mean(dim=0) if centre is None else centre), dim=1)
-    return torch.argsort(distances, stable=True)[:n].tolist()
+def nearest_to_centroid(vectors: np.ndarray, n: int = 1, *, centre: np.ndarray | None = None) -> list[int]:
+    """Rows of the `n` vectors closest (Euclidean) to `centre`, or to their mean (Eq. 5), closest first."""
+    distances = np.linalg.norm(vectors - (vectors.mean(axis=0) if centre is None else centre), axis=1)
+    found: list[int] = np.argsort(distances, kind="stable")[:n].tolist()
+    return found
 
 
 def nearest_of_each(
-    examples: Sequence[Example], vectors: Tensor, *, n: int = 1, centres: Mapping[str, Tensor] | None = None
+    examples: Sequence[Example], vectors: np.ndarray, *, n: int = 1, centres: Mapping[str, np.ndarray] | None = None
 ) -> list[Example]:
     """The `n` examples of each relation nearest to its centroid; `vectors` [n_examples, dim] are their embeddings.
 
-    `centres` has the centroids where more is known of them than what these examples say.
+    `centres` holds centroids that are known better than these examples tell.
     """
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):

@@ -25,7 +25,7 @@ METHODS: Registry[type[Method]] = Registry(
         "sckd": "erda.methods.sckd:Sckd",
         "cpl": "erda.methods.cpl:Cpl",
         "posterior": "erda.methods.posterior:Posterior",
-        "posterior-tuned": "erda.methods.posterior:PosteriorTuned",
+        "posterior-tuned": "erda.methods.posterior_tuned:PosteriorTuned",
     },
 )
 DEFAULT_METHOD = "posterior"

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.fields import Count, Fraction, Number
 from erda.learning.losses import cosine_similarity, relaxed, supervised_contrastive
-from erda.methods.base import NotTiny, Trained
+from erda.methods.trained import NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
 
 

@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.fields import Number
 from erda.learning.losses import cosine_similarity, cross_entropy
-from erda.methods.base import LearningRate, NotTiny, Trained
+from erda.methods.trained import LearningRate, NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
 
 

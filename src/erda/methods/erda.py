@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.errors import StreamError
 from erda.fields import Fraction, Number, Weight, changed_settings
 from erda.learning.losses import cosine_similarity
 from erda.learning.negatives import hard_negatives
 from erda.learning.objective import Objective
 from erda.learning.prototypes import relation_embeddings
-from erda.methods.base import NotTiny, Trained
+from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, ScoreKind, Task
 

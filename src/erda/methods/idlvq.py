@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.fields import Number, Weight
 from erda.learning.losses import cross_entropy, pairwise_margin, squared_distance
-from erda.methods.base import LearningRate, Trained
+from erda.methods.trained import LearningRate, Trained
 from erda.types import Example, ScoreKind, Task
 
 
@@ -64,7 +64,7 @@ class IdlvqC(Trained):
         learned = self._means(new, vectors)[0] if self.centred and is_first else fresh.detach()
         self._keep("reference", references.index_copy(0, taught, learned))
         self.shared["scale"] = scale.detach()
-        self._remember(new, self.memory_size, vectors)
+        self._remember(new, self.memory_size, self._to_array(vectors))
 
     def _vectors(self, examples: Sequence[Example]) -> Tensor:
         """Without gradient: [n, dim]."""

@@ -1,44 +1,39 @@
-"""Posterior: a relation is what its name and its examples make likely, in the space of an encoder pretrained on text.
+"""Posterior: score a relation by what its name and examples make likely, in the space of a pretrained encoder.
 
 The two-covariance model: relations are drawn around a centre g with covariance B, their sentences around them with
-covariance W. What is known of a relation after n sentences with mean m is a normal distribution, and the score of a
-sentence is its likelihood under it. So relations with few examples and with many are on one scale. The name and the
-description, read as sentences between two blanks, count as `name_weight` sentences more: a relation can be told before
-its first example, and its examples soon outweigh its name.
+covariance W. Given n sentences with mean m, a relation is a normal distribution, and the score of a sentence is its
+likelihood under it. So relations with few examples and with many are on one scale. The name and the description, read
+as sentences between two blanks, count as `name_weight` further sentences: a relation can be taught by name before its
+first example, and its examples soon outweigh its name.
 
-Scores are measured against a relation never seen, and tempered: logarithms of odds (docs/calibration.md). Where fewer
-than six relations were taught, the background of the encoder stands for the others (`expected.py`).
+Scores are log-likelihood ratios against an unseen relation, tempered (docs/calibration.md). With fewer than six
+relations, the background of the encoder stands for the others (`expected.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import torch
+import numpy as np
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional as F
 
-from erda.encoders.background import load_background
-from erda.encoders.base import embed
+from erda.encoders.base import unit_rows
 from erda.errors import StreamError
-from erda.fields import Count, Fraction, Positive, Weight
-from erda.learning.loop import descend
-from erda.learning.losses import supervised_contrastive
-from erda.methods.base import Checkpoint, LearningRate, Method, NotTiny
+from erda.fields import Fraction, Positive, Weight
+from erda.methods.base import Method
 from erda.methods.expected import MIXED_AT, Background, Expected, NeverSeen
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
-LEAST_SPREAD = 0.1  # of the relations, in units of that of their sentences: the estimate fails where both are few
-EVEN_SENTENCES = 850  # what the same variance everywhere counts for, in sentences, against W_0
-DIMENSIONS_AS_ONE = 3.0  # whose log-likelihoods are divided by 1: their evidence counts as it is
+LEAST_SPREAD = 0.1  # floor of the variance of relations, in units of that of their sentences
+EVEN_SENTENCES = 850  # weight of an even variance against W_0, in sentences
+DIMENSIONS_AS_ONE = 3.0  # dimensions whose log-likelihoods count in full; more are tempered
 EXPECTED = ("precision", "slope", "rest")  # of relations, for an export
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
-BLANK = "something"  # what an encoder reads in place of an entity where it knows no mask
-TEMPLATES = (  # the description, where there is one, in brackets behind the first four
+BLANK = "something"  # placeholder for an entity where the encoder has no mask
+TEMPLATES = (  # the first four carry the description, where there is one, in brackets at the end
     "HEAD has NAME TAIL .",
     "HEAD 's NAME is TAIL .",
     "the NAME of HEAD is TAIL .",
@@ -47,252 +42,202 @@ TEMPLATES = (  # the description, where there is one, in brackets behind the fir
     "HEAD 's NAME is TAIL .",
 )
 N_DESCRIBED = 4
-KEPT_VECTORS = 20_000  # sentences whose vectors are kept while the encoder stays as it is
-# Common words that names of relations consist of, which may themselves be names: what names have in common.
+# Common words that relation names consist of, and that may be names themselves: what names have in common.
 COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Everything that scores a unit vector: a centre, a basis, and in it the expectations of all relations."""
+
+    centre: np.ndarray  # [dim]
+    basis: np.ndarray  # [dim, dim]
+    expected: Expected
+    never_seen: NeverSeen
+
+    @property
+    def scale(self) -> float:
+        """Divisor of log-likelihoods: the directions of a vector repeat each other's evidence."""
+        return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
+
+    def scores(self, vectors: np.ndarray) -> np.ndarray:
+        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
+        z = (vectors.astype(np.float64) - self.centre) @ self.basis
+        return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All numbers of `scores`, for an export."""
+        never = self.never_seen
+        numbers = {"weight": never.weight, "typical": never.typical, "mixed_at": MIXED_AT, "temperature": self.scale}
+        return {
+            "centre": self.centre,
+            "basis": self.basis,
+            **{name: getattr(self.expected, name) for name in EXPECTED},
+            **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
+            **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
+        }
 
 
 @dataclass(eq=False)
 class Posterior(Method):
-    """Nothing is trained: likelihoods by name, mean and covariance, over an encoder that stays as it is.
+    """Likelihoods by name, mean and covariance over a frozen encoder; nothing is trained.
 
-    Scores are logarithms of likelihoods against that of a relation never seen, divided by sqrt(dim / 3).
+    Scores are log-likelihood ratios against an unseen relation, divided by sqrt(dim / 3).
     """
 
     _: KW_ONLY
     score: Literal["two-covariance", "lda", "mean"] = "two-covariance"
-    name_weight: Weight = 3.0  # how many examples a relation's name and description count for
-    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, at most, toward the same variance everywhere
+    name_weight: Weight = 3.0  # number of examples that a relation's name and description count for
+    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, at most, toward an even variance
     between_shrinkage: Fraction = 0.6  # of B
-    between_weight: Positive = 0.5  # of B: how far relations lie apart, against the estimate
+    between_weight: Positive = 0.5  # of B, against its estimate
 
     name: ClassVar[str] = "posterior"
     score_kind: ClassVar[ScoreKind] = "log-likelihood"
     trains: ClassVar[bool] = False
     reads_names: ClassVar[bool] = True
 
-    def _learn(self, task: Task, generator: torch.Generator) -> None:
+    def _learn(self, task: Task, generator: Any) -> None:
         if not self.name_weight:
             task.check_examples()
-        vectors, targets = self._vectors(task.examples), self._targets(task.examples)
-        counts, means, factors = (self.rows.setdefault(name, {}) for name in ("count", "mean", "factor"))
+        vectors, targets = self._vector_array(task.examples), self._target_rows(task.examples)
+        counts, means, factors = (dict(self.rows.get(name, {})) for name in ("count", "mean", "factor"))
         for relation in task.relations:
-            own = vectors[targets == self.index[relation.id]].double()
-            n = int(counts.get(relation.id, 0))
-            mean = means.get(relation.id, own.new_zeros(own.shape[1])).double()
-            factor = factors.get(relation.id, own.new_zeros(0, own.shape[1])).double()
-            factors[relation.id] = grown_factor(factor, n, mean, own).float()
-            means[relation.id] = ((n * mean + own.sum(dim=0)) / max(n + len(own), 1)).float()
-            counts[relation.id] = torch.tensor(n + len(own), device=own.device)
+            own = vectors[targets == self.index[relation.id]].astype(np.float64)
+            n, dim = int(counts.get(relation.id, 0)), own.shape[1]
+            mean = means.get(relation.id, np.zeros(dim)).astype(np.float64)
+            factor = factors.get(relation.id, np.zeros((0, dim))).astype(np.float64)
+            factors[relation.id] = grown_factor(factor, n, mean, own).astype(np.float32)
+            means[relation.id] = ((n * mean + own.sum(axis=0)) / max(n + len(own), 1)).astype(np.float32)
+            counts[relation.id] = np.array(n + len(own))
+        self.rows |= {"count": counts, "mean": means, "factor": factors}
         self._read_names(task.relations)
         self._remember(task.examples, 1, vectors, centres=means)
 
-    def _vectors(self, examples: Sequence[Example]) -> Tensor:
+    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1: [n_examples, dim]."""
-        vectors = F.normalize(embed(self.encoder, examples), dim=-1)
-        if not vectors.isfinite().all():
-            raise StreamError(f"Encoder '{self.encoder.spec.name}' gave vectors that are no numbers.")
+        vectors = unit_rows(self.encoder.embed(examples))
+        if not np.isfinite(vectors).all():
+            raise StreamError(f"Encoder '{self.encoder.spec.name}' returned vectors with NaN or infinity.")
         return vectors
 
     def _read_names(self, relations: Sequence[Relation]) -> None:
-        """Keep of each relation the mean of its templates' vectors, and once what names have in common."""
-        names = self.rows.setdefault("name", {})
+        """Keep the mean vector of each relation's templates, and once the vectors of common names."""
+        names = self.rows["name"] = dict(self.rows.get("name", {}))
         if not self.name_weight:
-            names |= {relation.id: torch.zeros(0, device=self.encoder.device) for relation in relations}
+            names |= {relation.id: np.zeros(0, dtype=np.float32) for relation in relations}
             return
         common = [Relation(name, name) for name in COMMON_NAMES if "common" not in self.shared]
-        read = [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
-        vectors = F.normalize(embed(self.encoder, read, blanked=True), dim=-1)
-        vectors = vectors.view(-1, len(TEMPLATES), vectors.shape[1]).mean(dim=1)
+        sentences = [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
+        vectors = unit_rows(self.encoder.embed(sentences, blanked=True))
+        vectors = vectors.reshape(-1, len(TEMPLATES), vectors.shape[1]).mean(axis=1)
         names |= {relation.id: row for relation, row in zip(relations, vectors, strict=False)}
         if common:
             self.shared["common"] = vectors[len(relations) :]
 
     def _prepare(self) -> None:
-        """A basis and a centre, and in it what each relation expects of a sentence, and one never seen."""
-        counts, means = self._stack("count").double()[:, None], self._stack("mean").double()
-        dim, seen = means.shape[1], counts[:, 0] > 0
-        unit = torch.eye(dim, dtype=means.dtype, device=means.device)
-        background = self._background(means)
+        self._fitted: Fitted | None = None  # fitted at the first question
+
+    @property
+    def fitted(self) -> Fitted:
+        """The model of everything learned so far. Two threads that fit it at once get equal models."""
+        if self._fitted is None:
+            self._fitted = self._fit()
+        return self._fitted
+
+    def _fit(self) -> Fitted:
+        counts, means = self._stacked("count"), self._stacked("mean")
+        dim, seen = means.shape[1], counts > 0
+        background = self._background(dim)
         n_missing = background.n_missing(int(seen.sum()))
         n_known = max(int(seen.sum()) + n_missing, 1)
-        self.centre, self.basis = (means[seen].sum(dim=0) + n_missing * background.centre) / n_known, unit
+        centre, basis = (means[seen].sum(axis=0) + n_missing * background.centre) / n_known, np.eye(dim)
         names = self._centred_names(means)
-        means = torch.where(seen[:, None], means - self.centre, 0.0)
+        means = np.where(seen[:, None], means - centre, 0.0)
         apart = means[seen] if seen.any() else names
-        between = (apart.t() @ apart + n_missing * background.between) / max(len(apart) + n_missing - 1, 1)  # B_0
+        between = apart.T @ apart  # B_0
+        if n_missing:
+            between = between + n_missing * background.between
+        between = between / max(len(apart) + n_missing - 1, 1)
         within = self._within(counts, between, background)  # W_0
         if self.score != "mean":
             share = self._even_share(counts)
-            shrunk = (1 - share) * within + share * within.trace() / dim * unit  # W
-            lower = torch.linalg.cholesky(shrunk)
-            self.basis = torch.linalg.solve_triangular(lower, unit, upper=False).t()  # in it W is the unit matrix
+            shrunk = (1 - share) * within + share * np.trace(within) / dim * np.eye(dim)  # W
+            basis = np.linalg.inv(np.linalg.cholesky(shrunk)).T  # in it W is the unit matrix
         weights = counts + self.name_weight
-        means = (counts * means + self.name_weight * names) / weights.clamp(min=1e-9)
-        if self.score == "two-covariance":
-            trace = between.trace() - within.trace() * (1 / counts[seen]).sum() / n_known
-            trace = torch.maximum(trace, LEAST_SPREAD * within.trace())
-            spread = self._diagonalise(between, trace)
-            self.expected = Expected.given(weights, means @ self.basis, spread)
-            self.never_seen = NeverSeen.of(background, self.centre, self.basis, spread)
-        else:
-            self._expect_means(counts[:, 0], weights[:, 0], means, within)
+        means = (counts[:, None] * means + self.name_weight * names) / np.maximum(weights, 1e-9)[:, None]
+        if self.score != "two-covariance":
+            own = float(np.trace(basis.T @ within @ basis))
+            never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
+            return Fitted(centre, basis, self._expect_means(counts, weights, means @ basis, own), never_seen)
+        trace = np.trace(between) - np.trace(within) * (1 / counts[seen]).sum() / n_known
+        basis, spread = self._diagonalised(basis, between, max(trace, LEAST_SPREAD * np.trace(within)))
+        never_seen = NeverSeen.of(background, centre, basis, spread)
+        return Fitted(centre, basis, Expected.given(weights, means @ basis, spread), never_seen)
 
-    def _diagonalise(self, between: Tensor, trace: Tensor) -> Tensor:
-        """Turn the basis so that in it B, of the shape of B_0 and with this trace, is diag(e): e, [dim]."""
-        dim = len(between)
-        unit = torch.eye(dim, dtype=between.dtype, device=between.device)
-        shape = between / between.trace() if between.any() else unit / dim
-        shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / dim * unit
-        values, vectors = torch.linalg.eigh(self.basis.t() @ shape @ self.basis)
-        self.basis = self.basis @ vectors
-        return self.between_weight * trace * values.clamp(min=0)
+    def _diagonalised(self, basis: np.ndarray, between: np.ndarray, trace: float) -> tuple[np.ndarray, np.ndarray]:
+        """Rotate the basis so that B, of the shape of B_0 and with this trace, is diag(e): the basis and e [dim]."""
+        unit = np.eye(len(between))
+        shape = between / np.trace(between) if between.any() else unit / len(unit)
+        shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / len(unit) * unit
+        values, vectors = np.linalg.eigh(basis.T @ shape @ basis)
+        return basis @ vectors, self.between_weight * trace * np.maximum(values, 0)
 
-    def _expect_means(self, counts: Tensor, weights: Tensor, means: Tensor, within: Tensor) -> None:
+    def _expect_means(self, counts: np.ndarray, weights: np.ndarray, means: np.ndarray, own: float) -> Expected:
         """Relations expect their means: `lda` in a basis where W is the unit matrix, `mean` in that of the encoder."""
-        own = float((self.basis.t() @ within @ self.basis).trace())
-        self.expected = Expected.around(means @ self.basis)
-        if self.score == "lda":  # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
-            excess = own * counts / weights.clamp(min=1e-9).square()
-            self.expected = replace(self.expected, rest=self.expected.rest - excess)
-        self.never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
+        expected = Expected.around(means)
+        if self.score == "mean":
+            return expected
+        # the squared length of a mean of n sentences is too large by tr(W^-1 W_0) / n
+        return replace(expected, rest=expected.rest - own * counts / np.square(np.maximum(weights, 1e-9)))
 
-    def _even_share(self, counts: Tensor) -> float:
-        """How far W goes toward the same variance everywhere: less where many sentences say what W_0 is."""
+    def _even_share(self, counts: np.ndarray) -> float:
+        """Shrinkage of W toward an even variance: less where many sentences determine W_0."""
         several = counts[counts > 1]
         if not len(several):
             return self.shrinkage
         n = len(several) ** 2 / float((1 / (several - 1)).sum())  # sentences that a mean of covariances is worth
         return min(self.shrinkage, EVEN_SENTENCES / (EVEN_SENTENCES + n))
 
-    def taken_over(self) -> dict[str, Tensor]:
-        """The background of the encoder, empty where it has none; nothing where it is trained or not asked for."""
+    def taken_over(self) -> dict[str, np.ndarray]:
+        """The background of the encoder, empty where it has none; nothing for an encoder that is trained."""
         if self.trains or self.score != "two-covariance":
             return {}
-        found = load_background(self.encoder.spec)
-        return {"background": torch.zeros(0, self.encoder.dim) if found is None else found.half()}
+        found = self.encoder.background()
+        centres = np.zeros((0, self.encoder.dim)) if found is None else found
+        return {"background": centres.astype(np.float16)}
 
-    def _background(self, like: Tensor) -> Background:
-        found = self.shared.get("background")
-        if found is None:  # what was learned before it was kept
-            found = self.taken_over().get("background", like[:0])
-        return Background(found.to(like))
+    def _background(self, dim: int) -> Background:
+        return Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
 
-    def _centred_names(self, means: Tensor) -> Tensor:
-        """The relations' names without what names have in common: [n_relations, dim], zeros where they do not count."""
+    def _centred_names(self, means: np.ndarray) -> np.ndarray:
+        """Relation names minus the mean of all known and common names: [n_relations, dim]; zeros without names."""
         if not self.name_weight:
-            return torch.zeros_like(means)
-        names, common = self._stack("name").double(), self.shared["common"].double()
-        return names - torch.cat([names, common]).mean(dim=0)
+            return np.zeros_like(means)
+        names = self._stacked("name")
+        return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
-    def _within(self, counts: Tensor, between: Tensor, background: Background) -> Tensor:
+    def _within(self, counts: np.ndarray, between: np.ndarray, background: Background) -> np.ndarray:
         """W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
 
-        Where no relation has two different sentences, half of what lies between relations is taken for it.
+        Where no relation has two different sentences, half of the variance between relations takes its place.
         """
         factors = [self.rows["factor"][relation] for relation in self.index]
         several = [(factor, int(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
-        rows = torch.cat([between[:0], *(factor.double() / (n - 1) ** 0.5 for factor, n in several)])
         n_missing = background.n_missing(len(several))
+        rows = np.concatenate([between[:0], *(factor / (n - 1) ** 0.5 for factor, n in several)])
         if rows.any() or n_missing:
-            return (rows.t() @ rows + n_missing * background.within) / (len(several) + n_missing)
-        trace = between.trace() / 2 if between.any() else 1.0
-        return torch.eye(len(between), dtype=between.dtype, device=between.device) * trace / len(between)
+            total = rows.T @ rows + (n_missing * background.within if n_missing else 0.0)
+            return np.asarray(total / (len(several) + n_missing))
+        trace = np.trace(between) / 2 if between.any() else 1.0
+        return np.eye(len(between)) * trace / len(between)
 
-    @property
-    def quadratic(self) -> dict[str, Tensor]:
-        """All that `_scores` needs beside vectors of length 1, for an export."""
-        never = self.never_seen
-        numbers = {"weight": never.weight, "typical": never.typical, "mixed_at": MIXED_AT}
-        numbers["temperature"] = self._score_scale(self.basis)
-        return {
-            "centre": self.centre,
-            "basis": self.basis,
-            **{name: getattr(self.expected, name) for name in EXPECTED},
-            **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
-            **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()},
-        }
-
-    def _score_scale(self, z: Tensor) -> float:
-        """What log-likelihoods are divided by, since directions of a vector repeat each other's evidence."""
-        return (z.shape[1] / DIMENSIONS_AS_ONE) ** 0.5
-
-    def _scores(self, examples: Sequence[Example]) -> Tensor:
-        z = (self._vectors(examples).double() - self.centre) @ self.basis
-        return (self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self._score_scale(z)
-
-
-@dataclass(eq=False)
-class PosteriorTuned(Posterior):
-    """Posterior over an encoder that is trained on the first task, and then stays as it is.
-
-    Sentences of one relation are drawn together and apart from the others' (supervised contrastive). The encoder then
-    goes only part of the way from where it was to where training led: what ten relations taught must serve the next.
-    """
-
-    _: KW_ONLY
-    epochs: Count = 4
-    batch_size: Count = 64
-    temperature: Positive = 0.2
-    part: Fraction = 0.5  # of the way from the weights before training to those after
-    learning_rate: LearningRate = 3e-5  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
-
-    name: ClassVar[str] = "posterior-tuned"
-    trains: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._known: dict[Example, Tensor] = {}  # vectors of sentences that were read since the encoder last changed
-
-    def _learn(self, task: Task, generator: torch.Generator) -> None:
-        if not self.n_tasks:
-            self._tune(task.examples, generator)
-        super()._learn(task, generator)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Be what the method was at `checkpoint`, to the last bit."""
-        self._known = {}
-        super().restore(checkpoint)
-
-    def _vectors(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of length 1, each sentence read once: [n_examples, dim]."""
-        known = self._known
-        new = [one for one in dict.fromkeys(examples) if one not in known]
-        if len(known) + len(new) > KEPT_VECTORS:
-            return super()._vectors(examples)
-        known |= dict(zip(new, super()._vectors(new), strict=True))
-        return torch.stack([known[one] for one in examples]) if examples else super()._vectors(examples)
-
-    def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
-        self._known = {}
-        before = {name: weights.clone() for name, weights in self.encoder.trained_state().items()}
-        self.encoder.train()
-        try:
-            descend(
-                examples,
-                self._loss,
-                self.encoder.trained_parameters(),
-                learning_rate=self.learning_rate or self.encoder.learning_rate,
-                generator=generator,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                max_gradient_norm=self.max_gradient_norm,
-            )
-        finally:
-            self.encoder.eval()
-        after = self.encoder.trained_state()
-        self.encoder.load_trained_state({name: start.lerp(after[name], self.part) for name, start in before.items()})
-
-    def _loss(self, batch: list[Example]) -> Tensor:
-        vectors, targets = F.normalize(self.encoder.encode(batch), dim=-1), self._targets(batch)
-        others = ~torch.eye(len(batch), dtype=torch.bool, device=vectors.device)
-        same = targets[:, None] == targets
-        return supervised_contrastive(vectors @ vectors.t(), same, temperature=self.temperature, counted=others)
+    def _scores(self, examples: Sequence[Example]) -> np.ndarray:
+        return self.fitted.scores(self._vector_array(examples))
 
 
 def sentences_of(relation: Relation) -> list[Example]:
-    """A relation's name, and its description, as sentences between two entities without a name."""
+    """Write a relation's name and description as sentences between two placeholder entities."""
     name, description = _words(relation.name), _words(relation.description)
     described = ["(", *description, ")"] if description else []
     return [_sentence(text, name, described if i < N_DESCRIBED else []) for i, text in enumerate(TEMPLATES)]
@@ -312,13 +257,13 @@ def _words(text: str) -> list[str]:
     return [text[start:end] for start, end in tokens_of(text)]
 
 
-def grown_factor(factor: Tensor, n: int, mean: Tensor, vectors: Tensor) -> Tensor:
-    """F of n + k vectors, F^T F their scatter around their mean, from that of n with a mean, and k new ones.
+def grown_factor(factor: np.ndarray, n: int, mean: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Factor F with F^T F = scatter of n + k vectors, from that of n vectors with `mean` and k new ones.
 
     One row for each vector but the first: sqrt(m / (m + 1)) (x - mean of the m before it). At most [dim, dim].
     """
-    seen = n + torch.arange(len(vectors), dtype=vectors.dtype, device=vectors.device)[:, None]
-    before = (n * mean + vectors.cumsum(dim=0) - vectors) / seen.clamp(min=1)
-    rows = (seen / (seen + 1)).sqrt() * (vectors - before)
-    factor = torch.cat([factor, rows if n else rows[1:]])
-    return torch.linalg.qr(factor, mode="r").R if len(factor) > factor.shape[1] else factor
+    seen = n + np.arange(len(vectors), dtype=np.float64)[:, None]
+    before = (n * mean + vectors.cumsum(axis=0) - vectors) / np.maximum(seen, 1)
+    rows = np.sqrt(seen / (seen + 1)) * (vectors - before)
+    factor = np.concatenate([factor, rows if n else rows[1:]])
+    return np.asarray(np.linalg.qr(factor, mode="r")) if len(factor) > factor.shape[1] else factor

@@ -13,11 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
+from safetensors.numpy import load, save
 
 from erda import __version__
 from erda.encoders.base import Encoder
@@ -92,7 +91,7 @@ def _write(method: Method, folder: Path) -> None:
         for name, rows in state.rows.items()
         for number, relation in enumerate(state.relations)
     }
-    content = save({n: tensor.cpu().clone(memory_format=torch.contiguous_format) for n, tensor in tensors.items()})
+    content = save({name: np.asarray(array, order="C") for name, array in tensors.items()})
     digest = hashlib.sha256(content).hexdigest()
     weights = f"weights-{digest[:16]}.safetensors"
     write_bytes(folder / weights, content)
@@ -167,7 +166,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     return method
 
 
-def _read(directory: Path) -> tuple[SavedMethod, dict[str, Tensor]]:
+def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
     place, damaged = directory / ABOUT, "It is damaged or was changed; save the method again."
     if not place.is_file():
         raise ModelError(f"{place} is missing; {directory} does not hold a saved method.")
@@ -188,10 +187,10 @@ def _read(directory: Path) -> tuple[SavedMethod, dict[str, Tensor]]:
     if sha256_of(weights, error=ModelError) != digest:
         raise ModelError(f"{weights}: is not what was saved. {damaged}")
     try:
-        return about, load_file(weights)
+        return about, load(read_bytes(weights, error=ModelError))
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{weights}: cannot be read ({error}). {damaged}") from error
 
 
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.fields import Number, Weight
 from erda.learning.losses import cosine_similarity, cross_entropy, distillation, supervised_contrastive
-from erda.methods.base import LearningRate, NotTiny, Trained
+from erda.methods.trained import LearningRate, NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
 
 
@@ -93,7 +93,7 @@ class Sckd(Trained):
 
         descend(task.examples, initial, epochs=self.new_epochs)
         vectors = embed(self.encoder, task.examples)
-        self._remember(task.examples, self.memory_size, vectors)
+        self._remember(task.examples, self.memory_size, self._to_array(vectors))
         self._keep("deviation", self._deviations(task.examples, vectors))
         for _ in range(self.memory_epochs if self.kept else 0):
             centres, owners = self._prototypes()

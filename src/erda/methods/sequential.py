@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from erda.encoders.base import embed
+from erda.encoders.trainable import embed
 from erda.fields import Number
-from erda.methods.base import LearningRate, Trained
+from erda.methods.trained import LearningRate, Trained
 from erda.types import Example, ScoreKind, Task
 
 

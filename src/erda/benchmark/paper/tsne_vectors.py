@@ -46,8 +46,6 @@ def keep_vectors(planned: PlannedRun) -> Path:
 
 def _vectors(method: Method, stream: TaskStream, drawn: Sequence[Sequence[str]], time: str) -> dict[str, np.ndarray]:
     """Vectors [n, dim] and relations [n] of the test examples of the relations drawn from each task."""
-    from erda.encoders.base import embed
-
     examples, relations = [], []
     for task, names in enumerate(drawn):
         test = stream.test(task)
@@ -55,5 +53,5 @@ def _vectors(method: Method, stream: TaskStream, drawn: Sequence[Sequence[str]],
             if gold in names:
                 examples.append(example)
                 relations.append(gold)
-    vectors = embed(method.encoder, examples).float().cpu().numpy()
+    vectors = method.encoder.embed(examples)
     return {f"vectors_{time}": vectors, f"relations_{time}": np.array(relations, dtype=np.str_)}

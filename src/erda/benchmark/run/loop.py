@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +23,6 @@ from erda.benchmark.run.machine import memory_faults_explained, peak_memory_mb, 
 from erda.benchmark.run.progress import Progress, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.files import write_json
-from erda.learning.loop import threads
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
         with (
             TaskBar(asked.title, len(stream), progress.n_done, line=bar) as shown,
             memory_faults_explained(asked),
-            threads(method.encoder.n_threads),
+            _threads(method.encoder.n_threads),
         ):
             for task in stream:
                 if task.index < progress.n_done:
@@ -88,6 +88,15 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
                 )
                 shown.add(measures.accuracy, seconds=predicted - start)
         return _finish(directory, stream, evaluation, progress, method, keep_method=keep_method)
+
+
+def _threads(n: int | None) -> AbstractContextManager[None]:
+    """Set the number of PyTorch threads for an encoder that asks for one; other encoders need no PyTorch."""
+    if n is None:
+        return nullcontext()
+    from erda.learning.loop import threads
+
+    return threads(n)
 
 
 def _finish(

@@ -1,0 +1,124 @@
+"""Make the files of an ONNX encoder from PyTorch weights, and keep them in the cache folder (extra `train`)."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.devices import device_kind
+from erda.encoders.layers import BERT_KIN
+from erda.encoders.onnx_encoder import (
+    GRAPH,
+    TOKENIZER,
+    VERSION,
+    AboutEncoder,
+    OnnxEncoder,
+    PackedEncoder,
+    digests,
+)
+from erda.encoders.onnx_graph import build_graph
+from erda.encoders.settings import EncoderSpec, TransformerSettings
+from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
+from erda.encoders.weights import ModelFolder
+from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
+from erda.files import cache_folder, locked, read_json
+
+MODULES = ("onnx", "onnxruntime")
+BUILD_SECONDS = 300  # to wait for another process that makes the same graph
+
+
+def open_onnx(
+    folder: ModelFolder,
+    settings: TransformerSettings,
+    *,
+    weights: TrainedWeights | None,
+    device: str,
+    kept: dict[bytes, np.ndarray] | None = None,
+) -> OnnxEncoder:
+    """Open the encoder that `settings.engine` names, made from weights at the first call."""
+    packed = pack_encoder(folder, settings, weights=weights, device=device)
+    filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
+    fingerprint = weights.fingerprint if weights else folder.fingerprint
+    spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
+    return OnnxEncoder(packed.about, lambda: packed, spec, kept=kept)
+
+
+def pack_encoder(
+    folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None, device: str = "cpu"
+) -> PackedEncoder:
+    """The files of an encoder, from the cache folder or made and kept there."""
+    reason = unfit(folder, settings, device)
+    if reason:
+        raise SettingsError(f"engine '{settings.engine}': {reason}")
+    made_of = [
+        VERSION,
+        settings.engine,
+        folder.fingerprint,
+        weights.fingerprint if weights else "",
+        settings.max_pieces,
+    ]
+    place = cache_folder() / "onnx" / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
+    found = _read(place)
+    if found is None:
+        try:
+            with locked(place, busy="another process makes the same encoder", error=ModelError, wait=BUILD_SECONDS):
+                found = _read(place)
+                if found is None:
+                    found = make_packed(folder, settings, weights)
+                    found.write(place)
+        except WriteError as fault:
+            warnings.warn(f"The graph of the encoder cannot be cached and is made each time: {fault}", stacklevel=2)
+    return found or make_packed(folder, settings, weights)
+
+
+def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
+    """Why ONNX Runtime cannot run an encoder; empty where it can."""
+    missing = [module for module in MODULES if find_spec(module) is None]
+    shape = read_json(folder.path / "config.json", _Shape, error=ModelError)
+    if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
+        return "it runs frozen encoders: expected mode 'markers', trained_layers 0, projection 0, precision 'fp32'."
+    if device_kind(device) != "cpu":
+        return f"it runs on a CPU, not on '{device}'; use engine 'torch'."
+    if shape.model_type not in (*BERT_KIN, "mpnet") or shape.hidden_act != "gelu":
+        return f"it runs BERT, RoBERTa and MPNet, not '{shape.model_type}' ({shape.hidden_act}); use engine 'torch'."
+    return not_installed(missing) if missing else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The kind of a model, in its `config.json`."""
+
+    model_type: str
+    hidden_act: str = "gelu"
+
+
+def _read(place: Path) -> PackedEncoder | None:
+    try:
+        return PackedEncoder.read(place) if place.is_dir() else None
+    except ErdaError:  # damaged: it is made again
+        return None
+
+
+def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None) -> PackedEncoder:
+    """Make the files of an encoder from its weights."""
+    encoder = TransformerEncoder(folder, settings, weights=weights)
+    tokenizer = encoder.tokenizer
+    graph = build_graph(encoder.layers, max_pieces=tokenizer.limit, int8=settings.engine != "onnx")
+    files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
+    about = AboutEncoder(
+        version=VERSION,
+        engine=settings.engine,
+        model=folder.name,
+        dim=encoder.dim,
+        max_pieces=tokenizer.limit,
+        vocab_size=tokenizer.vocab_size,
+        special=tokenizer.special,
+        sha256=digests(files),
+    )
+    return PackedEncoder(about, files[GRAPH], files[TOKENIZER])

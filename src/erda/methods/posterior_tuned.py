@@ -1,0 +1,103 @@
+"""Posterior with one supervised contrastive fine-tuning on the first task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from erda.encoders.trainable import TrainableEncoder
+from erda.fields import Count, Fraction, Positive
+from erda.learning.loop import descend, seeded
+from erda.learning.losses import supervised_contrastive
+from erda.methods.base import Checkpoint
+from erda.methods.posterior import Posterior
+from erda.methods.trained import LearningRate, NotTiny, refuse_frozen
+from erda.types import Example, Task
+
+KEPT_VECTORS = 20_000  # sentences whose vectors are cached while the encoder stays frozen
+
+
+@dataclass(eq=False)
+class PosteriorTuned(Posterior):
+    """Posterior over an encoder that is trained on the first task and then frozen.
+
+    Training pulls sentences of one relation together and pushes the others away (supervised contrastive). The final
+    weights lie part of the way between the weights before and after training, so that ten relations do not overfit.
+    """
+
+    encoder: TrainableEncoder
+    _: KW_ONLY
+    epochs: Count = 4
+    batch_size: Count = 64
+    temperature: Positive = 0.2
+    part: Fraction = 0.5  # of the way from the weights before training to those after
+    learning_rate: LearningRate = 3e-5  # 0: the encoder's own
+    max_gradient_norm: NotTiny = 1.0
+
+    name: ClassVar[str] = "posterior-tuned"
+    trains: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_frozen(self)
+        self.encoder.eval()
+        self._known: dict[Example, np.ndarray] = {}  # vectors of sentences read since the encoder last changed
+
+    @contextmanager
+    def _learning(self) -> Iterator[torch.Generator]:
+        with seeded(self.seed, self.n_tasks) as generator:
+            yield generator
+
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        if not self.n_tasks:
+            self._tune(task.examples, generator)
+        super()._learn(task, generator)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore a checkpoint, bit for bit."""
+        self._known = {}
+        super().restore(checkpoint)
+
+    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+        """Vectors of length 1, each sentence embedded once: [n_examples, dim]."""
+        known = self._known
+        new = [one for one in dict.fromkeys(examples) if one not in known]
+        if not examples or len(known) + len(new) > KEPT_VECTORS:
+            return super()._vector_array(examples)
+        if new:
+            known |= dict(zip(new, super()._vector_array(new), strict=True))
+        return np.stack([known[one] for one in examples])
+
+    def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
+        self._known = {}
+        before = {name: weights.clone() for name, weights in self.encoder.trained_tensors().items()}
+        self.encoder.train()
+        try:
+            descend(
+                examples,
+                self._loss,
+                self.encoder.trained_parameters(),
+                learning_rate=self.learning_rate or self.encoder.learning_rate,
+                generator=generator,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                max_gradient_norm=self.max_gradient_norm,
+            )
+        finally:
+            self.encoder.eval()
+        after = self.encoder.trained_tensors()
+        self.encoder.load_trained_state({name: start.lerp(after[name], self.part) for name, start in before.items()})
+
+    def _loss(self, batch: list[Example]) -> Tensor:
+        vectors = F.normalize(self.encoder.encode(batch), dim=-1)
+        targets = torch.from_numpy(self._target_rows(batch)).to(vectors.device)
+        others = ~torch.eye(len(batch), dtype=torch.bool, device=vectors.device)
+        same = targets[:, None] == targets
+        return supervised_contrastive(vectors @ vectors.t(), same, temperature=self.temperature, counted=others)
