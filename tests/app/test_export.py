@@ -19,7 +19,7 @@ from erda.app.extractor import Extractor
 from erda.cli.export import EXPORT
 from erda.cli.main import main
 from erda.encoders.onnx_encoder import OnnxEncoder
-from erda.errors import DataError, ErdaError
+from erda.errors import DataError, ErdaError, ModelError
 from erda.files import work_folder
 from erda.text.marks import example_from_marks
 
@@ -128,6 +128,12 @@ def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: P
         assert missing in ran.stderr
         shutil.copytree(exported / "erda_export", tmp_path / "erda_export", dirs_exist_ok=True)
     assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_store_names_its_engine_and_rejects_another(taught: Extractor) -> None:
+    assert taught.version.state.stamp.setup.encoder.settings["engine"] == "onnx-int8"
+    with pytest.raises(ModelError, match=r"\(engine onnx-int8\), not to .* \(engine torch\)"):
+        Extractor.open(taught.folder, encoder_settings={"engine": "torch"})
 
 
 def test_a_folder_of_the_user_is_left_alone(taught: Extractor, tmp_path: Path) -> None:

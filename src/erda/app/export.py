@@ -39,7 +39,10 @@ from erda.methods.posterior import Posterior
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
 # modules of erda that answer without the rest of it; an export has copies of them in a package of its own
-MODULES = ("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "app.calibration", "app.standalone")
+MODULES = (
+    *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
+    *("app.calibration", "app.standalone"),
+)
 PACKAGE = "erda_export"
 FILES = (
     *("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md"),

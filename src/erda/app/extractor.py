@@ -388,8 +388,8 @@ class Extractor:
         setup = self._builder.setup(stored)
         if setup != stored:
             raise ModelError(
-                f"{self.folder} was taught to method '{stored.method}' over encoder '{stored.encoder.name}', not to "
-                f"'{setup.method}' over '{setup.encoder.name}' with these settings. Leave them out, or open it with "
+                f"{self.folder} was taught to method '{stored.method}' over encoder {_with_engine(stored)}, not to "
+                f"'{setup.method}' over {_with_engine(setup)} with these settings. Leave them out, or open it with "
                 "relearn=True (erda teach --relearn) to teach all its examples again."
             )
 
@@ -413,6 +413,11 @@ class Extractor:
 
 def _reads_names(setup: Setup) -> bool:
     return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))
+
+
+def _with_engine(setup: Setup) -> str:
+    engine = setup.encoder.settings.get("engine")
+    return f"'{setup.encoder.name}'" + (f" (engine {engine})" if engine else "")
 
 
 def _now() -> str:

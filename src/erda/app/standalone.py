@@ -24,6 +24,7 @@ import onnxruntime
 from erda.app.calibration import Calibration
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
+from erda.methods.expected import Fitted
 from erda.text.marks import Mark, example_from_marks, example_from_text
 from erda.types import Entity, Example, Span
 
@@ -39,7 +40,7 @@ class Predictor:
             if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{folder / name} is damaged or was changed; export it again.")
         with np.load(folder / "scores.npz", allow_pickle=False) as file:
-            self.scores_by = {name: file[name] for name in file.files}
+            self.fitted = Fitted.from_arrays({name: file[name] for name in file.files})
         calibration = self.known["calibration"]
         self.least_known = calibration.pop("least_known")
         self.calibration = Calibration(**calibration)
@@ -73,24 +74,9 @@ class Predictor:
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Log odds of each relation against one never seen: [n_sentences, n_relations]."""
-        by = self.scores_by
         vectors = self.vectors(sentences)
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        z = (vectors.astype(np.float64) - by["centre"]) @ by["basis"]
-        never = self._log_likelihoods(z, "never_")
-        other, centres = never[:, :1], never[:, 1:] / by["mixed_at"]
-        if centres.shape[1]:
-            highest = centres.max(axis=1, keepdims=True)
-            mixed = highest + np.log(np.exp(centres - highest).mean(axis=1, keepdims=True))
-            other = (other + by["mixed_at"] * mixed) / 2
-        other = by["weight"] * other + (1 - by["weight"]) * by["typical"]
-        found: np.ndarray = (self._log_likelihoods(z) - other) / by["temperature"]
-        return found.astype(np.float32)
-
-    def _log_likelihoods(self, z: np.ndarray, whose: str = "") -> np.ndarray:
-        slope, precision, rest = (self.scores_by[f"{whose}{name}"] for name in ("slope", "precision", "rest"))
-        found: np.ndarray = z @ slope - (np.square(z) @ precision + rest) / 2
-        return found
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return self.fitted.scores(vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
 
     def vectors(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Vectors of sentences: [n_sentences, dim]."""

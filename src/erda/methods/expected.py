@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
 
@@ -11,6 +12,8 @@ ENOUGH = 6  # relations needed to estimate both covariances from them alone; wit
 WITHIN_SHARE = 0.65  # share of the variance of any sentences that remains when their relation is known
 CENTRE_COUNT = 3.0  # number of sentences that a centre of the background counts for
 MIXED_AT = 9.0  # temperature of the mixture of the centres
+DIMENSIONS_AS_ONE = 3.0  # dimensions whose log-likelihoods count in full; more are tempered
+EXPECTED = ("precisions", "kinds", "slope", "rest")  # the fields of `Expected`
 NEVER_WEIGHT = 0.9  # weight of an unseen relation in the reference that scores are measured against
 
 
@@ -48,11 +51,6 @@ class Expected:
     def around(cls, means: np.ndarray) -> Expected:
         """Build from means [n, dim], where all variances are 1."""
         return cls.of(means, np.ones_like(means[:1]), np.zeros(len(means), dtype=np.int64))
-
-    @property
-    def precision(self) -> np.ndarray:
-        """Precision of each relation, [dim, n]."""
-        return self.precisions[:, self.kinds]
 
     def log_likelihoods(self, z: np.ndarray) -> np.ndarray:
         """-1/2 sum_i (z_i - k_ci mu_ci)^2 / v_ci, multiplied out: [n_sentences, n]."""
@@ -121,3 +119,41 @@ class NeverSeen:
             mixed = highest + np.log(np.exp(centres - highest).sum(axis=1, keepdims=True)) - log(centres.shape[1])
             found = (found + MIXED_AT * mixed) / 2
         return np.asarray(self.weight * found + (1 - self.weight) * self.typical)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Everything that scores a unit vector: a centre, a basis, and in it the expectations of all relations."""
+
+    centre: np.ndarray  # [dim]
+    basis: np.ndarray  # [dim, dim]
+    expected: Expected
+    never_seen: NeverSeen
+
+    @property
+    def scale(self) -> float:
+        """Divisor of log-likelihoods: the directions of a vector repeat each other's evidence."""
+        return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
+
+    def scores(self, vectors: np.ndarray) -> np.ndarray:
+        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
+        z = (vectors.astype(np.float64) - self.centre) @ self.basis
+        return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All numbers of the model, for an export; `from_arrays` restores it."""
+        never = self.never_seen
+        return {
+            "centre": self.centre,
+            "basis": self.basis,
+            **{name: getattr(self.expected, name) for name in EXPECTED},
+            **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
+            "never": np.array([never.weight, never.typical]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Fitted:
+        """Restore a model from its `arrays`."""
+        expected, unseen = (Expected(*(arrays[f"{whose}{name}"] for name in EXPECTED)) for whose in ("", "never_"))
+        weight, typical = arrays["never"].tolist()
+        return cls(arrays["centre"], arrays["basis"], expected, NeverSeen(unseen, weight, typical))

@@ -23,14 +23,12 @@ from erda.encoders.base import unit_rows
 from erda.errors import StreamError
 from erda.fields import Fraction, Positive, Weight
 from erda.methods.base import Method
-from erda.methods.expected import MIXED_AT, Background, Expected, NeverSeen
+from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
 LEAST_SPREAD = 0.1  # floor of the variance of relations, in units of that of their sentences
 EVEN_SENTENCES = 850  # weight of an even variance against W_0, in sentences
-DIMENSIONS_AS_ONE = 3.0  # dimensions whose log-likelihoods count in full; more are tempered
-EXPECTED = ("precision", "slope", "rest")  # of relations, for an export
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
 BLANK = "something"  # placeholder for an entity where the encoder has no mask
 TEMPLATES = (  # the first four carry the description, where there is one, in brackets at the end
@@ -44,38 +42,6 @@ TEMPLATES = (  # the first four carry the description, where there is one, in br
 N_DESCRIBED = 4
 # Common words that relation names consist of, and that may be names themselves: what names have in common.
 COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """Everything that scores a unit vector: a centre, a basis, and in it the expectations of all relations."""
-
-    centre: np.ndarray  # [dim]
-    basis: np.ndarray  # [dim, dim]
-    expected: Expected
-    never_seen: NeverSeen
-
-    @property
-    def scale(self) -> float:
-        """Divisor of log-likelihoods: the directions of a vector repeat each other's evidence."""
-        return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
-
-    def scores(self, vectors: np.ndarray) -> np.ndarray:
-        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
-        z = (vectors.astype(np.float64) - self.centre) @ self.basis
-        return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All numbers of `scores`, for an export."""
-        never = self.never_seen
-        numbers = {"weight": never.weight, "typical": never.typical, "mixed_at": MIXED_AT, "temperature": self.scale}
-        return {
-            "centre": self.centre,
-            "basis": self.basis,
-            **{name: getattr(self.expected, name) for name in EXPECTED},
-            **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
-            **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
-        }
 
 
 @dataclass(eq=False)
