@@ -125,15 +125,13 @@ def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def augment_settings(args: argparse.Namespace) -> AugmentSettings:
-    """The settings that were given, by `--set` or by a flag."""
-    from erda.cli.settings import values_of
+    """The settings given by `--set` or by a flag; the others keep the paper's values."""
+    from erda.cli.settings import settings_of
     from erda.corpus.augment import AugmentSettings
-    from erda.fields import checked_settings, flat_kinds
 
-    kinds = flat_kinds(AugmentSettings)
-    given = values_of(args.sets, kinds, what="setting of the augmentation")
-    flags = {name: getattr(args, name) for name in kinds if getattr(args, name, None) is not None}
-    return checked_settings(AugmentSettings, {**given, **flags})
+    names = [name for name in AugmentSettings.model_fields if getattr(args, name, None) is not None]
+    flags = {name: getattr(args, name) for name in names}
+    return settings_of(AugmentSettings, args.sets, flags, what="setting of the augmentation")
 
 
 def make_index(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import refuse
 
 if TYPE_CHECKING:
+    from erda.fields import S
     from erda.settings.load import Given
     from erda.settings.runs import RunSettings
 
@@ -97,14 +98,17 @@ def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
             faults.append(f"--set {text}: expected name=value.")
 
 
-def values_of(sets: Iterable[str], kinds: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-    """Values of `--set` for settings of these types, for a model to validate; unknown names raise, all at once."""
+def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
+    """Validate `--set` and flags, which win, as one settings model; report all faults at once."""
     from erda.errors import unknown_name
-    from erda.fields import value_of_text
-    from erda.settings.load import tidy_name
+    from erda.fields import flat_kinds
+    from erda.settings.load import Given, tidy_name, validated
 
     faults: list[str] = []
-    texts = {tidy_name(name): text for name, text in _pairs(sets, faults)}
-    faults += [f"--set {name}: {unknown_name(what, name, kinds)}" for name in texts if name not in kinds]
+    given = {tidy_name(name): Given(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)}
+    given |= {name: Given(value, name) for name, value in flags.items()}
+    kinds = flat_kinds(model)
+    faults += [f"{given[name].origin}: {unknown_name(what, name, kinds)}" for name in given if name not in kinds]
+    settings = validated(model, {name: name for name in given if name in kinds}, given, faults)
     refuse(faults)
-    return {name: value_of_text(kinds[name], text) for name, text in texts.items()}
+    return settings

@@ -138,16 +138,16 @@ def _tail(name: str) -> str:
 def settings_from(layers: Iterable[Layer], *, faults: Iterable[str] = ()) -> RunSettings:
     """Merge layers and validate the result. All faults are reported at once, after those of reading the layers."""
     given, found = merged(layers), list(faults)
-    options = _validated(RunOptions, {name: name for name in RunOptions.model_fields if name in given}, given, found)
+    options = validated(RunOptions, {name: name for name in RunOptions.model_fields if name in given}, given, found)
     cut = {name: name for name in StreamSettings.model_fields if name in given}
-    stream = _validated(StreamSettings, cut, given, found)
+    stream = validated(StreamSettings, cut, given, found)
     completed = _completed(options, found)
     models = _models(options, found)
     own: dict[str, dict[str, Any]] = {}
     for part, model in models.items():
         keys = {name: name for name in flat_kinds(model) if part != "encoder" and name in given}
         keys |= {name: f"{part}.{name}" for name in flat_kinds(model) if f"{part}.{name}" in given}
-        checked = flat_values(_validated(model, keys, given, found, whose=part))
+        checked = flat_values(validated(model, keys, given, found, whose=part))
         own[part] = {name: value for name, value in checked.items() if part != "encoder" or name in keys}
     for name, one in given.items():
         if name not in RUN_KINDS and (fault := _name_fault(name, models, in_file=one.in_file)):
@@ -162,7 +162,7 @@ def settings_from(layers: Iterable[Layer], *, faults: Iterable[str] = ()) -> Run
     )
 
 
-def _validated(model: type[S], keys: Mapping[str, str], given: Layer, found: list[str], *, whose: str = "") -> S:
+def validated(model: type[S], keys: Mapping[str, str], given: Layer, found: list[str], *, whose: str = "") -> S:
     """Validate the settings of one part; `keys` maps its settings to names in `given`. Faulty ones keep the default."""
     kinds = flat_kinds(model)
     values = {name: value_of_text(kinds[name], given[key].value) for name, key in keys.items() if given[key].is_text}
@@ -174,7 +174,7 @@ def _validated(model: type[S], keys: Mapping[str, str], given: Layer, found: lis
     found += [f"{given[keys[name]].origin if name in keys else whose}: {said}" for name, said in faults]
     wrong = {name for name, _ in faults}
     rest = {name: key for name, key in keys.items() if name not in wrong}
-    return _validated(model, rest, given, found, whose=whose) if len(rest) < len(keys) else model()
+    return validated(model, rest, given, found, whose=whose) if len(rest) < len(keys) else model()
 
 
 def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
