@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from erda.encoders.base import Encoder
+from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, ErdaError, SettingsError, StreamError
 from erda.fields import flat_values
 from erda.methods.base import Method, method_settings
@@ -74,6 +77,30 @@ def word_vectors() -> WordVectors:
     return WordVectors({word: row for row, word in enumerate(words, start=1)}, torch.from_numpy(vectors), "toy")
 
 
+class ToyWords(Encoder):
+    """Frozen NumPy vectors, the sum over the words of a sentence; for methods that train nothing."""
+
+    def __init__(self) -> None:
+        self.spec, self.dim = EncoderSpec("toy-words", {}, "toy"), 2 * DIM
+
+    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
+        """Sum word vectors; words after the head count twice."""
+        return self._sums([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Sum word vectors."""
+        return self._sums([text.split() for text in texts])
+
+    def _sums(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
+        rows = [np.sum([_word(word, self.dim) for word in words], axis=0) for words in texts]
+        return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
+
+
+@cache
+def _word(word: str, dim: int) -> np.ndarray:
+    return np.random.default_rng(zlib.crc32(word.encode())).normal(size=dim) * (2 if word in SIGNS else 1)
+
+
 def toy_encoder(seed: int = 0) -> BiLstmEncoder:
     """The BiLSTM of the package with a handful of hidden units (extra `train`)."""
     from erda.encoders.bilstm import BiLstmEncoder
@@ -116,13 +143,17 @@ def toy_questions(n_relations: int, *, each: int = 4) -> tuple[list[Example], li
 
 @dataclass(frozen=True, slots=True)
 class Toy:
-    """Builds a method over the toy encoder."""
+    """Builds a method over a toy encoder: a small BiLSTM, or word vectors for a method that trains nothing."""
 
     method: type[Method]
 
+    def encoder(self, seed: int = SEED) -> Any:
+        """A new encoder."""
+        return toy_encoder(seed) if self.method.trains else ToyWords()
+
     def build(self, *, seed: int = SEED, encoder: Any = None, **settings: Any) -> Any:
         """The method before its first task."""
-        return self.method(encoder or toy_encoder(seed), seed=seed, **settings)
+        return self.method(encoder or self.encoder(seed), seed=seed, **settings)
 
     def learned(self, n_tasks: int = 2, *, seed: int = SEED) -> Any:
         """The method after some tasks of two relations each."""
@@ -133,7 +164,7 @@ class Toy:
 
     def load(self, folder: Path) -> Any:
         """The method saved in a folder, over another encoder of the same shape."""
-        return self.method.load(folder, encoder=toy_encoder(99))
+        return self.method.load(folder, encoder=self.encoder(99))
 
 
 def _scores(method: Method, n_relations: int = 6) -> np.ndarray:
@@ -177,16 +208,16 @@ def settings_are_plain_values(toy: Toy) -> None:
     assert json.loads(json.dumps(settings)) == settings
     assert settings == {"seed": SEED, **flat_values(method_settings(toy.method)())}
     assert not {"encoder", "augmenter"} & {*settings}, "parts are no settings"
-    assert toy.method.from_settings(toy_encoder(), settings).settings() == settings
+    assert toy.method.from_settings(toy.encoder(), settings).settings() == settings
 
 
 def settings_have_ranges(toy: Toy) -> None:
     """A number out of range and an unknown name are reported together."""
     for key, value in toy.build().settings().items():
         if type(value) in (int, float):
-            said = _raises(SettingsError, partial(toy.method.from_settings, toy_encoder(), {key: -9, "flavour": 3}))
+            said = _raises(SettingsError, partial(toy.method.from_settings, toy.encoder(), {key: -9, "flavour": 3}))
             assert len(said.splitlines()) == 2, f"{key} = -9 and an unknown setting: {said}"
-    _raises(SettingsError, lambda: toy.method(toy_encoder(), seed=-9))
+    _raises(SettingsError, lambda: toy.method(toy.encoder(), seed=-9))
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -250,7 +281,7 @@ def rejects_relations_without_examples(toy: Toy) -> None:
 def survives_interruptions(toy: Toy) -> None:
     """An interruption at any batch leaves the method as it was."""
     for batches in (0, 1, 3, 5):
-        encoder = toy_encoder(SEED)
+        encoder = toy.encoder()
         work = _watch(encoder)
         method = toy.build(encoder=encoder)
         for index in range(2):
@@ -272,7 +303,7 @@ def survives_interruptions(toy: Toy) -> None:
 
 def work_is_bounded(toy: Toy) -> None:
     """A task costs its examples and the memory, not all earlier tasks."""
-    encoder = toy_encoder(SEED)
+    encoder = toy.encoder()
     work = _watch(encoder)
     method = toy.build(encoder=encoder)
     sentences = []
@@ -293,18 +324,19 @@ class _Work:
 
 def _watch(encoder: Any) -> _Work:
     """Count what an encoder encodes, and interrupt it when `left` batches are done."""
-    work, encode = _Work(), encoder.encode
+    name = "encode" if hasattr(encoder, "encode") else "embed"
+    work, encode = _Work(), getattr(encoder, name)
 
-    def counted(examples: Sequence[Example]) -> Any:
+    def counted(examples: Sequence[Example], **how: Any) -> Any:
         if work.left == 0:
             raise KeyboardInterrupt
         if work.left:
             work.left -= 1
         work.n_sentences += len(examples)
         work.n_batches += 1
-        return encode(examples)
+        return encode(examples, **how)
 
-    encoder.encode = counted
+    setattr(encoder, name, counted)
     return work
 
 
