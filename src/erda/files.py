@@ -54,11 +54,11 @@ def whole_file(path: Path) -> Iterator[Path]:
     so a link that somebody put there in advance is never written through.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    is_ours = False
+    ours: list[Path] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, _NEW_FILE, 0o666))
-        is_ours = True
+        ours.append(temporary)
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -66,9 +66,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise WriteError(cannot_write(path, error)) from error
     finally:
-        if is_ours:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        for one in ours:
+            remove_own(one)
 
 
 def remove_unfinished(folder: Path, *, of: str = "") -> None:
@@ -335,19 +334,19 @@ def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
 
 
 def _refuse_foreign(folder: Path, purpose: str) -> None:
-    try:
-        names = {path.name for path in folder.iterdir()}
-        if not any(path.is_symlink() for path in (folder, *folder.iterdir())):
-            if not {name for name in names if name != LOCK and not is_unfinished(name)}:
-                return  # empty: a kill before the owner was written
-            with suppress(DataError):
-                if OWNER in names and read_json(folder / OWNER, FolderOwner).purpose == purpose:
-                    return
-    except FileNotFoundError:
-        return
-    except OSError:
-        pass
+    with suppress(OSError):  # a file in its place
+        if not folder.is_symlink() and (not folder.exists() or _is_own_work(folder, purpose)):
+            return
     raise DataError(f"{folder} exists and was not written by this command. Move it away, or name another output.")
+
+
+def _is_own_work(folder: Path, purpose: str) -> bool:
+    found = list(folder.iterdir())
+    if all(path.name == LOCK or is_unfinished(path.name) for path in found):
+        return True  # a kill before the owner was written
+    with suppress(DataError):
+        return not any(map(Path.is_symlink, found)) and read_json(folder / OWNER, FolderOwner).purpose == purpose
+    return False
 
 
 def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -> list[Path]:
@@ -382,16 +381,14 @@ def user_path(name: str | Path) -> Path:
     """A path as a user writes it: `~` is the home folder, where there is one. Names no file can have raise."""
     if any(len(os.fsencode(part)) > LONGEST_FILE_NAME for part in Path(name).parts):
         raise DataError(f"{str(name)[:60]}...: is too long for a file name ({LONGEST_FILE_NAME} bytes at most).")
-    try:
+    with suppress(RuntimeError):  # nobody of that name
         return Path(name).expanduser()
-    except RuntimeError:  # nobody of that name
-        return Path(name)
+    return Path(name)
 
 
 def cache_folder() -> Path:
     """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("ERDA_CACHE")
-    if chosen:
+    if chosen := os.environ.get("ERDA_CACHE"):
         return user_path(chosen)
     import platformdirs
 
