@@ -19,8 +19,8 @@ _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
-    **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub"), "train"),
-    "optuna": "search",
+    **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub", "pebble"), "train"),
+    **dict.fromkeys(("optuna", "sqlalchemy"), "search"),
     "ray": "ray",
     "spacy": "entities",
 }
