@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
+from threadpoolctl import threadpool_limits
 
 from erda.encoders.base import unit_rows
 from erda.errors import StreamError
@@ -108,7 +109,8 @@ class Posterior(Method):
     def fitted(self) -> Fitted:
         """The model of everything learned so far. Two threads that fit it at once get equal models."""
         if self._fitted is None:
-            self._fitted = self._fit()
+            with threadpool_limits(1, "blas"):  # matrices are small: threads cost more than they save
+                self._fitted = self._fit()
         return self._fitted
 
     def _fit(self) -> Fitted:

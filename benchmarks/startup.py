@@ -1,0 +1,135 @@
+"""What the extractor costs before it answers: size of the install, seconds of a command, memory, one question.
+
+python benchmarks/startup.py                        commands, memory and one question, in this environment
+python benchmarks/startup.py --python OLD/bin/python    the same commands of another environment, in turn
+python benchmarks/startup.py install                builds the wheel and installs it into a fresh environment
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from targets import Figure, measure
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 7
+N_RELATIONS, SHOTS = 100, 5
+SENTENCE = "[[SpaceX]] was founded by {{Elon Musk}}."
+COMMANDS = {  # arguments -> seconds by the wall clock
+    ("predict", SENTENCE): 1.0,
+    ("relations",): 0.4,
+    ("history",): 0.4,
+    ("undo",): 0.4,
+    ("forget", "relation 7"): 0.4,
+    ("--help",): 0.2,
+}
+TEACH = f"""
+import sys
+from erda import Extractor
+extractor = Extractor.open(sys.argv[1])
+teach = getattr(extractor, "teach_many", extractor.teach)
+sentence = "[[head {{0}} {{1}}]] has word {{0}} of {{{{{{{{tail {{1}}}}}}}}}}."
+numbers = range({N_RELATIONS})
+teach({{f"relation {{i}}": [sentence.format(i, j) for j in range({SHOTS})] for i in numbers}})
+extractor.teach("founded by", ["{{{{Jobs}}}} founded [[Apple]] ."])
+"""
+ASK = """
+import resource, statistics, sys, time
+from erda import Extractor
+extractor = Extractor.open(sys.argv[1])
+extractor.predict("[[SpaceX]] was founded by {{Elon Musk}} .")
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+times = []
+for number in range(200):
+    start = time.perf_counter()
+    extractor.predict(f"[[Company {number}]] was set up in the year 2002 by its founder {{{{Elon Musk {number}}}}} .")
+    times.append(time.perf_counter() - start)
+print(memory, 1000 * statistics.median(times))
+"""
+
+
+def commands(options: argparse.Namespace) -> Iterator[Figure]:
+    """Seconds of commands on a store of 100 relations, memory after one answer, milliseconds of one question."""
+    print(f"{platform.processor() or platform.machine()}, {_processor()}, Python {platform.python_version()}")
+    pythons = {"this": sys.executable, **({"other": options.python} if options.python else {})}
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {name: str(Path(folder) / name) for name in pythons}
+        for name, python in pythons.items():
+            subprocess.run([python, "-c", TEACH, stores[name]], check=True)
+        for arguments, target in COMMANDS.items():
+            times: dict[str, list[float]] = {name: [] for name in pythons}
+            for _ in range(ROUNDS):  # in turn, so that a busy moment meets both
+                for name, python in pythons.items():
+                    times[name].append(_seconds(python, arguments, stores[name]))
+            for name in pythons:
+                aim = f"<= {target}" if name == "this" else ""
+                yield Figure(f"{name}: erda {arguments[0]}", statistics.median(times[name]), "s", aim)
+        for name, python in pythons.items():
+            ran = subprocess.run([python, "-c", ASK, stores[name]], check=True, capture_output=True, text=True)
+            memory, question = map(float, ran.stdout.split())
+            yield Figure(f"{name}: memory after one answer", memory, "MB", "<= 250" if name == "this" else "")
+            yield Figure(f"{name}: one question in process", question, "ms", "<= 5" if name == "this" else "")
+
+
+def _seconds(python: str, arguments: Sequence[str], store: str) -> float:
+    """Seconds of one command; what it changed is taken back."""
+    store_option = [] if arguments[0].startswith("-") else ["--store", store]
+    start = perf_counter()
+    subprocess.run([python, "-m", "erda", *arguments, *store_option], check=True, capture_output=True)
+    seconds = perf_counter() - start
+    if arguments[0] in ("undo", "forget"):
+        back = ["undo"] if arguments[0] == "forget" else ["undo", "--to", "2"]
+        subprocess.run([python, "-m", "erda", *back, "--store", store], check=True, capture_output=True)
+    return seconds
+
+
+def install(options: argparse.Namespace) -> Iterator[Figure]:
+    """Megabytes of the wheel and of a fresh environment with it; pip and setuptools are not counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        quiet = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, str(ROOT)]
+        subprocess.run(quiet, check=True)
+        (wheel,) = place.glob("erda-*.whl")
+        yield Figure("wheel", wheel.stat().st_size / 1e6, "MB", "<= 45")
+        subprocess.run([sys.executable, "-m", "venv", str(place / "venv")], check=True)
+        subprocess.run([str(place / "venv/bin/pip"), "install", "-q", str(wheel)], check=True)
+        (packages,) = (place / "venv/lib").glob("python*/site-packages")
+        own = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+        size = sum(
+            file.stat().st_size
+            for file in packages.rglob("*")
+            if file.is_file() and not file.relative_to(packages).parts[0].startswith(own)
+        )
+        yield Figure("core environment", size / 1e6, "MB", "<= 250")
+
+
+def _processor() -> str:
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+MEASURES = {"commands": commands, "install": install}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print each figure beside its target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="WHAT", help="commands or install (default: commands)")
+    parser.add_argument("--python", metavar="PATH", help="interpreter of an environment to compare with")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.what if name not in MEASURES]:
+        parser.error(f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASURES)}")
+    return measure(lambda: (figure for name in options.what or ["commands"] for figure in MEASURES[name](options)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

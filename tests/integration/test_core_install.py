@@ -1,0 +1,122 @@
+"""The core install: every extractor command works with the core dependencies alone and never imports PyTorch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING = ("torch", "transformers", "numba", "onnx", "pyarrow", "scipy", "sklearn", "pandas", "sentence_transformers")
+SENTENCES = ["[[SpaceX]] was founded by {{Elon Musk}}.", "{{Steve Jobs}} founded [[Apple]] in a garage."]
+QUESTION = "[[Tesla]] was started by {{Martin Eberhard}}."
+# Blocks the modules of all extras, runs one command and prints which modules it imported.
+BARE = f"""
+import json, sys
+for name in {TRAINING!r}:
+    sys.modules[name] = None
+from erda.cli.main import main
+status = main(sys.argv[1:])
+loaded = sorted(name for name, module in sys.modules.items() if module is not None and "." not in name)
+print(json.dumps([status, loaded]), file=sys.stderr)
+"""
+
+
+def run(folder: Path, *arguments: str) -> tuple[str, set[str]]:
+    """Run a command without the extras; its output and the top-level modules that it imported."""
+    ran = subprocess.run(
+        [sys.executable, "-c", BARE, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    status, loaded = json.loads(ran.stderr.splitlines()[-1])
+    assert status in (0, None), ran.stderr
+    return ran.stdout, set(loaded)
+
+
+def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None:
+    (tmp_path / "questions.txt").write_text(f"{QUESTION}\n{SENTENCES[0]}\n")
+    (tmp_path / "examples.jsonl").write_text(json.dumps({"text": SENTENCES[0], "relation": "founded by"}) + "\n")
+    (tmp_path / "text.txt").write_text("SpaceX was founded by Elon Musk .\n")
+    (tmp_path / "names.txt").write_text("SpaceX\nElon Musk\n")
+    commands = [
+        ("teach", "founded by", *SENTENCES),
+        ("teach", "born in", "[[Marie Curie]] was born in {{Warsaw}}."),
+        ("predict", QUESTION),
+        ("predict", "questions.txt", "--out", "answers.csv"),
+        ("extract", "text.txt", "--names", "names.txt"),
+        ("evaluate", "examples.jsonl"),
+        ("relations",),
+        ("history",),
+        ("forget", "born in"),
+        ("undo",),
+        ("export", "exported"),
+        ("data", "convert", "examples.jsonl", "--out", "examples.csv"),
+    ]
+    for command in commands:
+        _, loaded = run(tmp_path, *command)
+        assert not loaded & {*TRAINING}, command
+    assert (tmp_path / "answers.csv").is_file()
+    said = subprocess.run(
+        [sys.executable, "exported/predict.py", QUESTION], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(said.stdout)["relation"] == "founded by"
+
+
+@pytest.mark.parametrize("command", ["relations", "history", "forget", "undo"])
+def test_commands_that_read_no_sentence_load_no_encoder(tmp_path: Path, command: str) -> None:
+    for relation in ("founded by", "started by"):
+        run(tmp_path, "teach", relation, SENTENCES[len(relation) % 2])
+    _, loaded = run(tmp_path, command, *(["started by"] if command == "forget" else []))
+    assert "onnxruntime" not in loaded
+    assert "tokenizers" not in loaded
+
+
+def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
+    script = BARE.replace("status = main(sys.argv[1:])", "sys.exit(main(sys.argv[1:]))")
+    command = [sys.executable, "-c", script, "teach", "founded by", SENTENCES[0], "--method", "emr"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "pip install 'erda[train]'" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_no_core_dependency_needs_pytorch() -> None:
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    todo, seen = list(map(Requirement, project["dependencies"])), set[str]()
+    while todo:
+        one = todo.pop()
+        if one.name not in seen and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            seen.add(one.name)
+            todo += map(Requirement, requires(one.name) or [])
+    assert len(seen) > 10
+    assert not seen & {"torch", "transformers", "numba", "scipy", "pyarrow"}
+
+
+@pytest.mark.long
+def test_the_wheel_alone_runs_the_quick_start(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*pip, str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("erda-*.whl")
+    assert wheel.stat().st_size < 45e6
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([str(tmp_path / "venv/bin/pip"), "install", "-q", str(wheel)], check=True)
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    assert not (packages / "torch").exists()
+    script = textwrap.dedent(f"""
+        from erda import Extractor
+        extractor = Extractor.open("store")
+        extractor.teach("founded by", {SENTENCES!r})
+        print(extractor.predict({QUESTION!r}).relation)
+    """)
+    command = [str(tmp_path / "venv/bin/python"), "-c", script]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "founded by"
