@@ -121,7 +121,7 @@ def test_a_long_embedding_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch
 
     built, seen = encoder(), []
     for waits in (0.0, 60.0):
-        monkeypatch.setattr("erda.encoders.base.BAR_AFTER", waits)
+        monkeypatch.setattr("erda.encoders.trainable.BAR_AFTER", waits)
         monkeypatch.setattr("sys.stderr", terminal := Terminal())
         embed(built, EXAMPLES, batch_size=1)
         seen.append("sentences" in terminal.getvalue())

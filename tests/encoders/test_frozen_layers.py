@@ -167,19 +167,21 @@ def test_bf16_is_near(bert: ModelFolder) -> None:
 
 def test_frozen_layers_never_see_padding_nor_few_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = encoder_of(bert, mode="paper")
-    seen: list[list[tuple[int, int]]] = []
-    run = encoder.layers.run_packed
+    seen: list[tuple[int, int]] = []
+    run = encoder.layers.run
 
-    def watched(states: Tensor, blocks: list[tuple[int, int]], start: int, stop: int) -> Tensor:
-        seen.append(blocks)
-        return run(states, blocks, start, stop)
+    def watched(states: Tensor, lengths: Tensor, start: int, stop: int, places: Tensor | None = None) -> Tensor:
+        if start == 0:
+            assert (lengths == states.shape[1]).all()
+            seen.append((states.shape[0], states.shape[1]))
+        return run(states, lengths, start, stop, places)
 
-    monkeypatch.setattr(encoder.layers, "run_packed", watched)
+    monkeypatch.setattr(encoder.layers, "run", watched)
     encoder.encode_texts(["river"])
     encoder.encode(SENTENCES)
-    lengths = sorted(len(pieces) for pieces in encoder.tokenizer.encode(SENTENCES))
-    assert seen[0] == [(1, 3), (1, MIN_ROWS - 3)]  # [CLS] river [SEP], and zeros
-    assert [length for n, length in seen[1] for _ in range(n)] == lengths
+    assert seen[0] == (-(-MIN_ROWS // 3), 3)  # [CLS] river [SEP], repeated
+    assert all(n * length >= MIN_ROWS for n, length in seen)
+    assert {length for _, length in seen[1:]} == {len(pieces) for pieces in encoder.tokenizer.encode(SENTENCES)}
 
 
 def test_minilm_is_the_same_with_and_without() -> None:

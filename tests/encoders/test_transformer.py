@@ -45,8 +45,8 @@ def test_markers_mode_is_the_two_start_marks(folders: dict[str, ModelFolder], ki
     (pieces,) = encoder.tokenizer.encode(SENTENCES[2:3])  # the tail comes first
     with torch.no_grad():
         ids = torch.from_numpy(pieces.ids).long()[None]
-        states = encoder.layers.whole(ids, torch.tensor([len(pieces)]))[0]
-        expected = torch.cat([states[pieces.head], states[pieces.tail]])
+        places = torch.tensor([[pieces.head, pieces.tail]])
+        expected = encoder.layers(ids, torch.tensor([len(pieces)]), places).flatten()
         assert torch.allclose(encoder.encode(SENTENCES[2:3])[0], expected, atol=1e-5)
         text = encoder.encode_texts(["capital of"])[0]
     assert torch.allclose(text[:16], text[16:], atol=1e-6)
@@ -79,8 +79,8 @@ def test_gradients_reach_exactly_what_is_trained(
     changed = {name for name, weight in encoder.named_parameters() if not torch.equal(weight, before[name])}
     upper = ("linear.", *(f".layer.{i}." for i in range(3 - n_trained, 3)))
     expected = {name for name in before if n_trained == -1 or any(part in name for part in upper)}
-    # the key bias of the last layer has no effect on anything (softmax), so no gradient either
-    assert all(name.endswith((".2.attention.self.key.bias", ".2.attention.attn.k.bias")) for name in expected - changed)
+    # a key bias shifts all scores of a query alike, so its gradient is rounding noise or zero
+    assert all(name.endswith((".attention.self.key.bias", ".attention.attn.k.bias")) for name in expected - changed)
     assert changed <= expected
     assert set(encoder.trained_tensors()) == expected
 

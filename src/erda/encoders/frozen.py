@@ -1,25 +1,19 @@
-"""What frozen layers say about a sentence, computed once and kept: in memory, or in a file that processes share.
+"""States of frozen layers, computed once per sentence and cached: in memory, or in a SQLite file.
 
-Sentences are found by a digest of their piece ids, in a store of its own for each fingerprint of weights and settings,
-so nothing that is found can be out of date. When the bound is reached, new sentences are computed but no longer kept;
-what is kept stays.
-
-On disk a store is a file of records, one after another: key, size, checksum, states. Writers take a lock; readers need
-none. What a crash leaves behind (the beginning of a record) is cut off by the next writer, and each sentence is
-compared with its checksum before a process first uses it.
+The key of a cached sentence is the fingerprint of everything that decides its states (weights, settings, versions) and
+a digest of its piece ids, so the cache is never out of date. A full cache keeps its content and adds nothing.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import struct
+import sqlite3
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -31,14 +25,24 @@ if TYPE_CHECKING:
     from erda.encoders.tokens import Pieces
 
 GIBIBYTE = 1 << 30
-HEADER = struct.Struct("<16sQI")  # key, number of bytes of the states, their crc32
+FILE = "frozen.sqlite"
 SEEN_ONCE = 1_000_000
+BUSY_SECONDS = 60
+SCHEMA = """
+pragma page_size = 65536;
+pragma journal_mode = wal;
+pragma synchronous = normal;
+create table if not exists states (store text, key blob, checksum integer, content blob, primary key (store, key));
+create table if not exists sizes (store text primary key, n_bytes integer);
+"""
+GROW = "insert into sizes values (?, ?) on conflict (store) do update set n_bytes = n_bytes + excluded.n_bytes"
+T = TypeVar("T")
 
 
 class FrozenCache:
-    """A bounded home for the states of frozen layers, shared by everything that is handed the same object or folder.
+    """A bounded cache of the states of frozen layers, shared by all encoders with the same object or folder.
 
-    Without `folder` it lives in memory. `half` keeps float16: half the room, vectors that differ in the third digit.
+    Without `folder` it lives in memory. `half` stores float16: half the size, vectors differ in the third digit.
     """
 
     def __init__(self, folder: Path | None = None, *, max_bytes: int = 4 * GIBIBYTE, half: bool = False) -> None:
@@ -50,18 +54,20 @@ class FrozenCache:
         self.lock = RLock()
         self._stores: dict[tuple[str, int], FrozenStates] = {}
         self._vectors: dict[str, dict[bytes, np.ndarray]] = {}
+        self._database = _Database(self.folder / FILE) if self.folder is not None else None
 
     def __deepcopy__(self, memo: dict[int, object]) -> FrozenCache:
-        return self  # a copied encoder shares what is kept
+        return self  # copies of an encoder share their cache
 
     def states(self, fingerprint: str, width: int) -> FrozenStates:
-        """The store of one fingerprint (weights and settings), opened or begun."""
+        """The store of one fingerprint (weights and settings), opened or created."""
         key = (fingerprint, width)
         with self.lock:
             if key not in self._stores:
-                name = f"{fingerprint[:32]}-{width}-{str(self.dtype).removeprefix('torch.')}.states"
-                store = FrozenStates(self) if self.folder is None else _FileStates(self, self.folder / name, width)
-                self._stores[key] = store
+                name = f"{fingerprint} {width} {self.dtype}"
+                self._stores[key] = (
+                    _SqliteStates(self, self._database, name, width) if self._database else FrozenStates(self)
+                )
             return self._stores[key]
 
     def vectors(self, encoder: str) -> dict[bytes, np.ndarray]:
@@ -69,16 +75,16 @@ class FrozenCache:
         return self._vectors.setdefault(encoder, {})
 
     def used_bytes(self) -> int:
-        """How much is kept, over all stores."""
-        if self.folder is not None:
-            return sum(file.stat().st_size for file in self.folder.glob("*.states"))
+        """Size of all cached states."""
+        if self._database is not None:
+            return self._database.read(_used_bytes, 0)
         return sum(store.n_bytes for store in self._stores.values())
 
 
 class FrozenStates:
-    """The states of one set of frozen weights, [n_rows, width] of each sentence; here in memory.
+    """States of one set of frozen weights, [n_rows, width] per sentence, in memory.
 
-    Threads may share it: who looks or adds holds the cache's lock, and states that were handed out never change.
+    Threads may share it: lookups and additions hold the cache's lock, and returned states never change.
     """
 
     def __init__(self, cache: FrozenCache) -> None:
@@ -93,27 +99,27 @@ class FrozenStates:
     def of(
         self, batch: Sequence[Pieces], make: Callable[[list[Pieces]], list[Tensor]], *, passing: bool = False
     ) -> list[Tensor]:
-        """The states of each sentence, on the CPU: those that are kept; `make` gives the rest, which is then kept."""
+        """States of each sentence, on the CPU. `make` computes those that are not cached, which are then added."""
         keys = [pieces.key for pieces in batch]
         kept = self.find(keys)
         missing = [i for i, states in enumerate(kept) if states is None]
         if missing:
             made = make([batch[i] for i in missing])
-            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # from a GPU in one go
+            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # one copy from a GPU
             self.add([keys[i] for i in missing], made, passing=passing)
             for i, states in zip(missing, made, strict=True):
                 kept[i] = states.to(self.cache.dtype)
         return [states for states in kept if states is not None]
 
     def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
-        """The states of those sentences that are kept."""
+        """Cached states, None for a miss."""
         with self.cache.lock:
             return [self._kept.get(key) for key in keys]
 
     def add(self, keys: Sequence[bytes], states: Sequence[Tensor], *, passing: bool = False) -> None:
-        """Keep sentences, as far as there is room.
+        """Cache sentences while there is room.
 
-        Of `passing` sentences (training makes many that never come back) only those are kept that came before.
+        `passing` sentences are cached the second time they come: training makes many that never come back.
         """
         chosen: dict[bytes, Tensor] = {}
         with self.cache.lock:
@@ -128,7 +134,6 @@ class FrozenStates:
                 self._store(chosen)
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
-        """Keep what there is room for."""
         free = self.cache.max_bytes - self.cache.used_bytes()
         for key, part in states.items():
             size = part.numel() * self.cache.dtype.itemsize
@@ -138,102 +143,90 @@ class FrozenStates:
                 free -= size
 
 
-class _FileStates(FrozenStates):
-    """States in a memory-mapped file."""
+class _SqliteStates(FrozenStates):
+    """States in a SQLite file that several processes may share."""
 
-    def __init__(self, cache: FrozenCache, path: Path, width: int) -> None:
+    def __init__(self, cache: FrozenCache, database: _Database, name: str, width: int) -> None:
         super().__init__(cache)
-        self._path = path
-        self._width = width
-        self._broken = False
-        self._inode = 0  # of the file, which tells when somebody removed it
-        self._forget()
+        self._database, self._name, self._width = database, name, width
 
     def __len__(self) -> int:
-        return len(self._records)
-
-    def _forget(self) -> None:
-        self._numbers = torch.empty(0, dtype=self.cache.dtype)  # the whole file, headers among it
-        self._end = 0  # of the last whole record
-        self._records: dict[bytes, tuple[int, int, int]] = {}  # first number, the one after the last, checksum
-        self._checked: set[bytes] = set()
+        count = "select count(*) from states where store = ?"
+        with self.cache.lock:
+            return self._database.read(lambda file: int(file.execute(count, [self._name]).fetchone()[0]), 0)
 
     def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
-        """As in memory; a miss first looks at what other processes have added."""
+        """Cached states, None for a miss and for content that does not match its checksum."""
         with self.cache.lock:
-            if any(key not in self._records for key in keys):
-                self._refresh()
-            return [self._states(key) for key in keys]
+            return self._database.read(lambda file: [self._find(file, key) for key in keys], [None] * len(keys))
 
-    def _states(self, key: bytes) -> Tensor | None:
-        """The states of a sentence, if they are what was written."""
-        if key not in self._records:
+    def _find(self, file: sqlite3.Connection, key: bytes) -> Tensor | None:
+        query = "select checksum, content from states where store = ? and key = ?"
+        row = file.execute(query, [self._name, key]).fetchone()
+        if row is None or zlib.crc32(row[1]) != row[0]:
             return None
-        start, stop, checksum = self._records[key]
-        states = self._numbers[start:stop].view(-1, self._width)
-        if key not in self._checked:
-            if zlib.crc32(states.numpy().data) != checksum:
-                del self._records[key]
-                return None
-            self._checked.add(key)
-        return states
-
-    def _refresh(self) -> None:
-        """Read the records that were added since the last time."""
-        try:
-            with self._path.open("rb") as file:
-                about = os.fstat(file.fileno())
-                if about.st_ino != self._inode or about.st_size < self._end:
-                    self._forget()
-                    self._inode = about.st_ino
-                if about.st_size < self._end + HEADER.size:
-                    return
-                mapped = mmap.mmap(file.fileno(), about.st_size, access=mmap.ACCESS_COPY)
-        except FileNotFoundError:
-            return self._forget()
-        except OSError as error:
-            return self._give_up(error)
-        itemsize = self.cache.dtype.itemsize
-        self._numbers = torch.frombuffer(mapped, dtype=self.cache.dtype, count=len(mapped) // itemsize)
-        while (start := self._end + HEADER.size) <= len(mapped):
-            key, size, checksum = HEADER.unpack_from(mapped, self._end)
-            if size == 0 or size % (self._width * itemsize) or start + size > len(mapped):
-                break  # by a crash, or another process is just writing it
-            self._records[key] = (start // itemsize, (start + size) // itemsize, checksum)
-            self._end = start + size
+        return torch.frombuffer(bytearray(row[1]), dtype=self.cache.dtype).view(-1, self._width)
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
-        from filelock import FileLock
+        """Add what there is room for, and replace damaged content, in one transaction."""
 
-        if self._broken:
-            return
+        def add(file: sqlite3.Connection) -> None:
+            file.execute("begin immediate")
+            n_added = 0
+            free = self.cache.max_bytes - _used_bytes(file)
+            for key, part in states.items():
+                content = part.to(self.cache.dtype).contiguous().numpy().tobytes()
+                if len(content) <= free - n_added and self._find(file, key) is None:
+                    row = [self._name, key, zlib.crc32(content), content]
+                    file.execute("insert or replace into states values (?, ?, ?, ?)", row)
+                    n_added += len(content)
+            file.execute(GROW, [self._name, n_added])
+            file.execute("commit")
+
+        self._database.write(add)
+
+
+class _Database:
+    """The SQLite file. A fault is a warning, not an error: the run continues without the cache."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: sqlite3.Connection | None = None
+        self._process = 0
+        self._failed: set[str] = set()
+
+    def read(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Result of `work`, or `default` where the file cannot be read."""
+        return self._run("read", work, default)
+
+    def write(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Run `work`, which is a transaction; after a fault nothing more is written."""
+        self._run("write", work, None)
+
+    def _run(self, kind: str, work: Callable[[sqlite3.Connection], T], default: T) -> T:
+        if kind in self._failed:
+            return default
         try:
+            return work(self._connected())
+        except (sqlite3.Error, OSError) as fault:
+            self._failed.add(kind)
+            if self._file is not None and self._file.in_transaction:
+                self._file.rollback()
+            warnings.warn(
+                f"Cannot {kind} the cache of frozen layers {self._path} ({fault}). The run continues without it. "
+                "If the file is damaged, delete it.",
+                stacklevel=2,
+            )
+            return default
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._file is None or self._process != os.getpid():  # a connection must not cross a fork
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._path.with_name("frozen.lock")):
-                self._refresh()
-                free, parts = self.cache.max_bytes - self.cache.used_bytes(), list[bytes]()
-                for key, part in states.items():
-                    content = part.to(self.cache.dtype).contiguous().numpy().tobytes()
-                    if key not in self._records and HEADER.size + len(content) <= free:
-                        parts += [HEADER.pack(key, len(content), zlib.crc32(content)), content]
-                        free -= HEADER.size + len(content)
-                if parts:
-                    _write_at(self._path, self._end, b"".join(parts))
-        except OSError as error:
-            self._give_up(error)
-
-    def _give_up(self, error: OSError) -> None:
-        self._broken = True
-        warnings.warn(
-            f"The cache of frozen layers in {self._path} keeps no more sentences ({error}); "
-            "the run goes on and computes them each time.",
-            stacklevel=2,
-        )
+            file = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            file.executescript(SCHEMA)
+            self._file, self._process = file, os.getpid()
+        return self._file
 
 
-def _write_at(path: Path, offset: int, data: bytes) -> None:
-    """Write at an offset and cut off whatever a crash left beyond it; what was there before `offset` stays."""
-    with path.open("r+b" if path.exists() else "w+b") as file:
-        file.truncate(offset)
-        file.seek(offset)
-        file.write(data)
+def _used_bytes(file: sqlite3.Connection) -> int:
+    return int(file.execute("select total(n_bytes) from sizes").fetchone()[0])

@@ -1,8 +1,8 @@
 """A pretrained transformer as encoder: the paper's [CLS] state, or the states of the two entity-start marks.
 
-Frozen lower layers run once for each sentence where a `FrozenCache` is handed in; the trained layers above read their
-states. With and without the cache those states come from the same computation (on a CPU without any padding), so
-predictions are the same.
+With a `FrozenCache`, frozen lower layers run once per sentence, and the trained layers read the cached states. With and
+without the cache, these states come from the same computation; on a CPU it uses no padding, so they do not depend on
+the batch.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import groupby
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -23,15 +21,15 @@ from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, states_at
 from erda.encoders.marked import MarkedEncoder
 from erda.encoders.settings import ALL, BY_MODE, EncoderSpec, TransformerSettings
-from erda.encoders.tokens import MarkedTokenizer, Pieces, pad
+from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.encoders.weights import ModelFolder
 from erda.types import Example
 
 DEFAULTS = TransformerSettings()
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
-CPU_PIECES, GPU_PIECES = 2048, 65536  # how many pieces go through frozen layers at once
-MIN_ROWS = 32  # matrix products of a few rows use other kernels, whose last digits differ; so they are filled up
+CPU_PIECES, GPU_PIECES = 2048, 65536  # pieces that run through frozen layers at once
+MIN_ROWS = 32  # smaller matrix products use other kernels, whose last digits differ; sentences are repeated to fill up
 
 
 class TransformerEncoder(MarkedEncoder):
@@ -99,13 +97,9 @@ class TransformerEncoder(MarkedEncoder):
             return self._pooled(self._states_above_frozen(batch))
 
     def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
-        """Vectors of one batch of `MarkedTokenizer.collate`, the whole model computed: [n, dim]."""
-        layers = self.layers
+        """Encode one batch of `MarkedTokenizer.collate` through the whole model: [n, dim]."""
         with self._autocast():
-            if not layers.splits:
-                return self._pooled(states_at(layers.whole(ids, lengths), places))
-            states = layers.run(layers.embed(ids), lengths, 0, layers.n_layers - 1)
-            return self._pooled(layers.last_at(states, lengths, places))
+            return self._pooled(self.layers(ids, lengths, places))
 
     def _pooled(self, states: Tensor) -> Tensor:
         """States at the pooled places [n, p, hidden] -> vectors [n, dim]."""
@@ -113,16 +107,15 @@ class TransformerEncoder(MarkedEncoder):
         return (vectors if self.linear is None else self.linear(vectors)).float()
 
     def warm(self, examples: Sequence[Example], *, progress: bool = True) -> None:
-        """Run the frozen layers over sentences that are not kept yet, in large batches of like length."""
+        """Fill the cache: run the frozen layers over sentences that are not cached, in large batches."""
         store = self._store()
         if store is None:
             return
         from tqdm import tqdm
 
         pieces = list({item.key: item for item in self.tokenizer.encode(examples)}.values())
-        order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
         with tqdm(total=len(pieces), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
-            for group in _groups(order, [len(item) for item in pieces], GPU_PIECES):
+            for group in _groups([len(item) for item in pieces], GPU_PIECES):
                 store.of([pieces[i] for i in group], self._frozen_states)
                 bar.update(len(group))
 
@@ -137,78 +130,56 @@ class TransformerEncoder(MarkedEncoder):
         if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
-        states = layers.run(states, lengths, self._n_frozen, layers.n_layers - 1)
-        return layers.last_at(states, lengths, self._places(batch))
+        places = self.tokenizer.places(batch).to(self.device)
+        return layers.run(states, lengths, self._n_frozen, layers.n_layers, places)
 
     @torch.no_grad()
     def _frozen_states(self, batch: Sequence[Pieces]) -> list[Tensor]:
-        """States of each sentence after the frozen layers: [its rows, hidden]."""
-        states: dict[int, Tensor] = {}
-        order = sorted(range(len(batch)), key=lambda i: len(batch[i]))
-        on_cpu = self.device.type == "cpu"
-        run = self._run_packed if on_cpu else self._run_padded
-        for group in _groups(order, [len(item) for item in batch], CPU_PIECES if on_cpu else GPU_PIECES):
+        """States of each sentence after the frozen layers: [n_pieces, hidden]. If all are frozen, only the pooled rows.
+
+        On a CPU the sentences of a group have the same length; on a GPU they are padded.
+        """
+        layers, on_cpu = self.layers, self.device.type == "cpu"
+        found: dict[int, Tensor] = {}
+        for group in _groups([len(item) for item in batch], CPU_PIECES if on_cpu else GPU_PIECES, same_length=on_cpu):
             some = [batch[i] for i in group]
+            ids, lengths, places = (tensor.to(self.device) for tensor in self.tokenizer.collate(some))
+            copies = -(-MIN_ROWS // ids.numel())
             with self._autocast():
-                states.update(zip(group, run(some).float().split(self._n_rows(some)), strict=True))
-        return [states[i] for i in range(len(batch))]
-
-    def _run_packed(self, batch: Sequence[Pieces]) -> Tensor:
-        """Frozen layers over sentences in the order of their lengths, laid end to end: [sum of rows, hidden]."""
-        layers, pad_id = self.layers, self.tokenizer.pad_id
-        blocks = [list(block) for _, block in groupby(batch, key=len)]
-        states = torch.cat([layers.embed(pad(block, pad_id)[0]).flatten(0, 1) for block in blocks])
-        shapes = [(len(block), len(block[0])) for block in blocks]
-        n_rows = states.shape[0]
-        if n_rows < MIN_ROWS:
-            states = torch.cat([states, states.new_zeros(MIN_ROWS - n_rows, states.shape[1])])
-            shapes.append((1, MIN_ROWS - n_rows))
-        states = layers.run_packed(states, shapes, 0, self._n_frozen)[:n_rows]
-        if self._n_frozen < layers.n_layers:
-            return states
-        lengths = np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
-        starts = torch.from_numpy(np.cumsum(lengths) - lengths)
-        return states[(starts[:, None] + self._places(batch)).flatten()]
-
-    def _run_padded(self, batch: Sequence[Pieces]) -> Tensor:
-        """The same with padding, which suits a GPU: few large operations."""
-        ids, lengths, places = (tensor.to(self.device) for tensor in self.tokenizer.collate(batch))
-        states = self.layers.run(self.layers.embed(ids), lengths, 0, self._n_frozen)
-        if self._n_frozen == self.layers.n_layers:
-            return states_at(states, places).flatten(0, 1)
-        return states[torch.arange(ids.shape[1], device=self.device) < lengths[:, None]]
-
-    def _places(self, batch: Sequence[Pieces]) -> Tensor:
-        return self.tokenizer.places(batch).to(self.device)
+                states = layers.embed(ids.repeat(copies, 1))
+                states = layers.run(states, lengths.repeat(copies), 0, self._n_frozen)[: len(some)].float()
+            if self._n_frozen == layers.n_layers:
+                found.update(zip(group, states_at(states, places), strict=True))
+            else:
+                found.update((i, rows[: len(batch[i])]) for i, rows in zip(group, states, strict=True))
+        return [found[i] for i in range(len(batch))]
 
     @property
     def _n_frozen(self) -> int:
         return self.layers.n_frozen or 0
 
-    def _n_rows(self, batch: Sequence[Pieces]) -> list[int]:
-        """How many states of each sentence are kept: all, or only the pooled ones where no layer is trained."""
-        if self.layers.n_frozen == self.layers.n_layers:
-            return [1 if self.mode == "paper" else 2] * len(batch)
-        return list(map(len, batch))
-
     # -- the cache ---------------------------------------------------------------------------------------------------
 
     def _store(self) -> FrozenStates | None:
-        """Where the states of these frozen weights are kept; None without a cache or without frozen layers."""
+        """The cache of these frozen weights; None without a cache or without frozen layers."""
         if self.cache is None or self.cache.max_bytes == 0 or not self.layers.splits or self.layers.n_frozen is None:
             return None
         now = [(parameter.data_ptr(), parameter._version) for parameter in self._frozen_weights]
-        if now != self._fingerprint_of:  # the first time, or somebody changed the weights
+        if now != self._fingerprint_of:  # the first call, or the weights have changed
             self._fingerprint = self._frozen_fingerprint()
             self._fingerprint_of = now
         return self.cache.states(self._fingerprint, self.layers.hidden_size)
 
     def _frozen_fingerprint(self) -> str:
-        """sha256 of the frozen weights and of whatever else decides their output."""
+        """sha256 of the frozen weights and of everything else that decides their output.
+
+        The tokenizer is not part of it: sentences are found by their piece ids.
+        """
         import transformers
 
         about = {
             "model": self.layers.model.config.to_diff_dict(),
+            "attention": self.layers.model.config._attn_implementation,
             "frozen": self.layers.n_frozen,
             "pooled": self.mode if self.layers.n_frozen == self.layers.n_layers else "",
             "precision": self.precision,
@@ -236,11 +207,12 @@ def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:
     return linear
 
 
-def _groups(order: Sequence[int], lengths: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Sentences in the order of their lengths, cut into groups of at most `size` pieces (padding counted)."""
+def _groups(lengths: Sequence[int], size: int, *, same_length: bool = False) -> Iterator[list[int]]:
+    """Sentences sorted by length, in groups of at most `size` pieces (padding counted), or of one length each."""
     group: list[int] = []
-    for i in order:
-        if group and (len(group) + 1) * lengths[i] > size:
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        full = (len(group) + 1) * lengths[i] > size
+        if group and (full or (same_length and lengths[i] != lengths[group[0]])):
             yield group
             group = []
         group.append(i)
