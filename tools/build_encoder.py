@@ -44,7 +44,7 @@ def check() -> None:
     from erda.data.catalogue import load_dataset
 
     dataset = load_dataset("atlas")
-    examples = dataset.examples[:500]
+    examples = dataset.train[:200]
     exact = unit_rows(build_encoder(MODEL, trained_layers=0).embed(examples))
     packed = unit_rows(build_encoder(MODEL, trained_layers=0, engine="packaged").embed(examples))
     cosines = (exact * packed).sum(axis=1)

@@ -14,7 +14,7 @@ and numpy and gives the same answers.
 
 examples:
   erda export my-export
-  erda export my-export-int8 --engine onnx-int8
+  erda export my-export-32 --engine onnx
 """
 
 
@@ -23,7 +23,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Write an extractor as one folder that answers without erda and PyTorch."
     export = add_command(commands, "export", about, EXPORT, brief="an extractor as a folder that needs no erda")
     export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
-    engine = "onnx (as exact as PyTorch) or onnx-int8 (three times as fast); default: what the extractor runs on"
+    engine = "onnx (float32) or onnx-int8, made from the weights (extra train); default: the encoder's own file"
     export.add_argument("--engine", metavar="NAME", help=engine)
     add_store(export)
     export.set_defaults(handler=run_export)
