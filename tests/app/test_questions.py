@@ -179,3 +179,16 @@ def test_answers_as_json(extractor: Extractor) -> None:
     assert line["head"] == "SpaceX"
     assert line["text"] == QUESTIONS[0]
     assert line["ranked"][0]["relation"] == "founded by"
+
+
+def test_evaluation_takes_every_kind_of_example(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    rows = [
+        {"text": text, "relation": name} for text, name in zip(QUESTIONS, ("founded by", "born in", None), strict=True)
+    ]
+    result = extractor.evaluate([*rows, QUESTIONS[0], {"text": QUESTIONS[1], "relation": "no_relation"}])
+    assert (result.n, result.untaught, result.relations["founded by"].n) == (5, (), 1)
+    with pytest.raises(DataError, match="example 2"):
+        extractor.evaluate([rows[0], {"text": "no marks"}])
+    with pytest.raises(DataError, match="list"):
+        extractor.evaluate(rows[0])

@@ -146,7 +146,7 @@ def test_going_back_and_forth_reads_nothing_again(tmp_path: Path, monkeypatch: p
         extractor.teach_many(some_relation(number))
         extractor.undo()
         scores(extractor)
-    assert len(extractor._at_hand) <= 4, "but not everything is"
+    assert len(extractor._log.at_hand) <= 4, "but not everything is"
 
 
 # -- two at once -------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_kills_lose_nothing(tmp_path: Path, n_kills: int) -> None:
             assert [one.id for one in extractor.relations] == [f"relation {number}" for number in range(known)]
             assert np.isfinite(scores(extractor)).all()
         for one in extractor.history()[-4:]:
-            assert len(extractor._at(one.number).relations) == one.n_relations
+            assert len(extractor._log.at(one.number).relations) == one.n_relations
     extractor = open_toy(folder)
     extractor.teach("one more", ["[[a]] b {{c}}"])
     extractor.prune(keep=0)

@@ -20,7 +20,7 @@ from erda.app import predicting
 from erda.app.answers import Suggestion
 from erda.app.extractor import Extractor
 from erda.app.version import Version
-from erda.cli import predict, teach
+from erda.cli import edit, predict, teach
 from erda.cli.main import main
 from erda.text.marks import example_from_marks
 from erda.text.names import NameTagger
@@ -85,10 +85,42 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
         assert shown[4].endswith("  forgot founded by")
     undone, first = (run_example(erda, line) for line in commands_of(teach.UNDO))
     assert undone.lines == [
-        "Undone: forgot founded by. It can be brought back: erda undo --to 4",
+        "Undone: forgot founded by. To bring it back: erda undo --to 4",
         "my-extractor knows 2 relations by 3 examples (version 3).",
     ]
     assert first.lines == ["my-extractor knows 1 relation by 2 examples (version 1)."]
+
+
+def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "set up by", "[[Ikea]] was set up by {{Ingvar}} .")
+    described, cleared = commands_of(edit.DESCRIBE)
+    run_example(erda, described)
+    assert erda("relations").lines[0] == "    3  founded by  the person who started an organisation"
+    run_example(erda, cleared)
+    assert erda("relations").lines[0] == "    3  founded by"
+    (merge,), (rename,) = commands_of(edit.MERGE), commands_of(edit.RENAME)
+    assert run_example(erda, merge).lines == ["my-extractor knows 1 relation by 4 examples (version 5)."]
+    run_example(erda, rename)
+    assert erda("relations").lines[0] == "    4  established by"
+    assert erda("undo").lines[0].startswith("Undone: renamed founded by to established by.")
+
+
+def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> None:
+    store = ("--store", "my store")
+    assert "erda teach RELATION SENTENCE ... --store 'my store'" in erda("relations", *store).err
+    erda("teach", "founded by", *FOUNDED, *store)
+    assert (
+        "erda relations 'founded by' --store 'my store'" in erda("forget", "founded by", "--example", "9", *store).err
+    )
+    assert "erda undo --to 1 --store 'my store'" in erda("undo", *store).out
+
+
+def test_a_new_description_alone_is_reported(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    said = erda("teach", "founded by", "--description", "who began it").lines
+    assert said[0] == "Version 2: no new example; new description: founded by."
+    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
 
 
 @pytest.mark.parametrize(
@@ -111,7 +143,7 @@ def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.Mo
     monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n: found[:n])
     plain, written = (run_example(erda, line) for line in commands_of(teach.SUGGEST))
     assert plain.lines == [" 0.51  [[Ford]] was begun by {{Henry}}"]
-    assert written.lines[-1] == "Delete the wrong ones in suggested.csv, then: erda teach --file suggested.csv"
+    assert written.lines[-1].endswith("then: erda teach --file suggested.csv")
     assert "1 new example" in erda("teach", "--file", "suggested.csv").out
 
 
@@ -285,6 +317,9 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("forget nothing", "Unknown relation 'nothing'."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
         ("undo --to 7", "7"),
+        ('merge "founded by" "founded by"', "name two relations"),
+        ('rename "founded by" "founded by"', "already"),
+        ('rename "nothing" "founded by"', "Unknown relation 'nothing'."),
         ("relations foundedby", "Did you mean 'founded by'?"),
         ("evaluate nothing.jsonl", "nothing.jsonl: no such file."),
         ("relations --store nowhere", "There is no extractor in nowhere yet. Begin one: erda teach RELATION"),

@@ -14,7 +14,7 @@ import pytest
 from erda.cli.main import GROUPS, build_parser, main
 from erda.cli.printing import PrintableOutput, print_line
 from erda.encoders import build_encoder
-from erda.errors import EXTRAS, DataError, ErdaError, one_line, printable, require, unknown_name
+from erda.errors import DataError, ErdaError, one_line, printable, require, unknown_name
 
 CLOSED = "erda: Standard output is closed; redirect it to a file or to /dev/null."
 HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
@@ -142,22 +142,3 @@ def test_require_names_everything_that_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ErdaError, match=r"faiss, jinja2: not installed.*pip install 'erda\[corpus,report\]'"):
         require("faiss", "duckdb", "jinja2")
-
-
-CORE = """
-import sys
-sys.modules.update(dict.fromkeys({extras!r}))
-from erda import METHODS, build_encoder, open_stream, run_settings
-stream = open_stream("atlas", shots=2, seed=100, n_tasks=1, first_shots=2)
-method = METHODS["seqrun"](build_encoder("bilstm", hidden_size=4), epochs=1)
-for task in stream:
-    method.learn(task)
-assert method.predict(stream.test(0).examples).best
-assert run_settings(preset="demo").runs()
-"""
-
-
-def test_teaching_and_predicting_need_none_of_the_extras() -> None:
-    script = CORE.format(extras=sorted(EXTRAS))
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr

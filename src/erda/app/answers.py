@@ -129,19 +129,23 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What a teaching did. `version` is the one that knows it; nothing new leaves the version as it was."""
+    """The result of a teaching. `version` is the new version, or the current one if nothing changed."""
 
     version: int
-    new: tuple[str, ...] = ()  # relations that were not known before
-    n_examples: int = 0  # that were not known before
-    duplicates: tuple[Example, ...] = ()  # known already, and left out
+    new: tuple[str, ...] = ()  # relations that were unknown before
+    n_examples: int = 0  # new examples
+    duplicates: tuple[Example, ...] = ()  # skipped: known already
     moved: tuple[Moved, ...] = ()
     forgotten: tuple[str, ...] = ()  # relations whose last example moved away
+    described: tuple[str, ...] = ()  # known relations with a new name or description
 
     def __str__(self) -> str:
-        changed = self.new or self.n_examples or self.moved
-        said = [f"Version {self.version}: {counted(self.n_examples, 'new example')}" if changed else "Nothing new"]
+        if self.new or self.n_examples or self.moved:
+            said = [f"Version {self.version}: {counted(self.n_examples, 'new example')}"]
+        else:
+            said = [f"Version {self.version}: no new example" if self.described else "Nothing new"]
         said += [f"new: {', '.join(self.new)}"] if self.new else []
+        said += [f"new description: {', '.join(self.described)}"] if self.described else []
         said += [f"{counted(len(self.duplicates), 'example')} known already"] if self.duplicates else []
         said += [f"'{example_to_marks(one.example)}' moved from {one.before} to {one.after}" for one in self.moved]
         said += [f"{name} has no example left and is forgotten" for name in self.forgotten]

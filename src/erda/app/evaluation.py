@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from erda.app.answers import Change, Evaluation, Progress, RelationScore
-from erda.app.inputs import find_relation
+from erda.app.inputs import Given, find_relation, labelled_examples_of
 from erda.app.version import Version
+from erda.data.formats.row_collector import NO_RELATION
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
@@ -24,15 +25,16 @@ class Questions:
     truth: tuple[str | None, ...]
 
 
-def read_questions(source: str | Path | Sequence[Example]) -> Questions:
-    """Questions of a file in any known format, or of examples; those without a relation are questions too."""
+def read_questions(source: str | Path | Iterable[Given]) -> Questions:
+    """Read questions from a file in any known format, or from a list; questions without a relation count too."""
     if isinstance(source, str | Path):
         reading = read_examples(user_path(source))
         source = (*reading.examples, *(replace(one, relation=None) for one in reading.unrelated))
-    if not source:
-        raise DataError("there are no questions to answer.")
-    examples = tuple(replace(one, relation=None) for one in source)
-    return Questions(examples, tuple(one.relation for one in source))
+    asked = labelled_examples_of(source)
+    if not asked:
+        raise DataError("There are no questions to answer.")
+    truth = (None if one.relation == NO_RELATION else one.relation for one in asked)
+    return Questions(tuple(replace(one, relation=None) for one in asked), tuple(truth))
 
 
 def evaluate(version: Version, questions: Questions, *, progress: Progress | None = None) -> Evaluation:

@@ -38,14 +38,20 @@ def example_of(given: Given) -> Example:
 
 def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
     """Read examples of one relation, or questions; faults name the position of the example, counted from 1."""
+    where = f"{relation}: " if relation else ""
+    return [replace(one, relation=relation) for one in labelled_examples_of(given, where=where)]
+
+
+def labelled_examples_of(given: Iterable[Given], *, where: str = "") -> list[Example]:
+    """Read examples with the relations that they name; report all faults at once."""
     if isinstance(given, str | Example | Mapping) or not isinstance(given, Iterable):
         raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
     examples, faults = list[Example](), list[str]()
     for place, one in enumerate(given, 1):
         try:
-            examples.append(replace(example_of(one), relation=relation))
+            examples.append(example_of(one))
         except DataError as fault:
-            faults.append(f"{relation + ': ' if relation else ''}example {place}: {fault}")
+            faults.append(f"{where}example {place}: {fault}")
     if faults:
         raise DataError(join_faults(faults))
     return examples

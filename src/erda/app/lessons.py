@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from erda.app.answers import Moved
-from erda.app.inputs import Given, example_of, examples_of, relation_of
+from erda.app.inputs import Given, example_of, examples_of, find_relation, refuse_lookalikes, relation_of
 from erda.data.dataset import pair_in_sentence
 from erda.errors import DataError, join_faults
+from erda.text.relation_names import spaced
 from erda.types import Example, Relation, Task
 
 Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
@@ -152,3 +153,38 @@ def taken_back(known: Sequence[Known], which: int | Given, *, by_name: bool) -> 
         if was.lessons and not one.lessons and not by_name:
             raise DataError(f"It is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
     return tuple(after)
+
+
+def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> tuple[Known, ...]:
+    """The known relations with another id and name for one of them."""
+    others = [one.relation for one in known if one.relation is not old]
+    own = new_name.description if isinstance(new_name, Relation) else ""
+    new = relation_of(new_name, own or old.description)
+    if new == old:
+        raise DataError(f"The relation is called '{old.id}' already.")
+    if taken := find_relation(new.id, others):
+        raise DataError(f"'{taken.id}' exists already; to unite the two, merge '{old.id}' into '{taken.id}'.")
+    refuse_lookalikes([new], others)
+    return tuple(_as_relation(one, new) if one.relation is old else one for one in known)
+
+
+def described(known: Sequence[Known], relation: Relation, description: str) -> tuple[Known, ...]:
+    """The known relations with another description for one of them; an empty text removes it."""
+    plain = relation_of(Relation(relation.id, relation.name, spaced(description)))
+    return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
+
+
+def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...]:
+    """The known relations with all examples of `source` moved to `target`, and `source` dropped."""
+    if source == target:
+        raise DataError(f"'{source}' cannot be merged into itself; name two relations.")
+    by_id = {one.id: one for one in known}
+    goal, moved = by_id[target], _as_relation(by_id[source], by_id[target].relation)
+    lessons = tuple(sorted((*goal.lessons, *moved.lessons), key=lambda lesson: lesson.number))
+    both = replace(goal, since=min(goal.since, moved.since), lessons=lessons)
+    return tuple(both if one.id == target else one for one in known if one.id != source)
+
+
+def _as_relation(known: Known, relation: Relation) -> Known:
+    lessons = tuple(replace(one, example=replace(one.example, relation=relation.id)) for one in known.lessons)
+    return replace(known, relation=relation, lessons=lessons)

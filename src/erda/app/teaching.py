@@ -29,7 +29,7 @@ def relearned(
     """A method that knows `after`, out of one that knows `before` and stays as it is; `teaching` is the new one."""
     earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
     known = {one.id: one for one in before}
-    changed = [one for one in earlier.values() if one != known[one.id]]
+    changed = [one for one in earlier.values() if one != known.get(one.id)]
     gone = known.keys() - earlier.keys()
     if changed and method.trains:
         learner = replayed(blank(), list(earlier.values()), progress=progress)

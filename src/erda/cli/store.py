@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -29,9 +30,19 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         type=named_path,
         metavar="DIR",
-        default=Path(os.environ.get("ERDA_STORE") or STORE),
+        default=_default_store(),
         help=f"where the extractor is kept (default: $ERDA_STORE, else {STORE})",
     )
+
+
+def command(options: argparse.Namespace, words: str) -> str:
+    """A command to suggest to the user, with `--store` where the store is not the default one."""
+    is_default = options.store == _default_store()
+    return f"erda {words}" + ("" if is_default else f" --store {shlex.quote(str(options.store))}")
+
+
+def _default_store() -> Path:
+    return Path(os.environ.get("ERDA_STORE") or STORE)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +68,8 @@ def stored(options: argparse.Namespace) -> Store:
 
     store = Store(user_path(options.store))
     if not store.exists():
-        raise DataError(f"There is no extractor in {options.store} yet. Begin one: erda teach RELATION SENTENCE ...")
+        begin = command(options, "teach RELATION SENTENCE ...")
+        raise DataError(f"There is no extractor in {options.store} yet. Begin one: {begin}")
     return store
 
 

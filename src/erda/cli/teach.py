@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line
-from erda.cli.store import add_format, add_store, input_file, open_store, progress_bar, stored
+from erda.cli.store import add_format, add_store, command, input_file, open_store, progress_bar, stored
 from erda.errors import counted
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def run_teach(options: argparse.Namespace) -> int:
             taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
     if taught:
         print_line(str(taught))
-    _say_what_is_known(options)
+    say_what_is_known(options)
     return 0
 
 
@@ -155,9 +156,8 @@ def _read(options: argparse.Namespace) -> list[Example]:
         reading = read_examples(path, options.format)
     if options.relation is None:
         if not reading.examples:
-            raise DataError(
-                f"{options.file}: no row names a relation; name one: erda teach RELATION --file {options.file}"
-            )
+            teach = command(options, f"teach RELATION --file {shlex.quote(options.file)}")
+            raise DataError(f"{options.file}: no row names a relation; name one: {teach}")
         for line in set_apart(reading):
             print_line(line)
         return list(reading.examples)
@@ -180,7 +180,7 @@ def run_relations(options: argparse.Namespace) -> int:
     width = max((len(one.name) for one in known), default=0)
     for one, lessons in known.items():
         print_line(f"{len(lessons):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
-    _say_what_is_known(options)
+    say_what_is_known(options)
     return 0
 
 
@@ -193,11 +193,10 @@ def run_forget(options: argparse.Namespace) -> int:
         extractor.forget(options.relation)
     else:
         if options.example not in [lesson.number for lesson in extractor.examples(options.relation)]:
-            raise DataError(
-                f"'{options.relation}' has no example {options.example}; list them: erda relations '{options.relation}'"
-            )
+            listing = command(options, f"relations {shlex.quote(options.relation)}")
+            raise DataError(f"'{options.relation}' has no example {options.example}; list them: {listing}")
         extractor.take_back(options.example)
-    _say_what_is_known(options)
+    say_what_is_known(options)
     return 0
 
 
@@ -207,8 +206,9 @@ def run_undo(options: argparse.Namespace) -> int:
     if options.to is None:
         undone = extractor.version.state.stamp
         extractor.undo()
-        print_line(f"Undone: {undone.what}. It can be brought back: erda undo --to {undone.number}")
-    _say_what_is_known(options)
+        redo = command(options, f"undo --to {undone.number}")
+        print_line(f"Undone: {undone.what}. To bring it back: {redo}")
+    say_what_is_known(options)
     return 0
 
 
@@ -228,7 +228,7 @@ def run_prune(options: argparse.Namespace) -> int:
     """Remove versions, and say how many."""
     n_removed = open_store(options).prune(keep=options.keep, purge=options.purge)
     print(f"{counted(n_removed, 'version')} removed.")
-    _say_what_is_known(options)
+    say_what_is_known(options)
     return 0
 
 
@@ -246,11 +246,13 @@ def run_suggest(options: argparse.Namespace) -> int:
     if options.out:
         relation = extractor.version.known(options.relation).id
         write_examples(options.out, [replace(one.example, relation=relation) for one in found])
-        print(f"\nDelete the wrong ones in {options.out}, then: erda teach --file {options.out}")
+        teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
+        print(f"\nDelete the wrong examples from {options.out}, then: {teach}")
     return 0
 
 
-def _say_what_is_known(options: argparse.Namespace) -> None:
+def say_what_is_known(options: argparse.Namespace) -> None:
+    """Print the counts of the current version."""
     store = stored(options)
     now = store.current()
     known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"

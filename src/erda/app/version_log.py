@@ -1,0 +1,174 @@
+"""The versions of one extractor: read from disk, cached in memory, and extended by the next version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+
+from erda.app.answers import Progress
+from erda.app.lessons import Known
+from erda.app.setup import Asked, Builder, without_engine
+from erda.app.state import NOTHING, Setup, Stamp, State
+from erda.app.store import Store
+from erda.app.teaching import relearned, replayed
+from erda.app.version import NOTHING_TAUGHT, Version
+from erda.errors import DataError, ErdaError, ModelError
+from erda.methods.base import Method
+
+AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
+
+
+class VersionLog:
+    """All versions of an extractor. `current` answers questions and is never modified, only replaced.
+
+    Threads can share a log. Among several processes, one writes at a time.
+    """
+
+    def __init__(self, folder: Path, asked: Asked) -> None:
+        self.store, self.builder = Store(folder), Builder(asked)
+        self.lock = RLock()
+        self.at_hand: dict[int, Version] = {}
+        self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
+
+    @contextmanager
+    def writing(self, *, begin: bool = False, take_over: bool = False) -> Iterator[State]:
+        """Yield the current state on disk while no other thread or process writes.
+
+        Only `begin` creates a new store. Only `take_over` changes a store that erda 0.1.0 wrote.
+        """
+        with self.lock:
+            blank = self.current
+            is_new = blank.state.stamp.setup is NOTHING and not self.store.exists()
+            if is_new and not begin:
+                raise DataError(NOTHING_TAUGHT)
+            try:
+                with self.store.writing(begin=is_new):
+                    if is_new and not self.store.exists():
+                        self.store.write(State(replace(blank.state.stamp, setup=self.builder.setup())))
+                    self.refresh()
+                    if not take_over:
+                        self.store.refuse_old(self.store.head())
+                    yield self.current.state
+            except BaseException:
+                if is_new:
+                    self.current = blank
+                    self.at_hand.clear()
+                raise
+
+    def learn(self, known: Sequence[Known], stamp: Stamp, progress: Progress | None = None) -> Version:
+        """Train the method on `known`, write the result as the next version, and make it current."""
+        before = self.current.state
+        setup, method = before.stamp.setup, None
+        if known:
+            method = relearned(
+                self.current.method if before.known else self.builder.blank(setup),
+                before.known,
+                known,
+                teaching=before.stamp.n_teachings,
+                blank=lambda: self.builder.blank(setup),
+                progress=progress,
+            )
+        return self._write(known, stamp, method)
+
+    def _write(self, known: Sequence[Known], stamp: Stamp, method: Method | None) -> Version:
+        before = self.current.state
+        stamp = replace(stamp, parent=before.stamp.number, time=now())
+        if method is None:
+            state = State(stamp)
+        else:
+            state = State(stamp, tuple(sorted(known, key=lambda one: method.index[one.id])), method.checkpoint())
+        self.current = self.keep(self.store.write(state, near=before), method)
+        return self.current
+
+    def go_to(self, number: int) -> int:
+        """Make a version on disk the current version."""
+        version = self.at(number)
+        self.store.point(number)
+        self.current = version
+        return number
+
+    def refresh(self) -> int:
+        """Load the current version from disk; return its number."""
+        with self.lock:
+            newest = self._newest()
+            if self.current.state.stamp.setup is NOTHING:  # another process may have created it with another setup
+                self._refuse_other(newest.state.stamp.setup)
+            self.current = newest
+            return newest.number
+
+    def _newest(self) -> Version:
+        for _ in range(2):
+            head = self.store.head()
+            try:
+                return self.at(head.current)
+            except ErdaError:  # another process pruned it during the read, unless it is still current
+                if self.store.head() == head:
+                    raise
+        return self.at(self.store.head().current)
+
+    def at(self, number: int) -> Version:
+        """Return a version, from memory if its identity matches: a backup can replace a store by an older copy."""
+        at_hand = self.at_hand.pop(number, None)
+        if at_hand and at_hand.state.stamp.identity == self.store.identity(number):
+            self.at_hand[number] = at_hand  # the last to be evicted
+            return at_hand
+        return self.keep(self.store.read(number, near=self.current.state))
+
+    def keep(self, state: State, method: Method | None = None) -> Version:
+        """Cache a version in memory."""
+        version = Version(state, self._build, method)
+        self.at_hand[version.number] = version
+        for number in [one for one in self.at_hand if one != self.current.number][:-AT_HAND]:
+            del self.at_hand[number]
+        return version
+
+    def _build(self, state: State) -> Method:
+        method = self.builder.blank(state.stamp.setup)
+        if state.learned is not None:
+            method.restore(state.learned)
+        return method
+
+    def _refuse_other(self, stored: Setup) -> None:
+        """Reject a requested method or encoder that differs from those of the store."""
+        if self.builder.asked.is_met_by(stored):
+            return
+        setup = self.builder.setup(stored)
+        if setup != stored:
+            raise ModelError(
+                f"{self.store.folder} was taught to method '{stored.method}' over encoder {_with_engine(stored)}, not "
+                f"to '{setup.method}' over {_with_engine(setup)} with these settings. Leave them out, or open it with "
+                "relearn=True (erda teach --relearn) to teach all its examples again."
+            )
+
+    def relearn(self, progress: Progress | None) -> None:
+        """Teach all examples to the requested setup if it, or its background, differs from that of the store."""
+        self.current = self._newest()
+        stored, is_old = self.current.state.stamp.setup, self.current.state.is_old
+        setup = self.builder.setup(without_engine(stored) if is_old else stored)
+        learned = self.current.state.learned
+        blank = self.builder.blank(setup)
+        new = blank.taken_over()
+        kept = learned.shared if learned else new
+        same = all(name in kept and np.array_equal(kept[name], one) for name, one in new.items())
+        if not is_old and setup == stored and same:
+            return
+        with self.writing(take_over=True) as before:
+            method = replayed(blank, before.known, progress=progress) if before.known else None
+            what = f"taught everything to {setup.method} over {setup.encoder.name}"
+            self._write(before.known, replace(before.stamp, what=what, setup=setup), method)
+
+
+def _with_engine(setup: Setup) -> str:
+    engine = setup.encoder.settings.get("engine")
+    return f"'{setup.encoder.name}'" + (f" (engine {engine})" if engine else "")
+
+
+def now() -> str:
+    """The current time in UTC, in ISO format."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

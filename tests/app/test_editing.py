@@ -1,0 +1,71 @@
+"""Relations that are renamed, merged or described anew equal relations that were taught that way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED, open_toy, scores, taught
+
+from erda.errors import DataError
+from erda.types import Relation
+
+METHODS = pytest.mark.parametrize("method", ["posterior", "seqrun"])
+
+
+@METHODS
+def test_a_renamed_relation_is_as_if_taught_by_that_name(tmp_path: Path, method: str) -> None:
+    extractor = taught(tmp_path / "a", method=method)
+    before = scores(extractor)
+    extractor.rename("founded by", "established by")
+    assert [one.id for one in extractor.relations] == ["established by", "born in", "capital of"]
+    assert {one.example.relation for one in extractor.examples("established by")} == {"established by"}
+    same = open_toy(tmp_path / "b", method=method)
+    same.teach("established by", FOUNDED)
+    same.teach_many({"born in": BORN, "capital of": CAPITAL})
+    np.testing.assert_allclose(scores(extractor), scores(same), rtol=1e-5)
+    extractor.undo()
+    np.testing.assert_array_equal(scores(extractor), before)
+
+
+def test_a_merged_relation_is_as_if_taught_as_one(tmp_path: Path) -> None:
+    extractor = taught(tmp_path / "a")
+    extractor.merge("born in", "founded by")
+    assert [one.id for one in extractor.relations] == ["founded by", "capital of"]
+    assert [one.number for one in extractor.examples("founded by")] == [0, 1, 2, 3, 4]
+    same = open_toy(tmp_path / "b")
+    same.teach("founded by", FOUNDED)
+    same.teach_many({"founded by": BORN, "capital of": CAPITAL})
+    np.testing.assert_allclose(scores(extractor), scores(same), rtol=1e-6)
+    extractor.undo()
+    assert len(extractor.relations) == 3
+    assert len(extractor.examples("founded by")) == 3
+
+
+def test_a_description_is_replaced_and_removed(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    plain = scores(extractor)
+    number = extractor.describe("founded by", "who began it")
+    assert extractor.relations[0] == Relation("founded by", "founded by", "who began it")
+    assert extractor.describe("founded by", " who  began it ") == number, "nothing changed"
+    assert not np.allclose(scores(extractor), plain)
+    extractor.describe("founded by", "")
+    assert extractor.relations[0].description == ""
+    np.testing.assert_allclose(scores(extractor), plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["born in", "born_in", "Born in", "", "no_relation", "a\x07"])
+def test_a_relation_cannot_take_the_name_of_another_or_none(tmp_path: Path, name: str) -> None:
+    extractor = taught(tmp_path)
+    with pytest.raises(DataError):
+        extractor.rename("founded by", name)
+    assert extractor.version.number == 2
+
+
+def test_the_spelling_of_a_name_can_be_corrected(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    extractor.rename("founded by", "Founded_by")
+    assert extractor.relations[0].id == "Founded_by"
+    extractor.rename("Founded_by", "founded by")
+    assert extractor.relations[0].id == "founded by"
