@@ -1,4 +1,4 @@
-"""Settings of hypothesis for the tests of this folder: a busy machine is no reason to fail."""
+"""Hypothesis settings of this folder: no deadline, since the machine may be busy."""
 
 from hypothesis import settings
 

@@ -1,4 +1,4 @@
-"""Datasets by name and by path, and the streams that they give."""
+"""Datasets by name and by path, and their streams."""
 
 import gzip
 import json
@@ -13,7 +13,6 @@ from erda.data.fewrel_dataset import ORDERS
 from erda.data.own_data import detect_format, read_examples
 from erda.errors import DataError, SettingsError, StreamError
 from erda.files import data_folder
-from erda.text.relation_names import readable_name
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
@@ -24,7 +23,7 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
     ]
 
 
-def test_every_entry_is_called_by_its_key() -> None:
+def test_catalogue_keys_and_pinned_files() -> None:
     assert set(DATASETS) == {"atlas", "fewrel", "fewrel-full", "redoc41", "tacred"}
     assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
     targets = [file.target for file in DATASETS["fewrel"].remote]
@@ -32,7 +31,7 @@ def test_every_entry_is_called_by_its_key() -> None:
     assert all(len(file.blob) == 40 and len(file.commit) == 40 for file in DATASETS["fewrel"].remote)
 
 
-def test_the_data_folder_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     assert data_folder() == tmp_path
     monkeypatch.delenv("ERDA_DATA")
@@ -48,7 +47,7 @@ def test_default_seeds_are_those_of_the_family() -> None:
         default_seeds("fewrel", "other")
 
 
-def test_atlas_has_the_shape_that_the_catalogue_says() -> None:
+def test_atlas_has_the_shape_in_the_catalogue() -> None:
     stream = open_stream("atlas")
     assert [len(task.relations) for task in stream] == [6] * 8
     assert DATASETS["atlas"].about.startswith(f"{len(stream.relations)} relations")
@@ -61,10 +60,9 @@ def test_fewrel_opens_in_a_published_order(tmp_path: Path) -> None:
     write_derived(tmp_path / "fewrel")
     stream = open_stream("fewrel", shots=2, family="sckd", folder=tmp_path)
     assert stream.manifest.order == ORDERS["sckd"][100]
-    with pytest.raises(StreamError, match=r"have way 10, not 5; dataset 'fewrel-full' draws"):
-        open_stream("fewrel", shots=2, way=5, folder=tmp_path)
-    with pytest.raises(StreamError, match="have first_shots 100, not 7"):
-        open_stream("fewrel", shots=2, first_shots=7, folder=tmp_path)
+    for shape in ({"way": 5}, {"first_shots": 7}):
+        with pytest.raises(StreamError, match="dataset 'fewrel-full' draws"):
+            open_stream("fewrel", shots=2, folder=tmp_path, **shape)
 
 
 def test_own_jsonl_opens_as_a_stream(tmp_path: Path) -> None:
@@ -75,8 +73,12 @@ def test_own_jsonl_opens_as_a_stream(tmp_path: Path) -> None:
     assert stream.manifest.dataset == "mine"
     assert open_stream(str(path), shots=3).manifest == stream.manifest
     assert [len(task.relations) for task in open_stream(path, shots=3, way=2)] == [2, 2, 2]
-    write_lines(path, own_rows()[:-1])
-    assert open_stream(path, shots=3).manifest.checksum != stream.manifest.checksum
+    write_lines(path, [*own_rows(), row(relation="rare")])
+    with pytest.raises(StreamError, match="--set min_examples=4"):
+        open_stream(path, shots=3)
+    without_rare = open_stream(path, shots=3, min_examples=4)
+    assert {relation.id for relation in without_rare.relations} == {relation.id for relation in stream.relations}
+    assert without_rare.manifest.checksum != stream.manifest.checksum
 
 
 def test_own_relations_get_their_texts_from_a_list_beside(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_an_own_folder_brings_its_pools(tmp_path: Path) -> None:
     assert len(stream.validation(0).gold) == 9
 
 
-def test_rows_without_a_relation_are_kept_apart_under_any_name(tmp_path: Path) -> None:
+def test_rows_without_a_relation_are_unrelated_under_any_name(tmp_path: Path) -> None:
     none = [row(tokens=["Al", f"x{i}", "Bo"], relation=name) for i, name in enumerate((None, "no_relation", "Other"))]
     path = write_lines(tmp_path / "mine.jsonl", [*own_rows(3), *none])
     assert [len(load_dataset(path).unrelated), len(load_dataset(path).relations)] == [2, 4]
@@ -117,32 +119,24 @@ def test_rows_without_a_relation_are_kept_apart_under_any_name(tmp_path: Path) -
         load_dataset(path)
 
 
-def test_one_rare_relation_does_not_block_own_data(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "mine.jsonl", [*own_rows(3), row(relation="rare")])
-    with pytest.raises(StreamError, match="--set min_examples=6"):
-        open_stream(path)
-    assert "rare" not in {relation.id for relation in open_stream(path, way=3, min_examples=6).relations}
-
-
-def test_paths_and_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_unknown_names_and_missing_paths(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"Unknown dataset 'fewrl'\. Did you mean 'fewrel'\? Known: atlas, fewrel"):
         load_dataset("fewrl")
     with pytest.raises(DataError, match="no such file or folder"):
         load_dataset(tmp_path / "missing.jsonl")
-    with pytest.raises(DataError, match=r"holds no train\.jsonl"):
+    with pytest.raises(DataError, match=r"contains no train\.jsonl"):
         load_dataset(tmp_path)
     path = write_lines(tmp_path / "none.jsonl", [row(relation=None)])
     with pytest.raises(DataError, match="no example has a relation"):
         load_dataset(path)
 
 
-def test_a_dataset_that_is_not_here_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="erda data get fewrel-full"):
-        load_dataset("fewrel-full", folder=tmp_path)
-    with pytest.raises(DataError, match="LDC2018T24"):
-        load_dataset("tacred", folder=tmp_path)
-    with pytest.raises(DataError, match="comes with the data folder"):
-        open_stream("redoc41", folder=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("fewrel-full", "erda data get"), ("tacred", "LDC2018T24"), ("redoc41", "ERDA_DATA")]
+)
+def test_a_missing_dataset_says_what_to_do(tmp_path: Path, name: str, remedy: str) -> None:
+    with pytest.raises(DataError, match=remedy):
+        load_dataset(name, folder=tmp_path)
 
 
 def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
@@ -169,13 +163,14 @@ def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
     assert [len(task.relations) for task in stream] == [1, 1]
 
 
-def test_redoc41_leaves_rows_without_a_relation_out(tmp_path: Path) -> None:
+def test_redoc41_separates_rows_without_a_relation(tmp_path: Path) -> None:
     (tmp_path / "redoc41").mkdir()
     rows = [*own_rows(2), row(relation=None), row(tokens=["Al", "met", "Bo"], relation="no_relation")]
     path = write_lines(tmp_path / "redoc41" / "examples.jsonl.gz", rows)
     (path.parent / "relations.json").write_text(json.dumps([{"pid": f"rel_{i}", "name": str(i)} for i in range(2)]))
     dataset = load_dataset("redoc41", folder=tmp_path)
     assert len(dataset.train) == 24
+    assert len(dataset.unrelated) == 2
     assert {relation.id for relation in dataset.relations} == {"rel_0", "rel_1"}
 
 
@@ -198,7 +193,7 @@ def test_redoc41_leaves_rows_without_a_relation_out(tmp_path: Path) -> None:
         ("{{a}} met [[b]]", "marked"),
     ],
 )
-def test_formats_are_told_apart(tmp_path: Path, content: str, format: str) -> None:
+def test_format_detection(tmp_path: Path, content: str, format: str) -> None:
     path = tmp_path / "x"
     path.write_text(content)
     assert detect_format(path) == format
@@ -206,10 +201,10 @@ def test_formats_are_told_apart(tmp_path: Path, content: str, format: str) -> No
     assert detect_format(path) == format
 
 
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+def test_unknown_formats_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("just words")
-    with pytest.raises(DataError, match="looks like no known format"):
+    with pytest.raises(DataError, match="--format"):
         read_examples(path)
     with pytest.raises(SettingsError, match="Did you mean 'jsonl'"):
         read_examples(path, "json")
@@ -218,14 +213,8 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
         read_examples(path)
 
 
-def test_ids_become_words() -> None:
-    assert readable_name("org:top_members/employees") == "organization top members or employees"
-    assert readable_name("founded_by") == "founded by"
-    assert readable_name("_") == "_"
-
-
 @pytest.mark.fewrel
-def test_the_real_datasets_give_their_shapes(data_folder: Path) -> None:
+def test_shape_of_the_real_redoc41(data_folder: Path) -> None:
     stream = open_stream("redoc41", shots=10, folder=data_folder)
     assert [len(task.relations) for task in stream] == [6, 5, 5, 5, 5, 5, 5, 5]
     assert [len(task.examples) for task in stream] == [600, *[50] * 7]

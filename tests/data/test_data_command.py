@@ -1,4 +1,4 @@
-"""`erda data list | get | check | convert`, called as the command line calls it."""
+"""`erda data list | get | check | convert`, called through the argument parser."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ def erda(*words: str) -> int:
     return args.handler(args)
 
 
-def test_list_says_what_is_here(
+def test_list_shows_which_datasets_are_present(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
@@ -35,7 +35,7 @@ def test_list_says_what_is_here(
     assert "redoc41      here " in capsys.readouterr().out
 
 
-def test_get_passes_the_users_fault_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_get_reports_datasets_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     with pytest.raises(DataError, match="LDC"):
         erda("data", "get", "tacred")
@@ -53,10 +53,10 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "        1  knows",
         "        1  meets",
         "           ... and 3 more relations, the rarest with 1",
-        "1 row without a relation, kept apart (Dataset.unrelated)",
+        "1 row without a relation, kept separately (Dataset.unrelated)",
         "1 duplicate, kept once:",
         "  2 repeats 1",
-        "2 examples have the same sentence and entities as another, with another relation",
+        "2 examples repeat the sentence and entities of another with a different relation",
         "5 relations have fewer than 6 examples, too few for 5 shots and a test: "
         "knows (1), meets (1), r0 (1), r1 (1), r2 (1)",
         f"  an extractor learns from any number: erda teach --file {path}",
@@ -64,7 +64,7 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     ]
 
 
-def test_check_names_every_fault(tmp_path: Path) -> None:
+def test_check_reports_every_fault(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", [row(), row(tail={"span": [2, 9]}), "{"])
     with pytest.raises(DataError) as caught:
         erda("data", "check", str(path))
@@ -74,7 +74,7 @@ def test_check_names_every_fault(tmp_path: Path) -> None:
         erda("data", "check", str(path))
 
 
-def test_check_says_how_rare_relations_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_check_says_how_to_leave_out_rare_relations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(tokens=["Al", str(number), "Bo"], relation="rare" if number == 0 else "common") for number in range(9)]
     path = write_lines(tmp_path / "mine.jsonl", rows)
     assert erda("data", "check", str(path)) == 0
@@ -104,7 +104,7 @@ def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], wo
 
 @pytest.fixture
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the examples of `convert --help` read."""
+    """Write the input files of the examples in `convert --help`."""
     monkeypatch.chdir(tmp_path)
     regions = [{"id": name, "value": {"start": at, "end": at + 3}} for name, at in (("a", 0), ("b", 8))]
     result = [*regions, {"type": "relation", "from_id": "a", "to_id": "b", "labels": ["meets"]}]
@@ -116,7 +116,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_convert_does_what_its_help_says(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for line in CONVERT_EXAMPLES.splitlines()[1:]:
         assert erda(*line.split()[1:]) == 0
     said = capsys.readouterr().out.splitlines()

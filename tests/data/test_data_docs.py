@@ -1,4 +1,4 @@
-"""The examples of docs/data.md are read by the readers that they belong to."""
+"""Each example in docs/data.md is read by its reader."""
 
 import json
 import re
@@ -18,7 +18,7 @@ FORMATS = (
 
 
 @pytest.mark.parametrize(("block", "format"), list(zip(BLOCKS, FORMATS, strict=True)))
-def test_each_format_has_an_example_that_can_be_read(tmp_path: Path, block: str, format: str) -> None:
+def test_each_format_has_a_readable_example(tmp_path: Path, block: str, format: str) -> None:
     path = tmp_path / ("example.ann" if format == "brat" else "example")
     path.write_text(block, encoding="utf-8")
     if format == "brat":

@@ -1,4 +1,4 @@
-"""The extractor reads text and data without PyTorch, and text without NumPy."""
+"""Importing erda.data loads no PyTorch and no NumPy; importing erda.text loads no pydantic either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching from a local server: whole, interrupted, damaged, unreachable."""
+"""Downloads from a local server: complete, interrupted, damaged, unreachable."""
 
 import hashlib
 import socket
@@ -20,7 +20,7 @@ from erda.errors import DataError, SettingsError, WriteError
 
 @dataclass
 class Source:
-    """A server of fake files, and what it was asked for."""
+    """A server of fake files, and the requests it received."""
 
     files: dict[str, bytes]
     url: str = ""
@@ -30,7 +30,7 @@ class Source:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
-    """Serves toy files under the public names and pins their ids in the catalogue."""
+    """Serve toy files under the public names and pin their ids in the catalogue."""
     made = tmp_path / "made"
     for shots in (2, 5, 10):
         write_split(made / str(shots), shots=shots)
@@ -80,15 +80,15 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name.endswith(".part")]
 
 
-def test_the_blob_id_is_that_of_git(tmp_path: Path) -> None:
+def test_blob_id_equals_git(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"what is up, doc?")
-    assert git_blob_id(path) == "bd9dbf5aae1a3862dd1526723246b20206e5fc37"  # the example of git's own book
+    assert git_blob_id(path) == "bd9dbf5aae1a3862dd1526723246b20206e5fc37"  # an example from the Pro Git book
     git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=False)
     assert git.returncode or git.stdout.strip() == git_blob_id(path)
 
 
-def test_get_fetches_everything_that_a_stream_needs(source: Source, tmp_path: Path) -> None:
+def test_get_fetches_all_files_of_a_stream(source: Source, tmp_path: Path) -> None:
     folder, said = tmp_path / "data", []
     assert get_dataset("fewrel", folder=folder, mirror=source.url, say=said.append) == folder
     assert len(source.asked) == len(DATASETS["fewrel"].remote) == 14
@@ -104,7 +104,7 @@ def test_get_fetches_everything_that_a_stream_needs(source: Source, tmp_path: Pa
     assert len(open_stream("fewrel-full", shots=20, first_shots=20, folder=folder)) == 8
 
 
-def test_a_transfer_that_breaks_off_leaves_whole_files_only(source: Source, tmp_path: Path) -> None:
+def test_an_interrupted_transfer_leaves_only_complete_files(source: Source, tmp_path: Path) -> None:
     broken = DATASETS["fewrel"].remote[4]
     source.breaks_off.add(broken.url(""))
     folder = tmp_path / "data"
@@ -134,12 +134,12 @@ def test_ctrl_c_leaves_nothing_behind(source: Source, tmp_path: Path, monkeypatc
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 
-def test_a_file_with_another_checksum_is_not_kept(source: Source, tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_checksum_is_discarded(source: Source, tmp_path: Path) -> None:
     first = DATASETS["fewrel"].remote[0]
     source.files[first.url("")] = b"something else"
     with pytest.raises(DataError) as caught:
         get_dataset("fewrel", folder=tmp_path, mirror=source.url)
-    assert f"(git blob id {blob_of(b'something else')}, expected {first.blob})" in str(caught.value)
+    assert f"git blob id {blob_of(b'something else')}, expected {first.blob}" in str(caught.value)
     assert not (tmp_path / first.target).exists()
     assert not leftovers(tmp_path)
 
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_fetched_again(source: Source, tmp_path: Path) -> None
     assert damaged.stat().st_size > 3
 
 
-def test_without_a_network_it_says_which_file_goes_where(tmp_path: Path) -> None:
+def test_without_a_network_the_message_lists_sources_and_targets(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -167,19 +167,19 @@ def test_without_a_network_it_says_which_file_goes_where(tmp_path: Path) -> None
         assert str(tmp_path / file.target) in message
 
 
-def test_a_server_without_the_file(source: Source, tmp_path: Path) -> None:
+def test_a_missing_file_on_the_server(source: Source, tmp_path: Path) -> None:
     del source.files[DATASETS["fewrel"].remote[0].url("")]
     with pytest.raises(DataError, match=r"the server answered 404\."):
         get_dataset("fewrel", folder=tmp_path, mirror=source.url)
 
 
-def test_a_place_that_cannot_be_written(source: Source, tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_written(source: Source, tmp_path: Path) -> None:
     (tmp_path / "fewrel").write_text("a file where a folder should be")
     with pytest.raises(WriteError, match=r"Cannot write .+rel_index\.npy: Not a directory\."):
         get_dataset("fewrel", folder=tmp_path, mirror=source.url)
 
 
-def test_what_cannot_be_fetched_says_how_to_obtain_it(tmp_path: Path) -> None:
+def test_datasets_without_a_source_say_how_to_obtain_them(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         get_dataset("tacred", folder=tmp_path)
     assert "LDC2018T24" in str(caught.value)
@@ -190,7 +190,7 @@ def test_what_cannot_be_fetched_says_how_to_obtain_it(tmp_path: Path) -> None:
         get_dataset("fewrell", folder=tmp_path)
 
 
-def test_the_embedded_dataset_needs_nothing(tmp_path: Path) -> None:
+def test_the_embedded_dataset_needs_no_fetch(tmp_path: Path) -> None:
     said: list[str] = []
     get_dataset("atlas", folder=tmp_path, say=said.append)
     assert said == [f"atlas: everything is here ({tmp_path})."]

@@ -1,4 +1,4 @@
-"""Our own format: round trips, text with character offsets, and every kind of bad row."""
+"""Our own format: round trips, text with character offsets, and every kind of invalid row."""
 
 import gzip
 import json
@@ -21,12 +21,6 @@ def test_an_example_survives_json(example: Example) -> None:
     assert example_from_json(json.loads(text)) == example
 
 
-@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.lists(st.integers()), max_size=4))
-def test_any_other_object_is_refused_in_words(value: dict) -> None:
-    with pytest.raises(DataError):
-        example_from_json(value)
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -35,7 +29,7 @@ def test_any_other_object_is_refused_in_words(value: dict) -> None:
     ),
     st.sampled_from(["tokens", "head", "tail", "relation", "id", "source"]),
 )
-def test_a_field_of_any_kind_is_read_or_refused_in_words(value: object, field: str) -> None:
+def test_a_field_of_any_kind_is_read_or_rejected(value: object, field: str) -> None:
     example = None
     with suppress(DataError):
         example = example_from_json(row(**{field: value}))
@@ -43,7 +37,7 @@ def test_a_field_of_any_kind_is_read_or_refused_in_words(value: object, field: s
         assert 0 <= example.head.span.start < example.head.span.end <= len(example.tokens)
 
 
-def test_text_is_cut_at_the_borders_of_entities() -> None:
+def test_text_is_tokenised_at_entity_boundaries() -> None:
     example = example_from_json({"text": "Oslo-born Ann.", "head": {"span": [10, 13]}, "tail": {"span": [0, 4]}})
     assert example.tokens == ("Oslo", "-", "born", "Ann", ".")
     assert (example.head.span, example.tail.span) == (Span(3, 4), Span(0, 1))
@@ -81,7 +75,7 @@ def test_text_is_cut_at_the_borders_of_entities() -> None:
         ('{"id": ' + "7" * 5_000 + "}", "is not whole JSON (number out of range"),
     ],
 )
-def test_a_bad_row_is_named_with_its_line(tmp_path: Path, bad: object, message: str) -> None:
+def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, bad: object, message: str) -> None:
     path = write_lines(tmp_path / "mine.jsonl", [row(), bad, row(tokens=["Eve", "met", "Bob"])])
     with pytest.raises(DataError) as caught:
         read_jsonl(path, {"meets"})
@@ -90,7 +84,7 @@ def test_a_bad_row_is_named_with_its_line(tmp_path: Path, bad: object, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_all_faults_are_collected_twenty_are_shown(tmp_path: Path) -> None:
+def test_all_faults_are_counted_and_twenty_are_shown(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", [row(tail={"span": [2, 9]})] * 33)
     with pytest.raises(DataError) as caught:
         read_jsonl(path)
@@ -107,33 +101,7 @@ def test_a_duplicate_is_kept_once_and_reported(tmp_path: Path) -> None:
     assert reading.duplicates == ((3, 1),)
 
 
-def test_an_id_is_used_once(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "mine.jsonl", [row(id="a"), row(id="a", relation="knows")])
-    with pytest.raises(DataError, match=r":2: id 'a' was already used on line 1\."):
-        read_jsonl(path)
-
-
-def test_rows_without_a_relation_are_kept_apart(tmp_path: Path) -> None:
-    tokens = [["Ann", str(number), "Bob"] for number in range(3)]
-    path = write_lines(
-        tmp_path / "mine.jsonl",
-        [row(tokens=tokens[0], relation=None), row(tokens=tokens[1], relation="no_relation"), row(tokens=tokens[2])],
-    )
-    reading = read_jsonl(path, {"meets"})
-    assert len(reading.examples) == 1
-    assert len(reading.unrelated) == 2
-    assert reading.counts == {"meets": 1}
-
-
-def test_a_sentence_of_ten_thousand_tokens_is_accepted(tmp_path: Path) -> None:
-    tokens = ["Ann", *["very"] * 9_998, "Bob"]
-    path = write_lines(tmp_path / "mine.jsonl", [row(tokens=tokens, tail={"span": [9_999, 10_000]})])
-    (example,) = read_jsonl(path).examples
-    assert len(example.tokens) == 10_000
-    assert example.tail.name == "Bob"
-
-
-def test_blank_lines_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+def test_blank_lines_and_a_byte_order_mark_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(row()).encode() + b"\r\n\r\n")
     assert len(read_jsonl(path).examples) == 1
@@ -145,33 +113,3 @@ def test_an_empty_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"mine\.jsonl: the file is empty"):
         read_jsonl(path)
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_another_encoding_is_named_with_its_line(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "mine.jsonl"
-    good = json.dumps(row()).encode() + b"\n"
-    path.write_bytes(good + json.dumps(row(tokens=["Zoé", "met", "Bob"]), ensure_ascii=False).encode(encoding))
-    with pytest.raises(DataError, match=r"mine\.jsonl:2: not UTF-8 \(byte 0x(e9|ff)\); save the file as UTF-8, "):
-        read_jsonl(path)
-
-
-def test_damaged_gzip_is_said_to_be_damaged(tmp_path: Path) -> None:
-    packed = gzip.compress("".join(json.dumps(row(tokens=["A", str(i), "B"])) + "\n" for i in range(500)).encode())
-    flipped = bytearray(packed)
-    flipped[len(packed) // 2] ^= 0xFF
-    for damaged in (packed[:-30], bytes(flipped)):
-        path = tmp_path / "mine.jsonl.gz"
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"mine\.jsonl\.gz"):
-            read_jsonl(path)
-    path.write_bytes(packed[:-30])
-    with pytest.raises(DataError, match="damaged or cut short"):
-        read_jsonl(path)
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nothing\.jsonl: no such file\."):
-        read_jsonl(tmp_path / "nothing.jsonl")
-    with pytest.raises(DataError, match="is a folder"):
-        read_jsonl(tmp_path)

@@ -1,4 +1,4 @@
-"""The published splits: on a toy folder, and the real ones where the data folder is at hand."""
+"""The published splits: a toy folder, and the real splits if the data folder is available."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ def test_tasks_follow_the_clusters_of_the_order(folder: Path) -> None:
     assert len({relation.id for relation in stream.relations}) == 80
 
 
-def test_tests_carry_their_lists_without_gold(folder: Path) -> None:
+def test_candidate_lists_leave_out_the_gold_relation(folder: Path) -> None:
     stream = published_stream(folder, shots=5)
     for k in range(len(stream)):
         asked = stream.test(k)
@@ -83,19 +83,19 @@ def test_n_tasks_and_the_dataset_of_a_split(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"shots": 7}, "The published splits have 2, 5 or 10 shots, not 7; dataset 'fewrel-full' draws"),
-        ({"family": "erdaa"}, "Unknown order family 'erdaa'. Did you mean 'erda'? Known: erda, sckd."),
-        ({"seed": 101}, "Order family 'erda' has no seed 101. Known: 100, 110, 120, 130, 140, 150."),
-        ({"n_tasks": 9}, "The published splits have 8 tasks; 9 were asked for."),
+        ({"shots": 7}, "dataset 'fewrel-full' draws"),
+        ({"family": "erdaa"}, "Did you mean 'erda'? Known: erda, sckd."),
+        ({"seed": 101}, "Known: 100, 110, 120, 130, 140, 150."),
+        ({"n_tasks": 9}, "8 tasks; 9"),
     ],
 )
-def test_what_is_not_published_is_refused(folder: Path, asked: dict, message: str) -> None:
+def test_unpublished_streams_are_rejected(folder: Path, asked: dict, message: str) -> None:
     with pytest.raises(StreamError) as caught:
         published_stream(folder, **{"shots": 5} | asked)
     assert message in str(caught.value)
 
 
-def test_missing_and_damaged_files_are_named(folder: Path) -> None:
+def test_missing_and_damaged_files_are_reported(folder: Path) -> None:
     labels = folder / "cfrl/5-shot/rel_cluster_label_0.npy"
     np.save(labels, np.zeros(80, dtype=int))
     with pytest.raises(DataError, match="no relation belongs to cluster 1"):
@@ -121,13 +121,10 @@ def public_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_relations_come_from_the_names_of_the_splits(public_folder: Path) -> None:
+def test_validation_is_drawn_from_outside_the_splits(public_folder: Path) -> None:
     relations = read_relations(public_folder)
     assert [relation.id for relation in relations] == [f"P{index}" for index in range(1, 81)]
     assert relations[4].description == "description 5"
-
-
-def test_validation_is_drawn_from_outside_the_splits(public_folder: Path) -> None:
     stream = published_stream(public_folder, shots=5)
     asked = [stream.validation(k) for k in range(8)]
     assert Counter(gold for part in asked for gold in part.gold) == {f"P{index}": 50 for index in range(1, 81)}
@@ -135,7 +132,7 @@ def test_validation_is_drawn_from_outside_the_splits(public_folder: Path) -> Non
     assert stream.manifest.hygiene["validation_in_train"] == 0
 
 
-def test_validation_is_the_same_when_it_was_written(public_folder: Path) -> None:
+def test_stored_validation_equals_drawn_validation(public_folder: Path) -> None:
     drawn = published_stream(public_folder, shots=5).manifest
     written = write_validation(public_folder)
     content = written.read_bytes()
@@ -144,26 +141,17 @@ def test_validation_is_the_same_when_it_was_written(public_folder: Path) -> None
     assert write_validation(public_folder).read_bytes() == content
 
 
-def test_all_of_fewrel_keeps_its_validation_data_apart(public_folder: Path) -> None:
+def test_full_fewrel_separates_its_validation_examples(public_folder: Path) -> None:
     full, split = read_full(public_folder), read_published(public_folder)
     assert full.validation == split.validation
     assert len(full.train) == 80 * 5
-    assert not {text_key(one) for one in full.train} & {text_key(one) for one in full.validation}
-
-
-def test_too_few_sentences_for_validation_are_refused(public_folder: Path) -> None:
-    full = read_full(public_folder)
+    assert not set(map(text_key, full.train)) & set(map(text_key, full.validation))
     examples = [*full.train, *full.validation]
-    taken = {text_key(example) for example in examples if example.relation == "P7"}
-    with pytest.raises(DataError, match="relation 'P7' has 1 sentences for validation; 50 needed"):
-        draw_validation(examples, sorted(taken)[1:])
-
-
-def test_the_whole_of_fewrel_from_its_public_files(public_folder: Path) -> None:
-    dataset = read_full(public_folder)
-    examples = [*dataset.train, *dataset.validation]
-    assert len({example.id for example in examples}) == len(examples) == 80 * 55
+    assert len({example.id for example in examples}) == 80 * 55
     assert ("ann", "train1x0", "bob") in {example.tokens for example in examples}
+    taken = {text_key(example) for example in examples if example.relation == "P7"}
+    with pytest.raises(DataError, match="'P7' has 1 sentences"):
+        draw_validation(examples, sorted(taken)[1:])
 
 
 # -- the real ones -----------------------------------------------------------------------------------------------------

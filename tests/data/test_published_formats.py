@@ -49,7 +49,7 @@ def test_cfrl_round_trip(tmp_path_factory: pytest.TempPathFactory, written: list
     assert reading.candidates == (("P2", "P3"),) * len(written)
 
 
-def test_cfrl_candidates_leave_gold_out_and_ids_name_the_line(tmp_path: Path) -> None:
+def test_cfrl_candidates_leave_out_gold_and_ids_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "5-shot" / "test_0.txt"
     path.parent.mkdir()
     path.write_text(f"{LINE}\n{LINE}\n", encoding="utf-8")
@@ -69,7 +69,7 @@ def test_cfrl_candidates_leave_gold_out_and_ids_name_the_line(tmp_path: Path) ->
         ("ann met bob", " ", "the sentence is empty."),
         ("bob\t2", "bob\t2 x", "tail token indices '2 x' are not numbers."),
         ("bob\t2", "bob\t", "tail has no token indices."),
-        ("ann\t0", "ann\t0 2", "head token indices '0 2' are not one run."),
+        ("ann\t0", "ann\t0 2", "head token indices '0 2' are not consecutive."),
         ("ann\t0", f"ann\t0 {10**30}", "head token indices"),
         ("bob\t2", "bob\t3", "tail span (3, 4) ends after the last token (3 tokens)."),
         ("bob\t2", "bob\t-1", "span (-1, 0) starts before the first token."),
@@ -77,7 +77,7 @@ def test_cfrl_candidates_leave_gold_out_and_ids_name_the_line(tmp_path: Path) ->
         ("ann\t0\tbob\t2", "ann\t0 1\tbob\t1 2", "overlaps"),
     ],
 )
-def test_cfrl_faults_are_named_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_cfrl_faults_are_reported_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "train_0.txt"
     assert old in LINE
     path.write_text(f"{LINE}\n{LINE.replace(old, new)}\n", encoding="utf-8")
@@ -85,14 +85,6 @@ def test_cfrl_faults_are_named_with_their_line(tmp_path: Path, old: str, new: st
         read_cfrl(path, {"1": "P1", "2": "P2", "3": "P3"})
     assert str(caught.value).startswith(f"{path}:2: ")
     assert message in str(caught.value)
-
-
-@given(st.binary(max_size=80))
-def test_cfrl_never_fails_in_another_way(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.mktemp("cfrl") / "train_0.txt"
-    path.write_bytes(content)
-    with pytest.raises(DataError):
-        read_cfrl(path)
 
 
 # -- FewRel ------------------------------------------------------------------------------------------------------------
@@ -125,14 +117,14 @@ def write_fewrel(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_fewrel_drops_blank_tokens_and_moves_the_spans(tmp_path: Path) -> None:
+def test_fewrel_drops_blank_tokens_and_adjusts_the_spans(tmp_path: Path) -> None:
     row = {"tokens": ["Ann", " ", "met", "\u00a0", "Bob", "Lee"], "h": ["ann", "Q1", [[0]]], "t": ["b", "Q2", [[4, 5]]]}
     (example,) = read_fewrel(write_fewrel(tmp_path / "x.json", row)).examples
     assert example.tokens == ("Ann", "met", "Bob", "Lee")
     assert example.tail.span == Span(2, 4)
 
 
-def test_fewrel_takes_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
+def test_fewrel_uses_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
     several = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1], [1]]], "t": ["b", "Q2", [[0], [2]]]}
     never = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1]]], "t": ["b", "Q2", [[1]]]}
     reading = read_fewrel(write_fewrel(tmp_path / "x.json", several, never))
@@ -155,7 +147,7 @@ def test_fewrel_takes_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> 
         ({"tokens": ["Ann", "met", " "]}, "tail mention [2] covers no word."),
     ],
 )
-def test_fewrel_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
+def test_fewrel_faults_are_reported_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
     path = write_fewrel(tmp_path / "x.json", FEWREL_ROW, {**FEWREL_ROW, **changes})
     with pytest.raises(DataError) as caught:
         read_fewrel(path)
@@ -166,7 +158,7 @@ def test_fewrel_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict
 # -- TACRED ------------------------------------------------------------------------------------------------------------
 
 
-def test_tacred_ends_are_included_and_no_relation_is_kept_apart(tmp_path: Path) -> None:
+def test_tacred_ends_are_inclusive_and_no_relation_is_unrelated(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_text(json.dumps([TACRED_ROW, {**TACRED_ROW, "relation": "no_relation"}, TACRED_ROW]), encoding="utf-8")
     reading = read_tacred(path)
@@ -209,7 +201,7 @@ def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Ex
         ({"obj_start": 1, "obj_end": 2}, "head and tail are the same span"),
     ],
 )
-def test_tacred_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
+def test_tacred_faults_are_reported_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
     path = tmp_path / "train.json"
     rows = [json.dumps(row) for row in (TACRED_ROW, TACRED_ROW, {**TACRED_ROW, **changes})]
     path.write_text("[" + ",\n".join(rows) + "]", encoding="utf-8")
@@ -222,41 +214,8 @@ def test_tacred_faults_are_named_with_line_and_row(tmp_path: Path, changes: dict
 # -- JSON files in general ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("read", [read_fewrel, read_tacred, read_relation_list])
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "the file is empty"),
-        (b"  \n", "the file is empty"),
-        (b'{"P1": [', ":1: not JSON"),
-        (b'{"P1": [{}\n', "not JSON"),
-        (b"[{}\n{}]", "not JSON"),
-        (b"[{},\n]", "not JSON"),
-        (b'[{"a": 1},\n{"a" 1}]', ":2: not JSON: Expecting ':' delimiter"),
-        (b"nonsense", ":1: not JSON"),
-        (b'[{"token": ["\xe9"]}]', ":1: not UTF-8 (byte 0xe9)"),
-        (b"\x1f\x8bdamaged", "damaged or cut short"),
-        (b"[" * 50_000, "not JSON"),
-        (b'[{"token": "\\ud800"}]', ":1: not JSON: half of a surrogate pair"),
-        (b'[\n{"token": ' + b"7" * 5_000 + b"}]", ":2: not JSON: a number of too many digits"),
-        ('[{"token": 1}]'.encode("utf-16"), "this is UTF-16; save it as UTF-8"),
-        ('[{"token": 1}]'.encode("utf-16-le"), "this is UTF-16; save it as UTF-8"),
-    ],
-)
-def test_files_that_are_not_json(tmp_path: Path, read: object, content: bytes, message: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        read(path)
-    assert str(path) in str(caught.value)
-    if not (content.startswith(b"[") and read is read_fewrel) and not (
-        content.startswith(b"{") and read is not read_fewrel
-    ):
-        assert message in str(caught.value)
-
-
 @given(st.text(alphabet='[]{},:"a1 \n', max_size=25))
-def test_the_walk_accepts_only_what_json_accepts(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_readers_accept_only_valid_json(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("json") / "x.json"
     path.write_text(text, encoding="utf-8")
     for read in (read_fewrel, read_tacred, read_relation_list):

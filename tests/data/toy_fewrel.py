@@ -1,4 +1,4 @@
-"""A toy of FewRel's part of the data folder: 80 relations, three training and two test lines each."""
+"""A toy copy of FewRel's data folder: 80 relations, three training and two test lines each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ N_RELATIONS = 80
 
 
 def write_split(folder: Path, *, shots: int = 5) -> None:
-    """The published files of one split."""
+    """Write the published files of one split."""
     cfrl = folder / "cfrl"
     split = cfrl / f"{shots}-shot"
     split.mkdir(parents=True)
@@ -27,7 +27,7 @@ def write_split(folder: Path, *, shots: int = 5) -> None:
 
 
 def write_derived(folder: Path) -> None:
-    """What only the data folder has: the list of relations and the validation examples."""
+    """Write the derived files: the relation list and the validation examples."""
     relations = [{"index": i, "pid": f"P{i}", "name": f"name {i}"} for i in range(1, N_RELATIONS + 1)]
     (folder / "relations.json").write_text(json.dumps(relations), encoding="utf-8")
     rows = [_row(f"valid{i}") | {"relation": f"P{i}"} for i in range(1, N_RELATIONS + 1)]
@@ -35,7 +35,7 @@ def write_derived(folder: Path) -> None:
 
 
 def wiki_files(n_each: int = 55) -> dict[str, bytes]:
-    """FewRel's own files; the first sentence of each relation is also in the split."""
+    """Return FewRel's public files; the first sentence of each relation is also in the split."""
     pids = {f"P{i}": [f"name {i}", f"description {i}"] for i in range(1, N_RELATIONS + 1)}
     sentences = {
         f"P{i}": [

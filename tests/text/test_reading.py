@@ -160,6 +160,9 @@ def test_the_walk_gives_what_json_gives_in_pieces_of_any_size(
         ('[1,\n"\\ud800"]', ":2: not JSON: half of a surrogate pair"),
         ("[1\n2]", ":2: not JSON: expected ',' or ']'."),
         ("[1,\n\n", ":3: not JSON: the file ends before ']'."),
+        ("[{},\n]", ":2: not JSON: a value is missing before ']'."),
+        ('[{"a" 1}]', ":1: not JSON: Expecting ':' delimiter"),
+        ("nonsense", ":1: not JSON: expected an array."),
         ('["\\ud83d\\ude00"] 1', ":1: not JSON: extra data after the end."),
     ],
 )

@@ -1,1 +1,1 @@
-"""What comes in: file formats, the catalogue of datasets, streams of tasks, the embedded dataset."""
+"""Input data: file formats, the dataset catalogue, task streams, the embedded dataset."""

@@ -1,6 +1,6 @@
-"""The datasets that `erda` knows by name, where their files are, and the streams that they give.
+"""The dataset catalogue: names, required files, download locations and default stream shapes.
 
-`open_stream` is the one way from a name (or a path) to a stream of tasks.
+`open_stream` turns a dataset name or a path into a task stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GITHUB = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A public file at a pinned commit: where it is, where it goes in the data folder, and its git blob id."""
+    """A public file at a pinned commit: its source, its target in the data folder, and its git blob id."""
 
     repository: str
     commit: str
@@ -35,13 +35,13 @@ class RemoteFile:
     blob: str
 
     def url(self, mirror: str = GITHUB) -> str:
-        """Where the file is fetched from."""
+        """Return the download URL."""
         return f"{mirror.rstrip('/')}/{self.repository}/{self.commit}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The tasks that a stream has where nothing else is asked for. `first_shots=None`: as many as the others."""
+    """Default task sizes of a stream. `first_shots=None`: the first task has as many shots as the others."""
 
     way: int
     shots: int = 5
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A dataset of the catalogue."""
+    """A dataset in the catalogue."""
 
     name: str
     about: str
@@ -60,16 +60,18 @@ class Entry:
     load: Callable[[Path], Dataset]  # from the data folder
     needs: tuple[str, ...] = ()  # files in the data folder; "a|b" is satisfied by either
     remote: tuple[RemoteFile, ...] = ()
-    obtain: str = ""  # what to do where the files cannot be fetched
+    obtain: str = ""  # instructions for files that cannot be fetched
 
 
 def _remote(part: str) -> tuple[RemoteFile, ...]:
-    """The files of one part of `remote.toml`."""
+    """Read the files of one section of `remote.toml`."""
     sources = tomllib.loads(files(__package__).joinpath("remote.toml").read_text(encoding="utf-8"))[part]
     return tuple(
-        RemoteFile(one["repository"], one["commit"], f"{one['there']}/{name}", f"{one['here']}/{name}", blob)
-        for one in sources
-        for name, blob in one["files"].items()
+        RemoteFile(
+            source["repository"], source["commit"], f"{source['there']}/{name}", f"{source['here']}/{name}", blob
+        )
+        for source in sources
+        for name, blob in source["files"].items()
     )
 
 
@@ -88,7 +90,7 @@ def _load_redoc41(folder: Path) -> Dataset:
 
 
 def _load_tacred(folder: Path) -> Dataset:
-    """All three files as one pool: some relations are too rare in the LDC's own train file for ten shots."""
+    """Load all three files as one pool: in the LDC's train file alone, some relations are too rare for ten shots."""
     paths = [folder / name for name in _TACRED_FILES]
     readings = [read_tacred(path) for path in paths]
     examples = tuple(example for reading in readings for example in reading.examples)
@@ -99,7 +101,10 @@ def _load_tacred(folder: Path) -> Dataset:
 
 
 def embedded_file(name: str) -> Path:
-    """A file of the embedded dataset `atlas`: `corpus.jsonl.gz` holds its unlabelled sentences (docs/atlas.md)."""
+    """Return the path of a file of the embedded dataset `atlas`.
+
+    `corpus.jsonl.gz` holds its unlabelled sentences (docs/atlas.md).
+    """
     return Path(__file__).with_name("atlas") / name
 
 
@@ -111,14 +116,14 @@ def _load_atlas(folder: Path) -> Dataset:
 DATASETS: dict[str, Entry] = {
     "atlas": Entry(
         name="atlas",
-        about="48 relations of eight domains, written for erda; nothing to download",
+        about="48 relations in eight domains, written for erda; no download",
         licence="Apache-2.0",
         shape=Shape(way=6),
         load=_load_atlas,
     ),
     "fewrel": Entry(
         name="fewrel",
-        about="80 Wikidata relations in the published CFRL splits, 10-way 2/5/10-shot, tests with candidate lists",
+        about="80 Wikidata relations in the published CFRL splits, 10-way 2/5/10-shot, with candidate lists",
         licence="MIT",
         shape=Shape(way=10),
         load=lambda folder: read_published(folder / "fewrel"),
@@ -131,7 +136,7 @@ DATASETS: dict[str, Entry] = {
     ),
     "fewrel-full": Entry(
         name="fewrel-full",
-        about="the same 80 relations with up to 700 examples each, drawn by seed (100 shots: the continual setting)",
+        about="the same 80 relations, up to 700 examples each, drawn by seed (100 shots: the continual setting)",
         licence="MIT",
         shape=Shape(way=10, shots=100),
         load=lambda folder: read_full(folder / "fewrel"),
@@ -144,30 +149,30 @@ DATASETS: dict[str, Entry] = {
     ),
     "redoc41": Entry(
         name="redoc41",
-        about="41 relations from DocRED and Re-DocRED, an open stand-in of TACRED's shape",
+        about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
         licence="MIT",
         shape=Shape(way=5, first_way=6),
         load=_load_redoc41,
         needs=("redoc41/examples.jsonl.gz", "redoc41/relations.json"),
-        obtain="redoc41 has no public source to fetch from; it comes with the data folder. Set ERDA_DATA to a folder "
-        "that has it, or copy its folder 'redoc41' to the place named above.",
+        obtain="redoc41 has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
+        "it, or copy its folder 'redoc41' to the location above.",
     ),
     "tacred": Entry(
         name="tacred",
-        about="41 relations of TACRED, first task of 6, then 5-way",
+        about="41 relations of TACRED, first task of 6 relations, then 5-way",
         licence="LDC user agreement",
         shape=Shape(way=5, first_way=6),
         load=_load_tacred,
         needs=_TACRED_FILES,
-        obtain="TACRED is licensed by the Linguistic Data Consortium and cannot be fetched: order LDC2018T24 at "
+        obtain="TACRED is licensed by the Linguistic Data Consortium and cannot be fetched. Order LDC2018T24 at "
         "https://catalog.ldc.upenn.edu/LDC2018T24, unpack it, and copy data/json/train.json, dev.json and test.json to "
-        "the places named above.",
+        "the locations above.",
     ),
 }
 
 
 def missing_files(entry: Entry, folder: Path) -> list[str]:
-    """What a dataset still needs in the data folder; empty when it can be loaded."""
+    """Return the files that a dataset lacks in the data folder; empty when it can be loaded."""
     missing = []
     for need in entry.needs:
         alternatives = need.split("|")
@@ -177,22 +182,22 @@ def missing_files(entry: Entry, folder: Path) -> list[str]:
 
 
 def not_there(entry: Entry, folder: Path) -> str:
-    """Says which files of a dataset are missing."""
+    """Return a message that lists the missing files of a dataset."""
     listed = "\n".join(f"  {folder / name}" for name in missing_files(entry, folder))
     return f"Dataset '{entry.name}' is not here; missing:\n{listed}"
 
 
 def find_entry(name: str) -> Entry:
-    """The entry of the catalogue with this name."""
+    """Return the catalogue entry of a dataset."""
     if name not in DATASETS:
         raise SettingsError(unknown_name("dataset", name, DATASETS) + " A path to your own data works too.")
     return DATASETS[name]
 
 
 def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_relation: Collection[str] = ()) -> Dataset:
-    """A dataset by its name, or from the user's own file or folder (docs/data.md).
+    """Load a dataset by name, or from a user's file or folder (docs/data.md).
 
-    Rows of own data without a relation, or with one that is named in `no_relation`, are its `unrelated` examples.
+    In a user's data, rows without a relation and rows whose relation is in `no_relation` become `unrelated` examples.
     """
     path = _own_path(name_or_path)
     if path is not None:
@@ -224,19 +229,17 @@ def open_stream(
     no_relation: str = "",
     folder: Path | None = None,
 ) -> TaskStream:
-    """The stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
+    """Open the stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
 
-    What is not asked for comes from the dataset's own shape (`DATASETS`); a user's own data: 5-way, 5-shot throughout.
-    `family` names the published orders, and otherwise only the six seeds that `default_seeds` gives. `min_examples`
-    leaves rarer relations out; `no_relation` names those (with commas between) that say that there is none, as "Other".
+    Sizes default to the dataset's `Shape` in `DATASETS`, and to 5-way 5-shot for a user's own data. `family` selects
+    the published orders of `fewrel`; for other datasets it only selects the default seed. `min_examples` drops rarer
+    relations. `no_relation` lists, separated by commas, relation names that mean "no relation", such as "Other".
     """
     seed = default_seeds(dataset, family)[0] if seed is None else seed
     if dataset == "fewrel":
         _refuse_for_published(way=(way, 10), first_way=(first_way, 10), first_shots=(first_shots, 100))
-        load_folder = (folder or data_folder()) / "fewrel"
-        return published_stream(
-            load_folder, shots=5 if shots is None else shots, family=family, seed=seed, n_tasks=n_tasks
-        )
+        fewrel = (folder or data_folder()) / "fewrel"
+        return published_stream(fewrel, shots=5 if shots is None else shots, family=family, seed=seed, n_tasks=n_tasks)
     own = _own_path(dataset) is not None
     shape = Shape(way=5, shots=OWN_SHOTS, first_shots=None) if own else find_entry(str(dataset)).shape
     asked = {"way": way, "shots": shots, "first_way": first_way, "first_shots": first_shots}
@@ -255,7 +258,7 @@ def open_stream(
 
 
 def default_seeds(dataset: str | Path, family: str = "erda") -> tuple[int, ...]:
-    """The six seeds that are run where none are named: those of the family, for every dataset."""
+    """Return the six default seeds: those of the order family, for every dataset."""
     if family not in ORDERS:
         raise StreamError(unknown_name("order family", family, ORDERS))
     return tuple(ORDERS[family])
@@ -263,7 +266,7 @@ def default_seeds(dataset: str | Path, family: str = "erda") -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)
 def _load_once(name: str, folder: Path, stamps: Stamps) -> Dataset:
-    """A dataset stays in memory for the next stream while its files are the same."""
+    """Load a dataset; cached until one of its files changes."""
     return DATASETS[name].load(folder)
 
 
@@ -273,7 +276,7 @@ def _read_own_once(path: Path, stamps: Stamps, no_relation: frozenset[str]) -> D
 
 
 def _own_path(name_or_path: str | Path) -> Path | None:
-    """The path that was meant, if it was one: something that exists, or looks like a file name."""
+    """Return the path if the argument is one: an existing path, or text that looks like a file name."""
     if str(name_or_path) in DATASETS:
         return None
     path = user_path(name_or_path)

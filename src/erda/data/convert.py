@@ -1,4 +1,4 @@
-"""From any format to one of ours: JSONL, which keeps everything, or CSV with inline marks, which people can edit."""
+"""Conversion to our own formats: JSONL, which keeps every field, or CSV with inline marks, which people can edit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from erda.types import Example
 
 
 def jsonl_lines(examples: Iterable[Example]) -> Iterator[str]:
-    """Examples as lines of our own format."""
+    """Write examples as lines of JSONL."""
     return (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples)
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleWriter:
-    """The lines of a format, and the characters that end each."""
+    """How a format writes lines, and its line ending."""
 
     lines: Callable[[Iterable[Example]], Iterator[str]]
     end: str
@@ -40,9 +40,10 @@ def convert(
     no_relation: Collection[str] = (),
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Write the examples of a file, those without a relation last, and give what the file held.
+    """Write the examples of a file, those without a relation last. Return the `Reading` of the file.
 
-    The ending of `out` says how: `.jsonl` or `.csv`, packed with `.gz` after it. `tick` hears of each row that is read.
+    The suffix of `out` selects the format: `.jsonl` or `.csv`, optionally followed by `.gz`. `tick` is called once for
+    each row.
     """
     _writer(out)
     refuse_overwriting_input(out, path, *brat_files(path), *relation_files(path))
@@ -52,7 +53,7 @@ def convert(
 
 
 def write_examples(out: Path, examples: Iterable[Example]) -> None:
-    """Write examples as JSONL or CSV, by the ending of the name."""
+    """Write examples as JSONL or CSV, by the suffix of `out`."""
     writer = _writer(out)
     write_lines(out, writer.lines(examples), end=writer.end)
 
@@ -61,6 +62,6 @@ def _writer(out: Path) -> ExampleWriter:
     ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
     if ending not in WRITERS:
         raise SettingsError(
-            f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, perhaps with .gz after it."
+            f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, optionally followed by .gz."
         )
     return WRITERS[ending]

@@ -1,7 +1,7 @@
 """Streams drawn by seed from any dataset: N-way K-shot tasks after a first task with more examples.
 
-The seed decides the order of the relations and the training examples. Where a dataset has no test or validation pool
-of its own, its sentences are split once, by a fixed rule, so that the questions are the same for every seed.
+The seed determines the order of the relations and the training examples. A dataset without a test or validation pool
+of its own is split once, by a fixed rule, so that the questions are the same for every seed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from erda.data.dataset import Dataset, pair_in_sentence, shuffled
+from erda.data.dataset import Dataset, pair_in_sentence, relations_by_pair, shuffled
 from erda.data.streams import DRAWN, Pool, StreamManifest, TaskStream, build_stream
 from erda.errors import StreamError, join_faults
 from erda.types import Example, Relation
 
-FIXED_SEED = 2022  # what does not depend on the stream's seed: the split into pools, candidate lists
-TRAIN_SHARE = 0.6  # of a relation's examples, at least, stay for training where the dataset has no pools of its own
+FIXED_SEED = 2022  # for everything independent of the stream's seed: the order of questions, candidate lists
+TRAIN_SHARE = 0.6  # least share of a relation's examples kept for training when pools are split off
 
 ByRelation = dict[str, list[Example]]
 
@@ -37,12 +37,12 @@ def draw_stream(
     candidates: int | None = None,
     min_examples: int | None = None,
 ) -> TaskStream:
-    """A stream: first `first_way` relations with `first_shots` examples each, then tasks of `way` with `shots`.
+    """Draw a stream: `first_way` relations with `first_shots` examples each, then tasks of `way` with `shots`.
 
-    `first_way` defaults to `way`; `first_shots=None` means `shots`. The first task is drawn among the relations that
-    have enough examples. The last task takes the relations that are left and may be smaller; `n_tasks` stops earlier.
-    `candidates` lists so many wrong relations with each question (None: no candidate lists). Relations with fewer than
-    `min_examples` examples are left out. The manifest notes what is left out.
+    `first_way` defaults to `way`; `first_shots=None` means `shots`. The first task is drawn from the relations with
+    enough examples. The last task takes the remaining relations and may be smaller; `n_tasks` stops earlier.
+    `candidates` is the number of wrong relations listed with each question (None: no candidate lists). Relations with
+    fewer than `min_examples` examples are left out. The manifest notes all omitted relations.
     """
     first_way, first_shots = first_way or way, first_shots or shots
     _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
@@ -55,8 +55,8 @@ def draw_stream(
     groups = _draw_groups(dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, seed=seed)
     if n_tasks is not None and n_tasks > len(groups):
         raise StreamError(
-            f"Dataset '{dataset.name}' has {len(dataset.relations)} relations: a first task of {first_way} and then "
-            f"{way} a task make {len(groups)} tasks; {n_tasks} were asked for."
+            f"Dataset '{dataset.name}' has {len(dataset.relations)} relations: a first task of {first_way}, then "
+            f"{way} per task, make {len(groups)} tasks; {n_tasks} were requested."
         )
     notes = (*rare, *not_learned(groups, n_tasks))
     groups = groups[:n_tasks]
@@ -86,21 +86,19 @@ def draw_stream(
 
 
 def without_ambiguous(dataset: Dataset) -> tuple[Dataset, int]:
-    """The dataset without the examples whose sentence and entities occur with two relations, and their number.
+    """Drop examples whose sentence and entities occur with two relations; return the rest and the number dropped.
 
-    Such an example has no single right answer, so it can be neither asked nor taught.
+    Such an example has no single correct answer.
     """
-    relations: dict[tuple[object, ...], set[str | None]] = {}
-    for example in chain(dataset.train, dataset.validation, dataset.test):
-        relations.setdefault(pair_in_sentence(example), set()).add(example.relation)
+    relations = relations_by_pair(chain(dataset.train, dataset.validation, dataset.test))
     kept = dataset.only(lambda example: len(relations[pair_in_sentence(example)]) == 1)
-    before, after = (len(one.train) + len(one.validation) + len(one.test) for one in (dataset, kept))
+    before, after = (len(each.train) + len(each.validation) + len(each.test) for each in (dataset, kept))
     return kept, before - after
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Examples of each relation, by purpose."""
+    """The training, validation and test examples of each relation."""
 
     train: ByRelation
     validation: ByRelation
@@ -110,10 +108,10 @@ class Pools:
 def split_pools(
     dataset: Dataset, *, shots: int, test_per_relation: int | None, validation_per_relation: int | None
 ) -> Pools:
-    """The three pools of a dataset; those that it lacks are split off its training examples, whole sentences at a time.
+    """Return the three pools of a dataset. Missing pools are split off its training examples, by whole sentences.
 
-    Of a relation with n examples max(shots, 0.6 n) stay for training; of the rest three eighths (at most
-    `validation_per_relation`) are for validation and the others (at most `test_per_relation`) for the test.
+    Of a relation's n examples, max(shots, 0.6 n) stay for training. Three eighths of the rest (at most
+    `validation_per_relation`) go to validation, the others (at most `test_per_relation`) to the test.
     """
     train = _by_relation(dataset, dataset.train)
     validation, test = (_by_relation(dataset, pool) for pool in (dataset.validation, dataset.test))
@@ -135,7 +133,7 @@ def split_pools(
 
 
 def not_learned(groups: Sequence[Sequence[Relation]], n_tasks: int | None) -> tuple[str, ...]:
-    """The line that says which relations a stream of `n_tasks` tasks never comes to; none where it takes all."""
+    """Return a note that lists the relations a stream of `n_tasks` tasks never reaches; empty if it reaches all."""
     left = [relation.id for group in groups[n_tasks:] for relation in group] if n_tasks else []
     if not left:
         return ()
@@ -144,7 +142,7 @@ def not_learned(groups: Sequence[Sequence[Relation]], n_tasks: int | None) -> tu
 
 
 def draw_candidates(examples: Sequence[Example], relations: Iterable[str], n_listed: int) -> list[tuple[str, ...]]:
-    """For each example `n_listed` wrong relations at random; they depend on its id, not on the order of the stream."""
+    """Draw `n_listed` wrong relations for each example. They depend on its id, not on the order of the stream."""
     ids = sorted(relations)
     lists = []
     for example in examples:
@@ -156,7 +154,7 @@ def draw_candidates(examples: Sequence[Example], relations: Iterable[str], n_lis
 def _split_sentences(
     train: ByRelation, quotas: Mapping[str, tuple[int, int]], shots: int
 ) -> tuple[ByRelation, ByRelation, ByRelation]:
-    """Give whole sentences to validation and test, rarest relation first, never below a relation's training share."""
+    """Move whole sentences to validation and test, rarest relation first, never below a relation's training share."""
     sentences: dict[str, list[Example]] = {}
     for examples in train.values():
         for example in examples:
@@ -188,7 +186,10 @@ def _split_sentences(
 
 
 def _spaced(example: Example) -> str:
-    """A sentence as the split takes it. `sentence_key` sees more sentences as one; the streams on record do not."""
+    """Return the key by which the split groups sentences.
+
+    `sentence_key` treats more sentences as equal; using it here would change every recorded stream.
+    """
     return " ".join(" ".join(example.tokens).casefold().split())
 
 
@@ -201,18 +202,18 @@ def _draw_groups(
     first_shots: int,
     seed: int,
 ) -> list[tuple[Relation, ...]]:
-    """The relations of each task in an order drawn by seed; every relation once."""
+    """Draw the relations of each task; every relation occurs once."""
     relations = shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")
     if first_way > len(relations):
         raise StreamError(
-            f"Dataset '{dataset.name}' has {len(relations)} relations; a first task of {first_way} was asked for."
+            f"Dataset '{dataset.name}' has {len(relations)} relations; a first task of {first_way} was requested."
         )
     base = [relation for relation in relations if len(train[relation.id]) >= first_shots][:first_way]
     if len(base) < first_way:
         most = max(len(examples) for examples in train.values())
         raise StreamError(
             f"Dataset '{dataset.name}': the first task needs {first_way} relations with {first_shots} training "
-            f"examples each; {len(base)} have so many (the most is {most}). Ask for fewer examples in the first task."
+            f"examples each; {len(base)} have that many (the largest has {most}). Lower first_shots or first_way."
         )
     rest = [relation for relation in relations if relation not in base]
     return [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
@@ -229,7 +230,7 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) 
     for relation in dataset.relations:
         n_train, n_test = len(pools.train[relation.id]), len(pools.test[relation.id])
         if n_train < shots:
-            faults.append(f"relation '{relation.id}' has {n_train} training examples; {shots} shots were asked for.")
+            faults.append(f"relation '{relation.id}' has {n_train} training examples; {shots} shots were requested.")
         elif not n_test:
             least = max(least, 0 if dataset.test else n_train + 1)
             faults.append(
@@ -239,35 +240,32 @@ def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) 
             )
     if faults:
         left_out = " (examples with two relations for the same entities are left out)" if n_ambiguous else ""
-        remedy = (
-            f"Ask for fewer shots, or leave them out with min_examples={least} (erda run: --set min_examples={least})."
-        )
+        remedy = f"Use fewer shots, or leave them out with min_examples={least} (erda run: --set min_examples={least})."
         raise StreamError(
-            f"Dataset '{dataset.name}' cannot give such a stream{left_out}:\n{join_faults(faults)}\n{remedy}"
+            f"Dataset '{dataset.name}' is too small for this stream{left_out}:\n{join_faults(faults)}\n{remedy}"
         )
 
 
 def _without_rare(dataset: Dataset, min_examples: int | None) -> tuple[Dataset, tuple[str, ...]]:
-    """The dataset without relations that have too few examples, or none in its own test; and a line that names them."""
+    """Drop relations with too few examples, or with none in the dataset's own test pool; return a note about them."""
     if min_examples is None:
         return dataset, ()
     counts = Counter(example.relation for example in dataset.train)
     tested = {example.relation for example in dataset.test} if dataset.test else set(counts)
-    rare = {
-        one.id: counts[one.id] for one in dataset.relations if counts[one.id] < min_examples or one.id not in tested
-    }
+    ids = [relation.id for relation in dataset.relations]
+    rare = {name: counts[name] for name in ids if counts[name] < min_examples or name not in tested}
     if not rare:
         return dataset, ()
-    if len(rare) == len(dataset.relations):
-        raise StreamError(f"No relation of dataset '{dataset.name}' has {min_examples} examples; ask for fewer.")
-    relations = tuple(one for one in dataset.relations if one.id not in rare)
-    named = ", ".join(f"{relation} ({n})" for relation, n in rare.items())
+    if len(rare) == len(ids):
+        raise StreamError(f"No relation of dataset '{dataset.name}' has {min_examples} examples; lower min_examples.")
+    relations = tuple(relation for relation in dataset.relations if relation.id not in rare)
+    named = ", ".join(f"{name} ({n})" for name, n in rare.items())
     note = f"left out, fewer than {min_examples} examples or none in the test: {named}"
     return replace(dataset.only(lambda example: example.relation not in rare), relations=relations), (note,)
 
 
 def _question_pool(pool: ByRelation, n_listed: int | None) -> Pool:
-    """All questions, shuffled so that their order says nothing of their answers."""
+    """Return all questions, shuffled so that their order does not reveal the answers."""
     examples = shuffled([example for relation in sorted(pool) for example in pool[relation]], FIXED_SEED, "questions")
     return Pool(examples, None if n_listed is None else draw_candidates(examples, pool, n_listed))
 

@@ -1,4 +1,4 @@
-"""Fetching datasets from their public sources: to a temporary name, checked by git blob id, then moved into place."""
+"""Dataset downloads: each file goes to a temporary name, is checked by git blob id, then moves into place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TIMEOUT_S = 30
 def get_dataset(
     name: str, *, folder: Path | None = None, mirror: str = GITHUB, say: Callable[[str], None] = lambda line: None
 ) -> Path:
-    """Fetch what a dataset still needs and return the data folder. Files that are there and whole are left alone.
+    """Fetch the missing files of a dataset and return the data folder. Complete files are left alone.
 
-    `say` is told about each file. A fetch that is interrupted leaves whole files only; run it again to go on.
+    `say` receives a line for each file. An interrupted fetch leaves only complete files; run it again to continue.
     """
     entry, folder = find_entry(name), folder or data_folder()
     if not missing_files(entry, folder):
@@ -45,7 +45,7 @@ def get_dataset(
 
 
 def git_blob_id(path: Path) -> str:
-    """The id that git gives to a file's content: sha1 of 'blob <size>', a zero byte and the content."""
+    """Return git's id of a file's content: the sha1 of 'blob <size>', a zero byte and the content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -54,7 +54,7 @@ def git_blob_id(path: Path) -> str:
 
 
 class _UnreachableError(Exception):
-    """The source did not answer with the file."""
+    """The server did not return the file."""
 
 
 def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
@@ -63,8 +63,8 @@ def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
         got = git_blob_id(part)
         if got != file.blob:
             raise DataError(
-                f"{file.url(mirror)}: not the file that is expected (git blob id {got}, expected {file.blob}); "
-                "nothing was kept. Try again, or fetch it another way."
+                f"{file.url(mirror)}: the content has git blob id {got}, expected {file.blob}; the file was discarded. "
+                "Try again, or fetch it another way."
             )
 
 
@@ -92,6 +92,6 @@ def _is_whole(path: Path, blob: str) -> bool:
 
 def _put_these(reason: str, files: list[RemoteFile], folder: Path, mirror: str) -> str:
     lines = [f"Cannot fetch {reason}"]
-    lines.append("What is fetched already is kept. On a machine with a network, get these and put them where they go:")
+    lines.append("Files fetched so far are kept. On a machine with network access, fetch these and copy them here:")
     lines += [f"  {file.url(mirror)}\n    -> {folder / file.target}  (git blob id {file.blob})" for file in files]
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""FewRel: its relations, its whole data, and the published CFRL splits of it.
+"""FewRel: its relations, its full data and the published CFRL splits.
 
-A split has 80 relations in eight tasks, 2, 5 or 10 shots and tests with candidate lists; its first task (the base
-relations) has 100 examples a relation. The order of the tasks follows one of two published families of six; the tasks,
-the examples and the candidate lists are as published.
+A split has 80 relations in eight tasks, 2, 5 or 10 shots, and tests with candidate lists. Its first task (the base
+relations) has 100 examples per relation. The order of the tasks follows one of two published families of six orders.
+Tasks, examples and candidate lists are used as published.
 
-The data folder may hold `relations.json`, `validation.jsonl.gz` and `full.jsonl.gz`. Where only the public files are
-there (`train_wiki.json`, `val_wiki.json`, `pid2name.json`, `cfrl/`), the same things are made from them.
+The data folder may hold `relations.json`, `validation.jsonl.gz` and `full.jsonl.gz`. If it holds only the public files
+(`train_wiki.json`, `val_wiki.json`, `pid2name.json`, `cfrl/`), the same data is derived from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from erda.text.keys import sentence_key
 from erda.text.reading import read_lines
 from erda.types import Example, Relation
 
-N_VALIDATION = 50  # validation examples a relation
+N_VALIDATION = 50  # validation examples per relation
 VALIDATION_FILE = "validation.jsonl.gz"
 VALIDATION_SEED = 2022  # validation examples are the same in every stream
 WIKI_FILES = ("train_wiki.json", "val_wiki.json")
@@ -37,7 +37,7 @@ FIRST_SHOTS = 100
 N_TASKS = 8
 N_LISTED = 10  # relations listed with each test example, and drawn for each validation example
 
-# family -> seed -> the task clusters in the order of learning. Cluster 7 holds the base relations.
+# family -> seed -> task clusters in the order of learning. Cluster 7 holds the base relations.
 ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
     "erda": {
         100: (7, 0, 6, 2, 5, 1, 4, 3),
@@ -63,7 +63,7 @@ ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedSplit:
-    """One published split as it was read."""
+    """The content of one published split."""
 
     relations: tuple[Relation, ...]  # by index
     train: Reading
@@ -76,10 +76,10 @@ class PublishedSplit:
 def published_stream(
     folder: Path, *, shots: int, family: str = "erda", seed: int = 100, n_tasks: int | None = None
 ) -> TaskStream:
-    """A published split in a published order. `folder` is FewRel's part of the data folder.
+    """Build the stream of a published split in a published order. `folder` is FewRel's part of the data folder.
 
-    `n_tasks` stops after so many tasks. Validation questions come from outside the split, 50 a relation, each with
-    ten relations drawn at random by a fixed seed as its candidate list.
+    The stream stops after `n_tasks` tasks. Validation questions come from outside the split, 50 per relation. Each has
+    a candidate list of ten relations, drawn with a fixed seed.
     """
     order = published_order(family, seed, n_tasks)
     split = read_split(folder, shots)
@@ -107,7 +107,7 @@ def published_stream(
 
 
 def read_published(folder: Path, *, shots: int = 5) -> Dataset:
-    """A published split as a dataset: its train, its test, and the validation examples from outside it."""
+    """Load a published split as a dataset, with validation examples from outside the split."""
     split = read_split(folder, shots)
     return Dataset(
         "fewrel", split.relations, split.train.examples, split.validation, split.test.examples, split.checksum
@@ -115,11 +115,11 @@ def read_published(folder: Path, *, shots: int = 5) -> Dataset:
 
 
 def read_split(folder: Path, shots: int) -> PublishedSplit:
-    """The files of one published split."""
+    """Read the files of one published split."""
     if shots not in SHOTS:
         raise StreamError(
             f"The published splits have 2, 5 or 10 shots, not {shots}; "
-            "dataset 'fewrel-full' draws streams of any number (100: the continual setting)."
+            "dataset 'fewrel-full' draws streams with any number of shots (100: the continual setting)."
         )
     files = _split_files(Path(folder), shots)
     require_files("fewrel", files)
@@ -128,7 +128,7 @@ def read_split(folder: Path, shots: int) -> PublishedSplit:
 
 @lru_cache(maxsize=3)
 def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
-    """A split stays in memory for the next stream while its files are the same."""
+    """Read a split; cached until one of its files changes."""
     files = train, test, labels, indices = _split_files(folder, shots)
     relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
@@ -144,7 +144,7 @@ def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
 
 
 def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple[int, ...]:
-    """The task clusters of a published order, the first `n_tasks` of them."""
+    """Return the first `n_tasks` task clusters of a published order."""
     if family not in ORDERS:
         raise StreamError(unknown_name("order family", family, ORDERS))
     if seed not in ORDERS[family]:
@@ -152,7 +152,7 @@ def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple
         raise StreamError(f"Order family '{family}' has no seed {seed}. Known: {known}.")
     order = ORDERS[family][seed]
     if n_tasks is not None and not 1 <= n_tasks <= len(order):
-        raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were asked for.")
+        raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were requested.")
     return order[:n_tasks]
 
 
@@ -163,7 +163,7 @@ def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
 
 
 def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dict[int, tuple[Relation, ...]]:
-    """The relations of each task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
+    """Group the relations by task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
     label, index = read_indices(labels), read_indices(indices)
     if len(label) != len(index):
         raise DataError(f"{labels}: {len(label)} cluster labels for {len(index)} relations in {indices.name}.")
@@ -179,24 +179,24 @@ def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dic
 
 
 def read_indices(path: Path) -> list[int]:
-    """The whole numbers of a one-dimensional `.npy` file."""
+    """Read the integers of a one-dimensional `.npy` file."""
     import numpy as np
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # NumPy warns of a damaged header before it fails
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about a damaged header before it fails
             values = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
         raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
-        raise DataError(f"{path}: expected one row of whole numbers.")
+        raise DataError(f"{path}: expected a one-dimensional array of integers.")
     return [int(value) for value in values]
 
 
-# -- relations, validation examples, the whole data --------------------------------------------------------------------
+# -- relations, validation examples, the full data ---------------------------------------------------------------------
 
 
 def read_relations(folder: Path) -> list[Relation]:
-    """FewRel's 80 relations in the order of their index in the splits."""
+    """Read FewRel's 80 relations, in the order of their index in the splits."""
     if (folder / "relations.json").is_file():
         return read_relation_list(folder / "relations.json")
     names_file, texts_file = folder / "cfrl" / "relation_name.txt", folder / "pid2name.json"
@@ -206,12 +206,12 @@ def read_relations(folder: Path) -> list[Relation]:
     by_name = {name: (pid, text) for pid, (name, text) in texts.items()}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise DataError(f"{texts_file}: no relation is called {unknown[0]!r} ({len(unknown)} names are missing).")
+        raise DataError(f"{texts_file}: no relation is named {unknown[0]!r} ({len(unknown)} names are missing).")
     return [Relation(by_name[name][0], name, by_name[name][1]) for name in names]
 
 
 def read_validation(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:
-    """Validation examples: 50 a relation, no sentence of which is in any published split."""
+    """Return 50 validation examples per relation; none of their sentences is in a published split."""
     path = folder / VALIDATION_FILE
     if path.is_file():
         return read_jsonl(path, {relation.id for relation in relations}).examples
@@ -221,7 +221,7 @@ def read_validation(folder: Path, relations: Sequence[Relation]) -> tuple[Exampl
 
 
 def write_validation(folder: Path) -> Path:
-    """Write the validation examples that `read_validation` draws from FewRel's own files, for the next time."""
+    """Store the validation examples that `read_validation` draws from FewRel's public files."""
     path = folder / VALIDATION_FILE
     rows = [example_to_json(example) for example in read_validation(folder, read_relations(folder))]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -230,7 +230,7 @@ def write_validation(folder: Path) -> Path:
 
 
 def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tuple[Example, ...]:
-    """Fifty examples a relation at random by a fixed seed, from sentences whose keys are not `taken`; none twice."""
+    """Draw fifty examples per relation with a fixed seed, from sentences whose keys are not `taken`; none twice."""
     free: dict[str, dict[int, Example]] = {}
     for example in examples:
         key = text_key(example)
@@ -242,17 +242,17 @@ def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tupl
         keys = sorted(sentences.keys() - used, key=lambda key: " ".join(sentences[key].tokens).casefold())
         keys = shuffled(keys, VALIDATION_SEED, relation)
         if len(keys) < N_VALIDATION:
-            raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} needed.")
+            raise DataError(f"relation '{relation}' has {len(keys)} sentences for validation; {N_VALIDATION} required.")
         used.update(keys[:N_VALIDATION])
         chosen += [sentences[key] for key in keys[:N_VALIDATION]]
     return tuple(chosen)
 
 
 def read_full(folder: Path) -> Dataset:
-    """All 80 relations with all their examples: what the continual setting is drawn from.
+    """Load all 80 relations with all their examples: the source of the continual setting.
 
-    The validation examples are those of the splits, and no other sentence of theirs remains: what was chosen by them is
-    never tested on them.
+    The validation examples are those of the splits. Their sentences are removed from the other examples, so settings
+    chosen on validation data are never tested on it.
     """
     relations = read_relations(folder)
     path = folder / "full.jsonl.gz"
@@ -268,7 +268,7 @@ def read_full(folder: Path) -> Dataset:
 
 
 def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:
-    """FewRel's own files, lower-cased as the splits are, the 80 relations of the splits only."""
+    """Read FewRel's public files: lower-cased like the splits, and only the 80 relations of the splits."""
     files = tuple(folder / name for name in WIKI_FILES)
     require_files("fewrel", files)
     known = {relation.id for relation in relations}

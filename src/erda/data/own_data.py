@@ -1,4 +1,4 @@
-"""A user's own data: a file in any known format, or a folder with `train`, `validation` and `test` files."""
+"""A user's own data: a file in any supported format, or a folder with `train`, `validation` and `test` files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from erda.data.dataset import Dataset, data_checksum, pair_in_sentence
+from erda.data.dataset import Dataset, data_checksum, relations_by_pair
 from erda.data.formats import (
     Reading,
     brat,
@@ -32,7 +32,7 @@ PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
     "fewrel": read_fewrel,
     "tacred": read_tacred,
 }
-OWN: dict[str, tuple[RowReader, str]] = {  # the rows of a file, and what is expected in it
+OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a description of the expected content
     "brat": (brat.brat_rows, brat.EXPECTED),
     "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
     "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.EXPECTED),
@@ -41,7 +41,7 @@ OWN: dict[str, tuple[RowReader, str]] = {  # the rows of a file, and what is exp
     "prodigy": (prodigy.prodigy_rows, prodigy.EXPECTED),
 }
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
-OWN_SHOTS = 5  # of a stream of own data, where no number is asked for
+OWN_SHOTS = 5  # default shots of a stream of own data
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
@@ -61,29 +61,29 @@ def read_examples(
     *,
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Read a file in a named format, or in the one that it looks like. Relations listed beside it are checked.
+    """Read a file in the named or detected format, and check its relations against a list beside it.
 
-    Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`. `tick`
-    hears of each row of a user's own file.
+    Rows whose relation is null, "no_relation" or in `no_relation` go to `Reading.unrelated`. `tick` is called for each
+    row of a user's own file.
     """
     path = Path(path)
     format = format_of(path, format)
     if format in PUBLISHED:
         return PUBLISHED[format](path, no_relation)
     rows_of, expected = OWN[format]
-    listed = _listed_ids(path)
+    listed = {relation.id for relation in relations_beside(path)} or None
     return read_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
 
 
 def format_of(path: Path, format: str | None = None) -> str:
-    """The format that is named, or that a file looks like."""
+    """Return the named format if it is known, else detect the format of the file."""
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
     return format or detect_format(path)
 
 
 def detect_format(path: Path) -> str:
-    """The format that a file looks like, from its beginning; `.csv` is a table, one with `.ann` files is brat's."""
+    """Detect a format: brat by its `.ann` files, CSV by its suffix, the others by the beginning of the file."""
     if any(file.is_file() for file in brat.brat_files(path)):
         return "brat"
     start = read_start(path, _START)
@@ -99,8 +99,8 @@ def detect_format(path: Path) -> str:
     if "\t" in first:
         return "cfrl"
     raise DataError(
-        f"{path}: looks like no known format ({', '.join(FORMATS)}); name it with --format. "
-        "In plain sentences mark the entities: [[Tesla]] was founded by {{Martin Eberhard}}."
+        f"{path}: unrecognised format; name it with --format ({', '.join(FORMATS)}). "
+        "In plain sentences, mark the entities: [[Tesla]] was founded by {{Martin Eberhard}}."
     )
 
 
@@ -113,24 +113,20 @@ def _json_format(start: str, first: str) -> str:
 
 
 def relation_files(path: Path) -> tuple[Path, Path]:
-    """Where relations may be listed beside a file of examples: `<file>.relations.json`, then `relations.json`."""
+    """Return the paths where a relation list may lie: `<file>.relations.json`, then `relations.json`."""
     return path.parent / f"{path.name.split('.')[0]}.relations.json", path.parent / "relations.json"
 
 
 def relations_beside(path: Path) -> list[Relation]:
-    """The relations listed beside a file of examples; none where there is no list."""
+    """Read the relation list beside a file of examples; empty if there is none."""
     return next((read_relation_list(file) for file in relation_files(path) if file.is_file()), [])
 
 
-def _listed_ids(path: Path) -> set[str] | None:
-    return {relation.id for relation in relations_beside(path)} or None
-
-
 def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str] = ()) -> Dataset:
-    """A dataset from one file, or from a folder that holds `train.jsonl` and perhaps `validation` and `test` files.
+    """Load a dataset from one file, or from a folder with `train.jsonl` and optional `validation` and `test` files.
 
-    Files end in `.jsonl`, `.json` or `.csv`, packed ones in `.gz` or `.bz2` after it. Only relations that occur belong
-    to the dataset.
+    Files end in `.jsonl`, `.json` or `.csv`, optionally followed by `.gz` or `.bz2`. The dataset has only the relations
+    that occur in its examples.
     """
     path = Path(path)
     files = {"train": path} if path.is_file() else _folder_files(path)
@@ -152,7 +148,7 @@ def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str
 
 
 def name_relations(examples: Iterable[Example], listed: Collection[Relation] = ()) -> tuple[Relation, ...]:
-    """The relations that occur, in the order of the list or of their ids; one that is not listed is named by its id."""
+    """Return the occurring relations: listed ones in their order, then the others by id, named after their id."""
     occurring = {str(example.relation) for example in examples}
     known = {relation.id: relation for relation in listed}
     ids = [*(i for i in known if i in occurring), *sorted(i for i in occurring if i not in known)]
@@ -160,7 +156,7 @@ def name_relations(examples: Iterable[Example], listed: Collection[Relation] = (
 
 
 def describe(reading: Reading, *, top: int = 20) -> str:
-    """What a file held, for people: counts, the commonest relations, duplicates, the longest sentence."""
+    """Summarise a file for people: counts, the most frequent relations, duplicates, the longest sentence."""
     counts, n_examples = reading.counts, len(reading.examples)
     lines = [
         f"{reading.path}: {counted(n_examples, 'example')} of {counted(len(counts), 'relation')} ({reading.format})"
@@ -169,9 +165,9 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
     lines += set_apart(reading)
-    n_conflicts = _count_conflicts(reading.examples)
+    n_conflicts = sum(len(found) for found in relations_by_pair(reading.examples).values() if len(found) > 1)
     if n_conflicts:
-        lines.append(f"{n_conflicts} examples have the same sentence and entities as another, with another relation")
+        lines.append(f"{n_conflicts} examples repeat the sentence and entities of another with a different relation")
     lines += _rare(reading)
     longest = max((len(example.tokens) for example in (*reading.examples, *reading.unrelated)), default=0)
     lines.append(f"longest sentence: {counted(longest, 'token')}")
@@ -179,9 +175,9 @@ def describe(reading: Reading, *, top: int = 20) -> str:
 
 
 def set_apart(reading: Reading) -> list[str]:
-    """What a file held besides examples of relations, for people: nothing is dropped in silence."""
+    """List for people all rows that are not examples of relations: nothing is dropped silently."""
     n = len(reading.unrelated)
-    lines = [f"{counted(n, 'row')} without a relation, kept apart (Dataset.unrelated)"] if n else []
+    lines = [f"{counted(n, 'row')} without a relation, kept separately (Dataset.unrelated)"] if n else []
     lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
         kept = "kept once" if reading.format in OWN else "kept as published"
@@ -193,7 +189,7 @@ def set_apart(reading: Reading) -> list[str]:
 
 
 def _rare(reading: Reading) -> list[str]:
-    """A warning of relations that block a stream of the usual shape, and the command that leaves them out."""
+    """Warn about relations too rare for a stream of the default shape; name the command that leaves them out."""
     least = OWN_SHOTS + 1
     rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
     file = shlex.quote(str(reading.path))
@@ -209,18 +205,11 @@ def _rare(reading: Reading) -> list[str]:
     return [f"{have} {too_few}: {shown}", f"  {remedy}"]
 
 
-def _count_conflicts(examples: Iterable[Example]) -> int:
-    relations: dict[tuple[object, ...], set[str | None]] = {}
-    for example in examples:
-        relations.setdefault(pair_in_sentence(example), set()).add(example.relation)
-    return sum(len(found) for found in relations.values() if len(found) > 1)
-
-
 def _folder_files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such file or folder.")
-    paths = ((pool, folder / f"{pool}{ending}") for pool in POOLS for ending in reversed(ENDINGS))  # the first wins
+    paths = ((pool, folder / f"{pool}{ending}") for pool in POOLS for ending in reversed(ENDINGS))  # the last one wins
     found = {pool: path for pool, path in paths if path.is_file()}
     if "train" not in found:
-        raise DataError(f"{folder}: holds no train.jsonl (also .json or .csv, and each as .gz or .bz2).")
+        raise DataError(f"{folder}: contains no train.jsonl (or .json or .csv, optionally with .gz or .bz2).")
     return found

@@ -1,7 +1,7 @@
-"""Streams of tasks: what a method learns one after another, and the tests that it never sees.
+"""Task streams: the tasks that a method learns one after another, and the tests that it never sees.
 
-Iterating over a `TaskStream` gives `Task`s, which hold training examples only. The questions of task `k` are at
-`stream.test(k)` and `stream.validation(k)`; nothing that is handed to a method leads there.
+Iterating over a `TaskStream` yields `Task`s, which hold training examples only. `stream.test(k)` and
+`stream.validation(k)` return the questions of task `k`; a method has no access to them.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from erda.files import decode_json
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task, TestSet
 
-DRAWN = "drawn"  # the family of streams that are drawn by seed; the others are published orders
+DRAWN = "drawn"  # family of the streams drawn by seed; the other families are published orders
 Ids = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamManifest:
-    """What a stream consists of, down to the example. Two runs are comparable when their digests are equal."""
+    """The content of a stream, down to the example. Two runs are comparable when their digests are equal."""
 
     dataset: str
-    checksum: str  # sha256 of the data that the examples were read from
+    checksum: str  # sha256 of the source data
     family: str  # "erda" or "sckd" (published orders), or "drawn"
     seed: int
     shots: int
     first_shots: int
     order: tuple[int, ...] = ()  # published task clusters in the order of learning; empty when drawn
-    relations: Ids = ()  # relation ids of each task, and below the example ids of each task
+    relations: Ids = ()  # relation ids of each task; the next three hold example ids of each task
     train: Ids = field(default=(), repr=False)
     validation: Ids = field(default=(), repr=False)
     test: Ids = field(default=(), repr=False)
-    hygiene: Mapping[str, int] = field(default_factory=dict)  # sentences that occur where they should not
-    notes: tuple[str, ...] = ()  # what a reader should be told, as relations that were left out
+    hygiene: Mapping[str, int] = field(default_factory=dict)  # counts of sentences shared between pools
+    notes: tuple[str, ...] = ()  # remarks for the reader, such as omitted relations
 
     @property
     def digest(self) -> str:
-        """The sha256 of everything above but the notes, in hex."""
+        """Hex sha256 of all fields except `notes`."""
         text = json.dumps(replace(self, notes=()).to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as plain JSON values; without `notes` where there are none."""
+        """Return the manifest as plain JSON values, without empty `notes`."""
         value: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return value if self.notes else {name: part for name, part in value.items() if name != "notes"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamManifest:
-        """The manifest that `to_json` wrote."""
+        """Restore a manifest from `to_json`."""
         return decode_json(json.dumps(value), cls, place="stream manifest")
 
     def summary(self) -> dict[str, Any]:
-        """The manifest without its example ids but with its digest and counts: small enough for every record."""
+        """Return the manifest with its digest and with counts instead of example ids, small enough for every record."""
         value = self.to_json()
         for pool in ("train", "validation", "test"):
             value[f"n_{pool}"] = [len(ids) for ids in value.pop(pool)]
@@ -65,7 +65,7 @@ class StreamManifest:
 
 @dataclass(frozen=True, slots=True)
 class TaskWithTests:
-    """One task of a stream with the questions that belong to it."""
+    """One task of a stream with its validation and test questions."""
 
     task: Task
     validation: TestSet
@@ -73,7 +73,7 @@ class TaskWithTests:
 
 
 class TaskStream:
-    """Tasks in the order of learning. `len`, iteration and indexing give `Task`s; tests are asked for by name."""
+    """Tasks in the order of learning. Iteration and indexing return `Task`s; `test` and `validation` the questions."""
 
     def __init__(self, name: str, steps: Sequence[TaskWithTests], manifest: StreamManifest) -> None:
         self.name = name
@@ -98,30 +98,30 @@ class TaskStream:
         return tuple(relation for task in self for relation in task.relations)
 
     def test(self, k: int) -> TestSet:
-        """The test questions of task `k` (0 is the first)."""
+        """Return the test questions of task `k` (0 is the first)."""
         return self._steps[k].test
 
     def validation(self, k: int) -> TestSet:
-        """The validation questions of task `k`; none of them is in a test or training set."""
+        """Return the validation questions of task `k`; none of them is in a test or training set."""
         return self._steps[k].validation
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Labelled examples and, where the dataset lists them, the relations that each is to be told from."""
+    """Labelled examples, with the candidate relations of each if the dataset lists them."""
 
     examples: Sequence[Example]
     candidates: Sequence[tuple[str, ...]] | None = None
 
     def of(self, relations: Sequence[Relation]) -> Pool:
-        """The part that belongs to some relations, in the same order."""
+        """Return the part of the pool that belongs to these relations, in the same order."""
         wanted = {relation.id for relation in relations}
         rows = [row for row, example in enumerate(self.examples) if example.relation in wanted]
         listed = self.candidates
         return Pool([self.examples[row] for row in rows], None if listed is None else [listed[row] for row in rows])
 
     def questions(self) -> TestSet:
-        """The examples without their relations, and the answers apart."""
+        """Return the examples without their relations, and the answers separately."""
         return TestSet(
             tuple(replace(example, relation=None) for example in self.examples),
             tuple(str(example.relation) for example in self.examples),
@@ -132,11 +132,11 @@ class Pool:
 def build_stream(
     name: str, about: StreamManifest, groups: Sequence[Sequence[Relation]], *, train: Pool, validation: Pool, test: Pool
 ) -> TaskStream:
-    """Put the relations of each task and their examples together into a stream; its manifest is `about`, filled in."""
+    """Assemble a stream from the relations of each task and the example pools. Its manifest completes `about`."""
     names = [relation.id for group in groups for relation in group]
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise StreamError(f"A relation belongs to exactly one task; in several: {', '.join(twice)}.")
+        raise StreamError(f"A relation must belong to exactly one task; in several tasks: {', '.join(twice)}.")
     steps = []
     for index, group in enumerate(groups):
         try:
@@ -158,7 +158,7 @@ def build_stream(
 
 
 def text_key(example: Example) -> int:
-    """The key of an example's sentence: case and spacing do not matter."""
+    """Return the key of an example's sentence, which ignores case and spacing."""
     return sentence_key(" ".join(example.tokens))
 
 
@@ -167,7 +167,7 @@ def _ids(examples: Sequence[Example]) -> tuple[str, ...]:
 
 
 def _hygiene(steps: Sequence[TaskWithTests]) -> dict[str, int]:
-    """How many test and validation sentences also occur where they should not."""
+    """Count the test and validation sentences that also occur in another pool."""
     train = {text_key(example) for step in steps for example in step.task.examples}
     test = [text_key(example) for step in steps for example in step.test.examples]
     validation = [text_key(example) for step in steps for example in step.validation.examples]
@@ -185,5 +185,5 @@ def _check_disjoint(manifest: StreamManifest) -> None:
         for ids in getattr(manifest, pool):
             for example_id in ids:
                 if example_id in seen:
-                    raise StreamError(f"Example '{example_id}' is in {seen[example_id]} and again in {pool}.")
+                    raise StreamError(f"Example '{example_id}' is in both {seen[example_id]} and {pool}.")
                 seen[example_id] = pool

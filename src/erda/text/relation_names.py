@@ -21,8 +21,8 @@ def spaced(text: str) -> str:
 def readable_name(relation_id: str) -> str:
     """A relation's id as words.
 
-    >>> readable_name("per:city_of_birth"), readable_name("org:number_of_employees/members")
-    ('person city of birth', 'organization number of employees or members')
+    >>> readable_name("per:city_of_birth"), readable_name("org:number_of_employees/members"), readable_name("_")
+    ('person city of birth', 'organization number of employees or members', '_')
     """
     prefix, colon, rest = relation_id.partition(":")
     words = f"{_TACRED_PREFIXES.get(prefix, prefix)} {rest}" if colon else relation_id

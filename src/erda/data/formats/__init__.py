@@ -1,4 +1,4 @@
-"""File formats: each reader turns one file into a `Reading`, or says everything that is wrong with it."""
+"""File formats: each reader turns one file into a `Reading`, or reports all its faults at once."""
 
 from erda.data.formats.cfrl import read_cfrl
 from erda.data.formats.fewrel_json import read_fewrel

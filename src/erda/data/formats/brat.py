@@ -1,8 +1,8 @@
-"""brat's standoff files: a text (`x.txt`) and what is marked in it (`x.ann`), a line each; or a folder of them.
+"""brat's standoff files: a text (`x.txt`) and its annotations (`x.ann`), one per line; or a folder of such files.
 
 `T1<tab>City 0 4<tab>Oslo` marks an entity, `R1<tab>capital_of Arg1:T1 Arg2:T2` a relation from the first argument to
-the second, `N1<tab>Reference T1 Wikidata:Q585<tab>Oslo` says what an entity is. Events, attributes, notes and
-equivalences are not read.
+the second, `N1<tab>Reference T1 Wikidata:Q585<tab>Oslo` gives the id of an entity. Events, attributes, notes and
+equivalences are ignored.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from erda.files import read_bytes
 from erda.text.reading import Faults, read_lines
 from erda.types import Example
 
-EXPECTED = "annotations of brat, one a line"
+EXPECTED = "brat annotations, one per line"
 NO_RELATION = "the text has no relation"
-IN_PIECES = "an entity is in several pieces"
+IN_PIECES = "an entity has several fragments"
 EVENT = "an argument is an event"
 BRAT_LINE = re.compile(r"(?:[TREAMN]\S*\d\S*|#\S*|\*)\t")
 _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"Reference (\S+) (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Standoff:
-    """The annotations of one text that count here; a line with each relation."""
+    """The entities, references and relations of one text; each relation with its line."""
 
     entities: dict[str, tuple[re.Match[str], str]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Standoff:
 
 
 def brat_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """A row for each relation of each text; a text without one is a row that is left out."""
+    """Yield a row for each relation; a text without relations yields one row to skip."""
     numbers = count(1)
     for file in brat_files(path):
         faults.path = file
@@ -55,7 +55,7 @@ def brat_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
 
 
 def brat_files(path: Path) -> list[Path]:
-    """The `.ann` files that a path names: itself, the one beside a text, or those of a folder."""
+    """Return the `.ann` files of a path: the file itself, the one beside a text, or those in a folder."""
     return sorted(path.glob("*.ann")) if path.is_dir() else [path.with_suffix(".ann")]
 
 
@@ -76,7 +76,7 @@ def _standoff(path: Path, faults: Faults) -> Standoff:
         pattern = {"T": _ENTITY, "R": _RELATION, "N": _REFERENCE}.get(key[:1])
         match = pattern.fullmatch(about) if pattern else None
         if match is None:
-            faults.add(number, f"not a line of brat: {line[:60]!r}.")
+            faults.add(number, f"not a brat annotation: {line[:60]!r}.")
         elif key[0] == "T":
             found.entities[key] = (match, words)
         elif key[0] == "R":
@@ -92,7 +92,7 @@ def _example(text: str, found: Standoff, relation: re.Match[str], example_id: st
         if entity_id.startswith("E"):
             return EVENT
         if entity_id not in found.entities:
-            raise DataError(f"argument {entity_id} is marked nowhere in this file.")
+            raise DataError(f"argument {entity_id} is not defined in this file.")
         entity, words = found.entities[entity_id]
         if entity[3]:
             return IN_PIECES

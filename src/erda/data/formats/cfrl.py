@@ -1,7 +1,7 @@
 """The published CFRL splits: tab-separated lines, one example each.
 
-relation index, candidate relation indices, sentence, head, head token indices, tail, tail token indices, head id,
-tail id
+The fields are: relation index, candidate relation indices, sentence, head, head token indices, tail, tail token
+indices, head id, tail id.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ N_FIELDS = 9
 
 
 def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading:
-    """Examples and candidate lists of a split file, as published: a duplicate is counted and kept.
+    """Read examples and candidate lists of a split file as published: duplicates are counted and kept.
 
-    `relations` maps the file's relation indices ("1" to "80") to relation ids; without it the indices are the ids.
-    The id of an example is `<folder>/<file>:<line>`, as in `5-shot/train_0:17`.
+    `relations` maps the file's relation indices ("1" to "80") to relation ids; without it, the indices are the ids.
+    The id of an example is `<folder>/<file>:<line>`, for example `5-shot/train_0:17`.
     """
     rows = RowCollector(path, "cfrl")
     candidates: list[tuple[str, ...]] = []
@@ -77,5 +77,5 @@ def _span(indices: str, role: str) -> Span:
         raise DataError(f"{role} has no token indices.")
     first, last = numbers[0], numbers[-1]
     if numbers != list(range(first, first + len(numbers))):
-        raise DataError(f"{role} token indices {indices!r} are not one run.")
+        raise DataError(f"{role} token indices {indices!r} are not consecutive.")
     return Span(first, last + 1)

@@ -1,7 +1,7 @@
-"""CSV: a header, then one example a row; between fields a comma, a semicolon or a tab.
+"""CSV: a header, then one example per row, separated by commas, semicolons or tabs.
 
-`text` with inline marks, or `text` with the columns `head_start`, `head_end`, `tail_start`, `tail_end` that count its
-characters, ends excluded; perhaps `relation`, `id`, `source`, `head_id`, `tail_id`. Other columns are not read.
+`text` has inline marks, or the columns `head_start`, `head_end`, `tail_start`, `tail_end` hold character offsets with
+the end excluded. `relation`, `id`, `source`, `head_id` and `tail_id` are optional. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 READ = frozenset((*WRITTEN, *OFFSETS))
 _SEPARATORS = ",;\t"
-CSV_END = "\r\n"  # of the csv module, which then quotes every field with a line end in it
-# A spreadsheet takes a cell for a formula by its first visible character. Where the comma does not separate cells, a
-# cell also begins after a semicolon, a tab or a line end inside a field.
+CSV_END = "\r\n"  # with this line ending, the csv module quotes every field that contains a line break
+# A spreadsheet recognises a formula by the first visible character of a cell. If the comma is not its separator, a cell
+# also begins after a semicolon, a tab or a line break inside a field.
 _CELL = r"(?:^|(?<=[;\t\r\n]))"
 _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@＝＋－＠])"
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
 
 
 def csv_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """The rows of a CSV file after its header."""
+    """Yield the rows of a CSV file after its header."""
     lines = (line for _, line in read_lines(path, ends=True))
     header = next(lines, "")
     if not header:
@@ -48,11 +48,11 @@ def csv_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
-        line = reader.line_num + 2  # where the row begins
+        line = reader.line_num + 2  # first line of the row
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            faults.add(line, f"not CSV: {error}; is a quotation mark open?")
+            faults.add(line, f"not CSV: {error}; is a quotation mark unclosed?")
             continue
         if fields is None:
             return
@@ -61,12 +61,12 @@ def csv_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
 
 
 def separator_of(header: str) -> str:
-    """What stands between the fields of a header."""
+    """Return the separator of a header: the most frequent of comma, semicolon and tab."""
     return max(_SEPARATORS, key=header.count)
 
 
 def header_columns(header: str) -> list[str]:
-    """The names of a header, in small letters."""
+    """Return the column names of a header in lower case."""
     try:
         fields = next(csv.reader([header], delimiter=separator_of(header)), [])
     except csv.Error:
@@ -75,15 +75,15 @@ def header_columns(header: str) -> list[str]:
 
 
 def csv_lines(examples: Iterable[Example]) -> Iterator[str]:
-    """Examples as lines of CSV with inline marks, after a header; names of entities are those in the text."""
+    """Write examples as CSV lines with inline marks, after a header. Entity names are those in the text."""
     yield csv_line(WRITTEN)
-    for one in examples:
-        row = (one.id, example_to_marks(one), one.relation, one.head.id, one.tail.id, one.source)
+    for each in examples:
+        row = (each.id, example_to_marks(each), each.relation, each.head.id, each.tail.id, each.source)
         yield csv_line([field or "" for field in row])
 
 
 def csv_line(fields: Sequence[object]) -> str:
-    """One row of CSV without its line end, with an apostrophe before whatever a spreadsheet takes for a formula."""
+    """Write one CSV row without its line ending; an apostrophe precedes anything a spreadsheet reads as a formula."""
     line = io.StringIO()
     safe = [_UNGUARDED.sub("'", field) if isinstance(field, str) else field for field in fields]
     csv.writer(line, lineterminator=CSV_END).writerow(safe)
@@ -93,7 +93,7 @@ def csv_line(fields: Sequence[object]) -> str:
 def _header_fault(columns: Sequence[str]) -> str:
     if "text" not in columns:
         shown = ", ".join(columns)[:200]
-        return f"the header has no column 'text' ({shown}); expected text, relation, perhaps {', '.join(OFFSETS)}."
+        return f"the header has no column 'text' ({shown}); expected text, relation, optionally {', '.join(OFFSETS)}."
     twice = [name for name, n in Counter(columns).items() if name in READ and n > 1]
     if twice:
         return f"the header names a column twice: {', '.join(twice)}."
@@ -105,7 +105,7 @@ def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> 
     if len(fields) != len(columns):
         raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
     row = {name: field for name, field in zip(columns, fields, strict=True) if name in READ}
-    if OFFSETS[0] not in row:  # else the text is not ours, and offsets count its characters
+    if OFFSETS[0] not in row:  # with offsets, the text must stay as it is: the offsets count its characters
         row = {name: _GUARDED.sub("", field) for name, field in row.items()}
     relation, example_id, source, head_id, tail_id = (
         row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")

@@ -1,7 +1,7 @@
-"""Texts with marked entities and relations between them: what the formats of annotation tools share.
+"""Documents with marked entities and relations between them, as annotation tools export them.
 
-Tools count characters in different ways: as code points, as UTF-16 does (an emoji is two), "\\r\\n" as one, a byte
-order mark not at all. Where a tool also writes down the words that it marked, these tell how it counted.
+Tools count characters differently: in code points or in UTF-16 units (an emoji is two), "\\r\\n" as one character, a
+byte order mark as none. If a tool also exports the marked words, they reveal how it counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What a tool marked in a text: characters as it counts them, the end excluded, and the words that it saw there."""
+    """A tool's mark in a text: offsets as the tool counts them, end excluded, and the words it covers."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Marked:
 
 
 def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | None, id: str) -> Example | str:
-    """The example of two entities in a document: the sentence that both stand in, or all from the one to the other."""
+    """Build the example of two entities in a document: their sentence, or all sentences from one to the other."""
     marks = find_marks(text, head, tail)
     by_start = sorted(marks, key=lambda mark: mark.start)
     if by_start[1].start < by_start[0].end:
@@ -48,30 +48,30 @@ def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | 
 
 
 def find_marks(text: str, *marked: Marked) -> list[Mark]:
-    """Where in a text a tool's marks stand, counted in one way for all of them."""
+    """Locate a tool's marks in a text, with one way of counting for all of them."""
     for place in _countings(text):
-        if all(_fits(text, place, one) for one in marked):
-            return [Mark(place[one.start], place[one.end], id=one.id) for one in marked]
-    for one in marked:
-        span = f"({one.start}, {one.end})"
-        if not 0 <= one.start < one.end <= len(text):
+        if all(_fits(text, place, mark) for mark in marked):
+            return [Mark(place[mark.start], place[mark.end], id=mark.id) for mark in marked]
+    for mark in marked:
+        span = f"({mark.start}, {mark.end})"
+        if not 0 <= mark.start < mark.end <= len(text):
             raise DataError(f"entity {span} is not within the text ({len(text)} characters).")
-        if one.words is not None and not _same(text[one.start : one.end], one.words):
-            found, said = text[one.start : one.end][:_SHOWN], one.words[:_SHOWN]
+        if mark.words is not None and not _same(text[mark.start : mark.end], mark.words):
+            found, said = text[mark.start : mark.end][:_SHOWN], mark.words[:_SHOWN]
             raise DataError(
                 f"entity {span} is {found!r} in the text, {said!r} in the annotation; was the text changed?"
             )
-    raise DataError("its two entities count the characters of the text differently.")
+    raise DataError("the offsets of the two entities count characters differently.")
 
 
-def _fits(text: str, place: Mapping[int, int] | range, one: Marked) -> bool:
-    if one.start >= one.end or one.start not in place or one.end not in place:
+def _fits(text: str, place: Mapping[int, int] | range, mark: Marked) -> bool:
+    if mark.start >= mark.end or mark.start not in place or mark.end not in place:
         return False
-    return one.words is None or _same(text[place[one.start] : place[one.end]], one.words)
+    return mark.words is None or _same(text[place[mark.start] : place[mark.end]], mark.words)
 
 
 def _around(text: str, first: int, last: int) -> tuple[int, int]:
-    """Where the sentence begins that holds the first character, and where the one ends that holds the last."""
+    """Return the start of the sentence with the first character and the end of the sentence with the last."""
     starts, ends = _sentences(text)
     before, after = bisect_right(starts, first), bisect_left(ends, last)
     start = min(starts[before - 1], first) if before else 0
@@ -84,11 +84,11 @@ def _same(found: str, words: str) -> bool:
 
 
 def _spaced(text: str) -> str:
-    return re.sub(r"(?:\\n|\s)+", " ", text).strip()  # Label Studio writes a line's end as \n, brat as a space
+    return re.sub(r"(?:\\n|\s)+", " ", text).strip()  # Label Studio writes a line break as \n, brat as a space
 
 
 def _countings(text: str) -> Iterator[Mapping[int, int] | range]:
-    """How tools may have counted: the character at each of their offsets, the likeliest way first."""
+    """Yield the ways tools count, likeliest first: each maps a tool's offset to a character index."""
     yield range(len(text) + 1)
     astral, lines = max(text, default="") > "\uffff", "\r\n" in text or text.startswith(BYTE_ORDER_MARK)
     for utf16, short in ((True, False), (False, True), (True, True)):

@@ -1,4 +1,4 @@
-"""FewRel's JSON: an object of relation ids, each with an array of {tokens, h: [name, id, [[index, ...], ...]], t}."""
+"""FewRel's JSON: an object that maps relation ids to arrays of {tokens, h: [name, id, [[index, ...], ...]], t}."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mentioned = tuple[StrictStr, StrictStr | StrictInt | None, Annotated[list[Indice
 
 @dataclass(frozen=True, slots=True)
 class FewRelRow:
-    """A row as it stands in the file."""
+    """A row of the file."""
 
     tokens: Annotated[list[StrictStr], Field(min_length=1)]
     h: Mentioned
@@ -33,11 +33,11 @@ class FewRelRow:
 
 
 def read_fewrel(path: Path, no_relation: Collection[str] = ()) -> Reading:
-    """Examples of a file as published.
+    """Read the examples of a file as published.
 
-    Tokens that are only white space are dropped and the indices moved. Of an entity's mentions the first is taken;
-    where head and tail overlap, the first two mentions that do not. Rows without such a pair are left out and counted.
-    The id of an example is `<file>:<number>`, counted through the file from 1.
+    White-space tokens are dropped and the indices adjusted. The first mention of each entity is used; if those overlap,
+    the first two mentions that do not. Rows without such a pair are skipped and counted. The id of an example is
+    `<file>:<number>`, numbered from 1 through the file.
     """
     rows = RowCollector(path, "fewrel", no_relation)
     stem = path.name.split(".")[0]
@@ -48,12 +48,12 @@ def read_fewrel(path: Path, no_relation: Collection[str] = ()) -> Reading:
             read = partial(_example, value, relation, f"{stem}:{number}")
             rows.add(line, read, number=number, where=f"{relation}, row {number}: ")
     walk.end()
-    return rows.reading("an object of relation ids with arrays of examples")
+    return rows.reading("an object that maps relation ids to arrays of examples")
 
 
 def _example(value: Any, relation: str, example_id: str) -> Example | str:
     row = decode(value, FewRelRow, remedy=_EXPECTED)
-    position: list[int] = []  # of each token of the file among those that are kept
+    position: list[int] = []  # index of each original token among the kept tokens
     kept: list[str] = []
     for word in row.tokens:
         position.append(len(kept))

@@ -1,7 +1,6 @@
-"""Our own format: one JSON object a line, plain or packed.
+"""Our own format: one JSON object per line, plain or compressed.
 
-`tokens` with spans that count tokens, or `text` with spans that count characters, ends excluded in both; or `text` with
-inline marks and no spans.
+A row has `tokens` with token spans, `text` with character spans, or `text` with inline marks. Spans exclude their end.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from erda.text.marks import Mark, example_from_marks, example_from_text
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example, Span
 
-EXPECTED = "one JSON object a line"
+EXPECTED = "one JSON object per line"
 Text = StrictStr | None
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRow:
-    """An entity as it stands in a row."""
+    """An entity of a row."""
 
     span: Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
     name: Text = None
@@ -36,7 +35,7 @@ class EntityRow:
 
 @dataclass(frozen=True, slots=True)
 class ExampleRow:
-    """A row as it stands in the file; other fields are not read."""
+    """A row of the file; other fields are ignored."""
 
     head: EntityRow | None = None
     tail: EntityRow | None = None
@@ -48,24 +47,20 @@ class ExampleRow:
 
 
 def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
-    """Examples of a JSONL file, as `read_rows` keeps them. A row without `id` is named `<file>:<line>`."""
+    """Read the examples of a JSONL file with `read_rows`. A row without `id` gets `<file>:<line>`."""
     return read_rows(path, "jsonl", jsonl_rows, EXPECTED, relations=relations, no_relation=no_relation)
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """The rows of a JSONL file."""
+    """Yield the rows of a JSONL file."""
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield SourceRow(number, partial(_row_example, line, f"{stem}:{number}"))
-
-
-def _row_example(line: str, default_id: str) -> Example:
-    return _example(decode_json(line, ExampleRow), default_id)
+            yield SourceRow(number, partial(example_from_line, line, f"{stem}:{number}"))
 
 
 def example_to_json(example: Example) -> dict[str, Any]:
-    """An example as a JSON object of our own format; `example_from_json` gives it back."""
+    """Return an example as a JSON object of our own format; `example_from_json` restores it."""
     return {
         "id": example.id,
         "tokens": list(example.tokens),
@@ -77,13 +72,13 @@ def example_to_json(example: Example) -> dict[str, Any]:
 
 
 def example_from_json(row: Mapping[str, Any]) -> Example:
-    """The example that a JSON object of our own format describes; says what is wrong with one that is not."""
+    """Build an example from a JSON object of our own format; an invalid object raises `DataError`."""
     return _example(decode(row, ExampleRow))
 
 
-def example_from_line(line: str) -> Example:
-    """The example in a line of JSON."""
-    return _example(decode_json(line, ExampleRow))
+def example_from_line(line: str, default_id: str = "") -> Example:
+    """Build an example from a line of JSON; `default_id` applies to a row without `id`."""
+    return _example(decode_json(line, ExampleRow), default_id)
 
 
 def _example(row: ExampleRow, default_id: str = "") -> Example:
@@ -96,7 +91,9 @@ def _example(row: ExampleRow, default_id: str = "") -> Example:
     if row.head is None or row.tail is None:
         raise DataError(f"{'head' if row.head is None else 'tail'}: is missing.")
     if row.text is not None:
-        marks = [Mark(one.span[0], one.span[1], one.name, one.id or None) for one in (row.head, row.tail)]
+        marks = [
+            Mark(entity.span[0], entity.span[1], entity.name, entity.id or None) for entity in (row.head, row.tail)
+        ]
         return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
     tokens = tuple(row.tokens or ())
     head, tail = _entity(row.head, "head", tokens), _entity(row.tail, "tail", tokens)

@@ -1,7 +1,7 @@
 """Label Studio's export "JSON": an array of tasks with `data` and `annotations`.
 
-The `result` of an annotation has regions, stretches of the task's text, and relations, which go from one to another
-(`from_id`, `to_id`, `direction`) and have `labels`.
+The `result` of an annotation holds regions of the task's text, and relations from one region to another (`from_id`,
+`to_id`, `direction`) with `labels`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from erda.files import decode
 from erda.text.reading import Faults, JsonWalk
 from erda.types import Example
 
-EXPECTED = "an array of tasks with 'data' and 'annotations', the export named JSON"
+EXPECTED = "an array of tasks with 'data' and 'annotations' (export format JSON)"
 NO_RELATION = "the task has no relation"
 CANCELLED = "the annotation was skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Where a region of text begins and ends, and what stands there."""
+    """Start, end and text of a region."""
 
     start: StrictInt
     end: StrictInt
@@ -38,7 +38,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A region, a relation or something else of an annotation."""
+    """An item of an annotation: a region, a relation or another kind."""
 
     type: StrictStr = ""
     id: StrictStr | None = None
@@ -51,7 +51,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What one person said about a task."""
+    """One person's annotation of a task."""
 
     result: list[Result]
     was_cancelled: bool = False
@@ -59,16 +59,16 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class LabelledTask:
-    """A task as it stands in the file."""
+    """A task of the file."""
 
     data: dict[str, Any]
     annotations: list[Annotation] | None = None
-    completions: list[Annotation] | None = None  # as older versions call them
+    completions: list[Annotation] | None = None  # the name in older versions
     id: StrictInt | StrictStr | None = None
 
 
 def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """A row for each relation of each annotation; a task without one is a row that is left out."""
+    """Yield a row for each relation of each annotation; a task without relations yields one row to skip."""
     numbers = count(1)
     stem = path.name.split(".")[0]
     walk = JsonWalk(path)
@@ -90,7 +90,7 @@ def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
 
 
 def _readers(task: LabelledTask, annotation: Annotation) -> Iterator[Callable[[str], Example | str]]:
-    """What reads each relation of an annotation, given the id of its example."""
+    """Yield a reader for each relation of an annotation; it takes the id of the example."""
     if annotation.was_cancelled:
         yield lambda example_id: CANCELLED
         return
@@ -116,12 +116,13 @@ def _marked(regions: Mapping[str, Result], region_id: str | None) -> Marked:
     region = regions.get(region_id or "")
     if region is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
-    found = decode(region.value, Region, place=f"region {region_id}", remedy="Only regions of plain text are read.")
+    found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
     return Marked(found.start, found.end, found.text)
 
 
 def _text(data: Mapping[str, Any]) -> str:
     texts = {name: value for name, value in data.items() if isinstance(value, str)}
     if "text" not in texts and len(texts) != 1:
-        raise DataError(f"which field of 'data' is the text? Name it 'text' (fields: {', '.join(sorted(data))[:200]}).")
+        fields = ", ".join(sorted(data))[:200]
+        raise DataError(f"'data' has no field 'text' and not exactly one text field ({fields}). Name the field 'text'.")
     return texts.get("text") or next(iter(texts.values()))

@@ -1,4 +1,4 @@
-"""Plain text: one sentence a line, with inline marks, as in "[[Tesla]] was founded by {{Martin Eberhard}}."."""
+"""Plain text: one sentence per line, with inline marks, as in "[[Tesla]] was founded by {{Martin Eberhard}}."."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from erda.data.formats.row_collector import SourceRow
 from erda.text.marks import example_from_marks
 from erda.text.reading import Faults, read_lines
 
-EXPECTED = "one sentence a line, its entities in [[ ]] and {{ }}"
+EXPECTED = "one sentence per line, with its entities in [[ ]] and {{ }}"
 
 
 def marked_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """The lines of a file that are not blank; none has a relation."""
+    """Yield a row for each line that is not blank; none has a relation."""
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():

@@ -1,6 +1,6 @@
-"""Prodigy's JSONL, as the recipe rel.manual leaves it: a text with `tokens`, `spans` and `relations` between them.
+"""Prodigy's JSONL, as the recipe rel.manual writes it: a text with `tokens`, `spans` and `relations`.
 
-The relation goes from `head` to `child`: our head and tail. Both are tokens, or the spans that these stand in.
+A relation goes from `head` to `child`: our head and tail. Both are token numbers, or spans that contain the token.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from erda.files import decode_json
 from erda.text.reading import Faults, read_lines
 from erda.types import Example
 
-EXPECTED = "one JSON object a line, as 'prodigy db-out' writes them"
+EXPECTED = "one JSON object per line, as written by 'prodigy db-out'"
 NO_RELATION = "the row has no relation"
 NOT_ACCEPTED = "the row was not accepted"
 
 
 @dataclass(frozen=True, slots=True)
 class ProdigySpan:
-    """A stretch of characters, or a token; `token_end` is included."""
+    """A character span or a token; `token_end` is inclusive."""
 
     start: StrictInt
     end: StrictInt
@@ -36,13 +36,13 @@ class ProdigySpan:
     token_end: StrictInt | None = None
 
     def holds(self, token: int) -> bool:
-        """Whether a token is one of the span's."""
+        """Return whether the span contains a token."""
         return self.token_start is not None and self.token_start <= token <= (self.token_end or self.token_start)
 
 
 @dataclass(frozen=True, slots=True)
 class ProdigyRelation:
-    """A relation between two tokens by their numbers, or between the spans that they stand for."""
+    """A relation between two tokens, given by number, or between the spans around them."""
 
     head: StrictInt
     child: StrictInt
@@ -53,7 +53,7 @@ class ProdigyRelation:
 
 @dataclass(frozen=True, slots=True)
 class ProdigyRow:
-    """A row as it stands in the file."""
+    """A row of the file."""
 
     text: StrictStr
     relations: list[ProdigyRelation] = field(default_factory=list)
@@ -63,7 +63,7 @@ class ProdigyRow:
 
 
 def prodigy_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """A row for each relation of each line; a line without one, or not accepted, is a row that is left out."""
+    """Yield a row for each relation; a line without relations, or not accepted, yields one row to skip."""
     numbers = count(1)
     stem = path.name.split(".")[0]
     for line, text in read_lines(path, faults):
@@ -90,9 +90,9 @@ def _example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Exa
 
 
 def _marked(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:
-    span = span or next((one for one in row.spans if one.holds(token)), None)
+    span = span or next((each for each in row.spans if each.holds(token)), None)
     if span is None:
         if not 0 <= token < len(row.tokens):
-            raise DataError(f"{role} {token} is none of the {len(row.tokens)} tokens.")
+            raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
         span = row.tokens[token]
     return Marked(span.start, span.end, span.text)

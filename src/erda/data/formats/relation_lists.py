@@ -1,4 +1,4 @@
-"""Lists of relations: a JSON array of objects with `id` (or `pid`), `name` and `description`."""
+"""Relation lists: a JSON array of objects with `id` (or `pid`), `name` and `description`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from erda.types import Relation
 
 @dataclass(frozen=True, slots=True)
 class ListedRelation:
-    """A relation as it stands in the file."""
+    """A relation of the file."""
 
     id: StrictStr | None = None
     pid: StrictStr | None = None
@@ -25,7 +25,7 @@ class ListedRelation:
 
 
 def read_relation_list(path: Path) -> list[Relation]:
-    """Relations in the order of the file, or by `index` (from 1) where they have one."""
+    """Read relations in the order of the file, or by `index` (from 1) if they have one."""
     faults = Faults(path)
     lines: dict[str, int] = {}
     relations: list[tuple[int, Relation]] = []
@@ -46,4 +46,4 @@ def read_relation_list(path: Path) -> list[Relation]:
     faults.raise_if_any()
     if not relations:
         raise DataError(f"{path}: no relation is listed.")
-    return [relation for _, relation in sorted(relations, key=lambda one: one[0])]
+    return [relation for _, relation in sorted(relations, key=lambda item: item[0])]

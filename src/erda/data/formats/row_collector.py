@@ -1,4 +1,4 @@
-"""What all readers of examples share: what a file held, and how its rows are collected."""
+"""Shared by all readers of examples: the `Reading` of a file, and the collection of its rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NO_RELATION = "no_relation"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one file held.
+    """The content of one file.
 
-    `unrelated` are the rows whose relation is null, `no_relation` or named as none, apart from `examples`.
-    `candidates[i]` are the relations listed with example `i`, gold left out (published splits only).
-    `duplicates` are pairs (line, line of the first occurrence). `left_out` counts rows by reason.
+    `unrelated` holds the rows whose relation is null, "no_relation" or another name that means none. `candidates[i]`
+    are the relations listed with example `i`, without the gold relation (published splits only). `duplicates` are pairs
+    (line, line of the first occurrence). `left_out` counts skipped rows by reason.
     """
 
     path: Path
@@ -34,16 +34,16 @@ class Reading:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of examples of each relation, the commonest first."""
+        """Number of examples of each relation, the most frequent first."""
         counts = Counter(str(example.relation) for example in self.examples)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row of a file: its line and how to read it, which gives an example, or in words why it is left out.
+    """A row of a file: its line, and a function that returns its example or the reason to skip it.
 
-    `where` says more than the line does ("task 7: "); `number` is what it is called among duplicates, else its line.
+    `where` adds to the line in messages ("task 7: "). `number` identifies the row among duplicates; default: the line.
     """
 
     line: int
@@ -52,7 +52,7 @@ class SourceRow:
     number: int | None = None
 
 
-RowReader = Callable[[Path, Faults], Iterator[SourceRow]]  # faults go to `Faults`
+RowReader = Callable[[Path, Faults], Iterator[SourceRow]]
 
 
 def read_rows(
@@ -65,9 +65,10 @@ def read_rows(
     no_relation: Collection[str] = (),
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """What a file of a user held. A duplicate is kept once; both its lines are in `Reading.duplicates`.
+    """Read a user's file. A duplicate is kept once; both its lines are in `Reading.duplicates`.
 
-    `relations` are the known relation ids; any other is a fault, and so is an id used twice. `tick` hears of each row.
+    `relations` are the known relation ids; any other relation is a fault, and so is a repeated example id. `tick` is
+    called for each row.
     """
     rows = RowCollector(path, format, no_relation, once=True, relations=relations)
     for row in rows_of(path, rows.faults):
@@ -77,9 +78,9 @@ def read_rows(
 
 
 class RowCollector:
-    """Collects the examples of a file row by row, and everything that is wrong with it.
+    """Collects the examples and faults of a file, row by row.
 
-    Examples that say the same (tokens, spans, relation) are counted; with `once` the first alone is kept.
+    Duplicates (equal tokens, spans and relation) are counted; with `once`, only the first is kept.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class RowCollector:
         self.n_rows = 0
         self._path, self._format, self._once, self._relations = path, format, once, relations
         self._ids: dict[str, int] = {}
-        self._spelling = {readable_name(one): one for one in relations or ()}
+        self._spelling = {readable_name(relation): relation for relation in relations or ()}
         self._no_relation = {None, NO_RELATION, *no_relation}
         self._examples: list[Example] = []
         self._unrelated: list[Example] = []
@@ -103,15 +104,8 @@ class RowCollector:
         self._duplicates: list[tuple[int, int]] = []
         self._left_out: Counter[str] = Counter()
 
-    def is_unrelated(self, relation: str | None) -> bool:
-        """Whether a row with this relation says that there is none, or that none is known."""
-        return relation in self._no_relation
-
     def add(self, line: int, read: Callable[[], Example | str], *, number: int | None = None, where: str = "") -> None:
-        """Add the example that `read` gives for a row, or count why it is left out; a fault is noted.
-
-        `number` is what the row is called among duplicates, its line by default.
-        """
+        """Add a row (see `SourceRow`): keep the example that `read` returns, count a skipped row, or note a fault."""
         self.n_rows += 1
         try:
             example = read()
@@ -123,7 +117,7 @@ class RowCollector:
         if isinstance(example, str):
             self._left_out[example] += 1
             return
-        unrelated = self.is_unrelated(example.relation)
+        unrelated = example.relation in self._no_relation
         if self._once or not unrelated:
             number = line if number is None else number
             key = (example.tokens, example.head.span, example.tail.span, example.relation)
@@ -134,9 +128,9 @@ class RowCollector:
         (self._unrelated if unrelated else self._examples).append(example)
 
     def _checked(self, example: Example, line: int) -> Example:
-        """The example with its relation spelled as listed, or as in the first row that has it."""
+        """Return the example with its relation spelled as listed, or as in its first row."""
         known, relation = self._relations, example.relation
-        if relation is not None and not self.is_unrelated(relation) and (known is None or relation not in known):
+        if relation is not None and relation not in self._no_relation and (known is None or relation not in known):
             spelling = self._spelling.setdefault(readable_name(relation), relation)
             if known is not None and spelling not in known:
                 raise DataError(_unlisted(relation, known))
@@ -146,7 +140,7 @@ class RowCollector:
         return example
 
     def reading(self, expected: str, candidates: tuple[tuple[str, ...], ...] | None = None) -> Reading:
-        """What the file held; a `DataError` where anything was wrong, or where it held nothing of what is expected."""
+        """Return the content of the file; raise `DataError` if it has faults or no rows."""
         self.faults.raise_if_any()
         if not self.n_rows:
             raise DataError(f"{self._path}: the file is empty; expected {expected}.")
@@ -163,6 +157,6 @@ class RowCollector:
 
 def _unlisted(relation: str, relations: Collection[str]) -> str:
     if len(relations) > 100:
-        return f"unknown relation {relation!r}; it is none of the {len(relations)} listed ones."
+        return f"unknown relation {relation!r}; it is not among the {len(relations)} listed relations."
     message = unknown_name("relation", relation, relations)
     return message[0].lower() + message[1:]

@@ -1,4 +1,7 @@
-"""TACRED's JSON as the LDC ships it: an array of objects with `token`, `subj_start`, `subj_end`, ...; ends included."""
+"""TACRED's JSON as the LDC ships it: an array of objects with `token`, `subj_start`, `subj_end` and so on.
+
+Ends are inclusive.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from erda.files import decode
 from erda.text.reading import JsonWalk
 from erda.types import Entity, Example, Span
 
-# the LDC's files write brackets as the Penn Treebank does
+# The LDC's files write brackets as the Penn Treebank does.
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 @dataclass(frozen=True, slots=True)
 class TacredRow:
-    """A row as it stands in the file; the rest of it is not read."""
+    """A row of the file; other fields are ignored."""
 
     token: Annotated[list[Annotated[StrictStr, Field(pattern=r"\S")]], Field(min_length=1)]
     subj_start: StrictInt
@@ -33,9 +36,9 @@ class TacredRow:
 
 
 def read_tacred(path: Path, no_relation: Collection[str] = ()) -> Reading:
-    """Examples of `train.json`, `dev.json` or `test.json`. Rows of `no_relation` go to `Reading.unrelated`.
+    """Read `train.json`, `dev.json` or `test.json`. Rows with "no_relation" go to `Reading.unrelated`.
 
-    The subject is the head, the object the tail. A duplicate is counted and kept.
+    The subject is the head, the object the tail. Duplicates are counted and kept.
     """
     rows = RowCollector(path, "tacred", no_relation)
     stem = path.name.split(".")[0]
