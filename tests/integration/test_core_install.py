@@ -76,6 +76,14 @@ def test_commands_that_read_no_sentence_load_no_encoder(tmp_path: Path, command:
     assert "tokenizers" not in loaded
 
 
+def test_the_benchmark_runs_posterior_over_the_packaged_encoder_without_the_extras(tmp_path: Path) -> None:
+    encoder = ("--encoder", "minilm", "--set", "encoder.engine=packaged", "--set", "encoder.trained_layers=0")
+    small = ("--dataset", "atlas", "--seeds", "100", "--set", "n_tasks=2", "--set", "test_per_relation=2")
+    run(tmp_path, "run", "--method", "posterior", *encoder, *small, "--out", "runs")
+    record = json.loads((tmp_path / "runs/posterior/100/record.json").read_text())
+    assert len(record["accuracy"]["all-seen"]) == 2
+
+
 def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
     script = BARE.replace("status = main(sys.argv[1:])", "sys.exit(main(sys.argv[1:]))")
     command = [sys.executable, "-c", script, "teach", "founded by", SENTENCES[0], "--method", "emr"]

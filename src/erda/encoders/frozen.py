@@ -16,12 +16,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
     from erda.encoders.tokens import Pieces
 
 GIBIBYTE = 1 << 30
@@ -50,7 +51,7 @@ class FrozenCache:
             raise SettingsError(f"the cache of frozen layers cannot hold {max_bytes} bytes; 0 turns it off.")
         self.folder = Path(folder) if folder is not None else None
         self.max_bytes = max_bytes
-        self.dtype = torch.float16 if half else torch.float32
+        self.half = half
         self.lock = RLock()
         self._stores: dict[tuple[str, int], FrozenStates] = {}
         self._vectors: dict[str, dict[bytes, np.ndarray]] = {}
@@ -58,6 +59,13 @@ class FrozenCache:
 
     def __deepcopy__(self, memo: dict[int, object]) -> FrozenCache:
         return self  # copies of an encoder share their cache
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the stored states. PyTorch is loaded lazily: an ONNX encoder caches only `vectors`."""
+        import torch
+
+        return torch.float16 if self.half else torch.float32
 
     def states(self, fingerprint: str, width: int) -> FrozenStates:
         """The store of one fingerprint (weights and settings), opened or created."""
@@ -104,6 +112,8 @@ class FrozenStates:
         kept = self.find(keys)
         missing = [i for i, states in enumerate(kept) if states is None]
         if missing:
+            import torch
+
             made = make([batch[i] for i in missing])
             made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # one copy from a GPU
             self.add([keys[i] for i in missing], made, passing=passing)
@@ -165,6 +175,8 @@ class _SqliteStates(FrozenStates):
         row = file.execute(query, [self._name, key]).fetchone()
         if row is None or zlib.crc32(row[1]) != row[0]:
             return None
+        import torch
+
         return torch.frombuffer(bytearray(row[1]), dtype=self.cache.dtype).view(-1, self._width)
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
