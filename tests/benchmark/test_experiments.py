@@ -1,9 +1,8 @@
-"""Records -> lines of one table: what may stand together, and what is said of the rest."""
+"""Records -> lines of one table: records with the most common settings; notes count the others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def smoke(record: Record, **changes: Any) -> Record:
-    """The same after two tasks only."""
+    """The same record, cut after two tasks."""
     cut = {name: values and values[:2] for name, values in record.accuracy.items()}
     settings = {**record.settings, "stream": {"n_tasks": 2}}
     return replace(record, order=record.order[:2], accuracy=cut, settings=settings, **changes)
@@ -37,12 +36,12 @@ def erda(record: Record, *, corpus: str = "", seed: int = 1, **settings: object)
 
 
 def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str]]:
-    """The seeds of the lines that are made of these records, and the notes."""
+    """Seeds of the lines made of these records, and the notes."""
     lines, notes = make_lines({label: [*map(FoundRecord, records)] for label, records in rows.items()})
     return {line.label: [record.seed for record in line.records] for line in lines}, notes
 
 
-def test_streams_of_another_length_do_not_stand_in_a_line(whole: Record) -> None:
+def test_a_line_excludes_streams_of_another_length(whole: Record) -> None:
     records = [smoke(whole), replace(whole, seed=2), replace(whole, seed=3)]
     lines, notes = make_lines({"Toy": [*map(FoundRecord, records)]})
     assert [record.seed for record in lines[0].records] == [2, 3]
@@ -52,7 +51,7 @@ def test_streams_of_another_length_do_not_stand_in_a_line(whole: Record) -> None
     assert notes[0] in table.notes
 
 
-def test_all_lines_of_a_table_are_of_the_shape_that_most_records_have(whole: Record) -> None:
+def test_all_lines_of_a_table_have_the_most_common_shape(whole: Record) -> None:
     rows = {
         "A": [replace(whole, seed=seed) for seed in (1, 2, 3)],
         "B": [smoke(whole, seed=1), smoke(whole, seed=2), replace(whole, seed=3)],
@@ -63,7 +62,7 @@ def test_all_lines_of_a_table_are_of_the_shape_that_most_records_have(whole: Rec
     assert [note[0] + note[-2] for note in notes] == ["B2", "C1"]
 
 
-def test_of_as_many_the_longer_streams_count(whole: Record) -> None:
+def test_longer_streams_win_a_tie(whole: Record) -> None:
     found, notes = seeds({"A": [smoke(whole, seed=1), replace(whole, seed=2)]})
     assert found == {"A": [2]}
     assert len(notes) == 1
@@ -80,14 +79,14 @@ def test_of_as_many_the_longer_streams_count(whole: Record) -> None:
         {"settings": {"method": {"noise": 0.0}}},
     ],
 )
-def test_records_with_other_settings_are_left_out_and_counted(whole: Record, changes: dict[str, Any]) -> None:
+def test_records_with_other_settings_are_excluded_and_counted(whole: Record, changes: dict[str, Any]) -> None:
     rows = {"A": [replace(whole, seed=2), replace(whole, seed=3), replace(whole, seed=1, **changes)]}
     found, notes = seeds(rows)
     assert found == {"A": [2, 3]}
     assert len(notes) == 1
 
 
-def test_a_setting_that_did_not_exist_then_has_its_built_in_value(whole: Record) -> None:
+def test_a_setting_newer_than_a_record_has_its_default(whole: Record) -> None:
     older = {name: value for name, value in DEFAULTS.items() if name != "future_relations"}
     assert older != DEFAULTS
     rows = {"A": [erda(whole, seed=1, **older), erda(whole, seed=2, **DEFAULTS)]}
@@ -98,7 +97,7 @@ def test_a_setting_that_did_not_exist_then_has_its_built_in_value(whole: Record)
     assert len(notes) == 1
 
 
-def test_a_corpus_is_known_by_its_name(whole: Record) -> None:
+def test_a_corpus_is_identified_by_its_folder_name(whole: Record) -> None:
     rows = {"A": [erda(whole, corpus="/a/wiki", seed=1), erda(whole, corpus="b/wiki", seed=2)]}
     assert seeds(rows) == ({"A": [1, 2]}, [])
     rows["A"] += [erda(whole, corpus="b/news", seed=3), erda(whole, seed=4)]
@@ -107,6 +106,6 @@ def test_a_corpus_is_known_by_its_name(whole: Record) -> None:
     assert len(notes) == 1
 
 
-def test_lines_of_other_methods_and_corpora_stand_together(whole: Record, tmp_path: Path) -> None:
+def test_lines_of_several_methods_and_corpora_share_a_table(whole: Record) -> None:
     rows = {"A": [erda(whole, corpus="wiki")], "B": [erda(whole)], "C": [whole], "D": []}
     assert seeds(rows) == ({"A": [1], "B": [1], "C": [1]}, [])

@@ -8,7 +8,7 @@ from erda.benchmark.statistics import Summary
 from erda.methods import METHODS
 
 
-def test_summary_has_a_line_for_each_kind_of_run_and_keeps_a_corpus_apart(tmp_path: Path) -> None:
+def test_the_summary_has_one_row_per_method_with_and_without_a_corpus(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
     lines = {"seqrun": (0.25, 0.5, ""), "erda": (0.5, 0.125, "")}
     records = [
@@ -23,5 +23,5 @@ def test_summary_has_a_line_for_each_kind_of_run_and_keeps_a_corpus_apart(tmp_pa
     assert table.rows[1][3] == Summary(12.5, None, 1)
 
 
-def test_every_line_of_the_demo_is_a_method_that_exists() -> None:
+def test_every_row_of_the_summary_names_an_existing_method() -> None:
     assert {method for method, _ in LINES} <= set(METHODS)

@@ -1,4 +1,4 @@
-"""Both protocols against a slow loop, numbers worked by hand, and what a metric must not do."""
+"""Metrics of both protocols, checked against a slow loop and hand-computed values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def held_apart(gold: list[str], candidates: list[list[str]] | None = None) -> Te
 
 
 def mark_slowly(predictions: Predictions, test: TestSet, protocol: str) -> tuple[list[bool], list[float], list[bool]]:
-    """One question at a time, one comparison at a time."""
+    """Mark one example and one rival at a time."""
     right, guess, fallback = [], [], []
     for row, gold in enumerate(test.gold):
         score = dict(zip(predictions.relations, predictions.scores[row], strict=True))
@@ -67,15 +67,15 @@ def test_marks_equal_the_slow_loop(data: st.DataObject) -> None:
             assert marks.fallback.tolist() == fallback
 
 
-def test_numbers_worked_by_hand() -> None:
+def test_hand_computed_measures() -> None:
     predictions = Predictions(
         ("born in", "capital of", "part of"),
         np.array(
             [
                 [0.9, 0.1, 0.2],  # right by both
-                [0.5, 0.6, 0.1],  # 'capital of' wins, but only 'part of' is listed
+                [0.5, 0.6, 0.1],  # 'capital of' scores higher, but only 'part of' is listed
                 [0.5, 0.5, 0.1],  # a tie with a listed rival: wrong by both
-                [0.2, 0.9, 0.1],  # nothing listed is learned: falls back to all-seen, wrong
+                [0.2, 0.9, 0.1],  # no listed relation is learned: falls back to all-seen, wrong
             ],
             dtype=np.float32,
         ),
@@ -89,7 +89,7 @@ def test_numbers_worked_by_hand() -> None:
     assert step.n_test == (4,)
 
 
-def test_micro_uses_true_denominators_and_macro_weighs_tasks_alike() -> None:
+def test_micro_weights_examples_and_macro_weights_tasks_equally() -> None:
     relations = ("a", "b")
     first = mark(Predictions(relations, np.array([[1.0, 0.0]] * 3)), Answers.of(held_apart(["a"] * 3)))
     second = mark(Predictions(relations, np.array([[1.0, 0.0]])), Answers.of(held_apart(["b"])))
@@ -99,7 +99,7 @@ def test_micro_uses_true_denominators_and_macro_weighs_tasks_alike() -> None:
     assert step.row == {ALL_SEEN: (1.0, 0.0)}
 
 
-def test_a_protocol_counts_only_where_every_test_has_it() -> None:
+def test_a_protocol_is_measured_only_if_every_test_supports_it() -> None:
     relations = ("a", "b")
     scores = np.array([[1.0, 0.0]])
     with_lists = mark(Predictions(relations, scores), Answers.of(held_apart(["a"], [["b"]])))
@@ -108,7 +108,7 @@ def test_a_protocol_counts_only_where_every_test_has_it() -> None:
     assert set(measure([with_lists, without]).accuracy) == {ALL_SEEN}
 
 
-def test_inputs_are_not_edited() -> None:
+def test_inputs_are_not_modified() -> None:
     scores = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     before = scores.copy()
     scores.setflags(write=False)
@@ -121,23 +121,19 @@ def test_inputs_are_not_edited() -> None:
     assert (answers.listed == listed).all()
 
 
-def test_a_relation_that_was_never_learned_is_named() -> None:
-    with pytest.raises(DataError):
-        mark(Predictions(("a",), np.zeros((1, 1))), Answers.of(held_apart(["spouse"])))
+def test_unlearned_relations_and_a_wrong_number_of_predictions_are_rejected() -> None:
+    for relation, n_predictions in (("spouse", 1), ("a", 2)):
+        with pytest.raises(DataError):
+            mark(Predictions(("a",), np.zeros((n_predictions, 1))), Answers.of(held_apart([relation])))
 
 
-def test_a_wrong_number_of_predictions_is_refused() -> None:
-    with pytest.raises(DataError):
-        mark(Predictions(("a",), np.zeros((2, 1))), Answers.of(held_apart(["a"])))
-
-
-def test_a_task_without_questions_is_refused() -> None:
+def test_a_task_without_test_examples_is_rejected() -> None:
     empty = Marks({ALL_SEEN: np.zeros(0, bool)}, {ALL_SEEN: np.zeros(0)}, np.zeros(0, bool))
     with pytest.raises(DataError):
         measure([empty])
 
 
-def test_forgetting_worked_by_hand() -> None:
+def test_hand_computed_forgetting() -> None:
     matrix = [[0.8], [0.9, 0.6], [0.5, 0.7, 1.0]]
     # task 1: best of 0.8 and 0.9, minus 0.5; task 2: 0.6 minus 0.7
     assert forgetting(matrix) == pytest.approx((0.4 - 0.1) / 2)

@@ -1,4 +1,4 @@
-"""Tests of significance against SciPy, against plain loops and against numbers worked by hand."""
+"""Significance tests, checked against SciPy, plain loops and hand-computed values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from erda.benchmark.report.comparison import Comparison, compare, different_stre
 from erda.benchmark.statistics import holm, mean_interval, paired_t, sign_flip, smallest_sign_flip
 from erda.errors import RecordError
 
-# accuracies on a test of 8000 questions, as a report meets them
+# accuracies on 8000 test examples, as in a report
 fractions = st.integers(0, 8000).map(lambda right: right / 8000)
 pairs = st.lists(st.tuples(fractions, fractions), min_size=2, max_size=9)
 
@@ -33,7 +33,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def line(template: Record, label: str, last: dict[int, float], *, digest: str = "stream") -> Line:
-    """A line whose records end at these accuracies, by seed."""
+    """Line with these final accuracies, by seed."""
     records = [
         replace(
             template,
@@ -48,7 +48,7 @@ def line(template: Record, label: str, last: dict[int, float], *, digest: str = 
 
 
 def loop_sign_flip(differences: Sequence[float]) -> float:
-    """Every pattern of signs, one by one; exact fractions of 8000 so that ties are ties."""
+    """Count sign patterns one by one, in integers so that ties are exact."""
     whole = [round(8000 * one) for one in differences]
     observed = abs(sum(whole))
     patterns = list(itertools.product((1, -1), repeat=len(whole)))
@@ -58,11 +58,11 @@ def loop_sign_flip(differences: Sequence[float]) -> float:
 
 @given(pairs)
 @settings(deadline=None)
-def test_t_test_and_interval_are_scipys(values: list[tuple[float, float]]) -> None:
+def test_t_test_and_interval_equal_scipy(values: list[tuple[float, float]]) -> None:
     first, second = (np.array(side) for side in zip(*values, strict=True))
     differences = list(first - second)
     whole = {round(8000 * one) for one in differences}
-    if len(whole) == 1:  # whatever floating point says
+    if len(whole) == 1:  # equal up to floating point
         assert paired_t(differences) is None
         return
     expected = stats.ttest_rel(first, second)
@@ -79,7 +79,7 @@ def test_t_test_by_hand() -> None:
 
 @given(pairs)
 @settings(deadline=None)
-def test_sign_flip_is_the_count_over_all_patterns(values: list[tuple[float, float]]) -> None:
+def test_sign_flip_equals_the_count_over_all_patterns(values: list[tuple[float, float]]) -> None:
     differences = [first - second for first, second in values]
     found = sign_flip(differences)
     assert found == loop_sign_flip(differences)
@@ -94,13 +94,13 @@ def test_sign_flip_by_hand() -> None:
     assert sign_flip([-1, 2, 4]) == 4 / 8  # 5: also 7
     assert sign_flip([1, 2, -4]) == 8 / 8  # -1: all
     assert sign_flip([0.0, 0.0, 0.0]) == 1
-    # six wins in six streams: nothing smaller can be had
+    # six wins in six streams: the smallest possible p
     assert sign_flip([0.1, 0.2, 0.1, 0.3, 0.1, 0.2]) == 2 / 64 == smallest_sign_flip(6)
     # ties in floating point: 0.1 + 0.2 - 0.3 is not 0
     assert sign_flip([0.1, 0.2, -0.3]) == 1
 
 
-def test_sign_flip_with_many_streams_is_drawn_and_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sign_flip_with_many_streams_is_sampled_and_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     differences = list(np.random.default_rng(3).normal(0.3, 1, size=12))
     exact = sign_flip(differences)
     monkeypatch.setattr(module, "EXACT_UP_TO", 11)
@@ -111,19 +111,19 @@ def test_sign_flip_with_many_streams_is_drawn_and_repeatable(monkeypatch: pytest
 
 
 def test_holm_by_hand() -> None:
-    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1; the third may not fall under the second
+    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1; the third is raised to the second
     assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])
     assert holm([]) == []
     assert holm([None]) == [None]
-    # five comparisons of six streams each: the sign-flip test cannot fall under 0.05
+    # five comparisons of six streams each: the sign-flip test cannot fall below 0.05
     assert holm([smallest_sign_flip(6)] * 5) == pytest.approx([5 * 0.03125] * 5)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_against_its_definition(ps: list[float]) -> None:
-    """Adjusted p: the smallest level at which step-down rejects the hypothesis."""
+    """The corrected p is the smallest level at which the step-down procedure rejects."""
     corrected = holm(ps)
     for p, found in zip(ps, corrected, strict=True):
         expected = max(min(1.0, sum(1 for other in ps if other >= q) * q) for q in ps if q <= p)
@@ -133,7 +133,7 @@ def test_holm_against_its_definition(ps: list[float]) -> None:
 def test_lines_are_paired_by_seed_and_corrected_together(template: Record) -> None:
     ours = {100: 0.55, 110: 0.53, 120: 0.57, 130: 0.51}
     erda = line(template, "erda", ours)
-    emr = line(template, "emr", {130: 0.40, 120: 0.41, 110: 0.38, 100: 0.37})  # another order of records
+    emr = line(template, "emr", {130: 0.40, 120: 0.41, 110: 0.38, 100: 0.37})  # records in another order
     near = line(template, "near", {100: 0.54, 110: 0.54, 120: 0.56, 130: 0.52})
     found = compare(erda, [emr, near], protocol=CANDIDATES)
     assert [(one.first, one.second, one.n) for one in found] == [("erda", "emr", 4), ("erda", "near", 4)]
@@ -154,7 +154,7 @@ def test_lines_are_paired_by_seed_and_corrected_together(template: Record) -> No
     assert "same on every stream" in middle.note
 
 
-def test_different_streams_are_refused(template: Record) -> None:
+def test_lines_run_on_different_streams_are_rejected(template: Record) -> None:
     erda = line(template, "erda", {100: 0.5, 110: 0.6})
     emr = line(template, "emr", {100: 0.4, 110: 0.5}, digest="another")
     message = (
@@ -168,7 +168,7 @@ def test_different_streams_are_refused(template: Record) -> None:
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((), "No common stream"), ((100,), "One common stream")])
-def test_too_few_streams_give_no_p_but_a_reason(template: Record, seeds: tuple[int, ...], said: str) -> None:
+def test_too_few_streams_give_a_note_instead_of_p(template: Record, seeds: tuple[int, ...], said: str) -> None:
     erda = line(template, "erda", {100: 0.5, 110: 0.6})
     other = line(template, "emr", {**dict.fromkeys(seeds, 0.4), 900: 0.1})
     (found,) = compare(erda, [other], protocol=CANDIDATES)
@@ -179,7 +179,7 @@ def test_too_few_streams_give_no_p_but_a_reason(template: Record, seeds: tuple[i
     assert "--seeds" in found.note
 
 
-def test_equal_differences_have_no_t(template: Record) -> None:
+def test_equal_differences_have_no_t_test(template: Record) -> None:
     """0.3 - 0.2 and 0.5 - 0.4 differ in floating point only."""
     first = line(template, "a", {1: 0.3, 2: 0.5, 3: 0.9})
     second = line(template, "b", {1: 0.2, 2: 0.4, 3: 0.8})
@@ -188,7 +188,7 @@ def test_equal_differences_have_no_t(template: Record) -> None:
     assert "t-test is not defined" in found.note
 
 
-def test_a_protocol_that_was_not_measured_is_said(template: Record) -> None:
+def test_a_protocol_that_was_not_measured_raises(template: Record) -> None:
     records = [replace(template, accuracy={**template.accuracy, CANDIDATES: None})]
     bare = line_of("bare", records)
     with pytest.raises(RecordError):
@@ -198,7 +198,7 @@ def test_a_protocol_that_was_not_measured_is_said(template: Record) -> None:
     )
 
 
-def test_two_streams_are_enough_and_lone_seeds_are_named(template: Record) -> None:
+def test_two_common_streams_are_enough_and_other_seeds_are_noted(template: Record) -> None:
     erda = line(template, "erda", {100: 0.5, 110: 0.6, 120: 0.7})
     emr = line(template, "emr", {100: 0.4, 110: 0.3, 130: 0.1})
     (found,) = compare(erda, [emr], protocol=ALL_SEEN)

@@ -1,4 +1,4 @@
-"""A report with everything in it, for the tests of the page."""
+"""A report with every view, for the tests of the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = "a_method_with_a_name_that_is_much_longer_than_anybody_would_want_to_read
 
 
 def full_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    """Every view, two sections, a hostile and a long name, a record that cannot be read."""
+    """Report with every view, two sections, a hostile and a long name, and an unreadable record."""
     for noise in (0.5, 0.1):
         settings = {"method": {"noise": noise}, "encoder": {}, "stream": {}}
         for seed in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""A stream and a method small enough to be followed by eye, for the tests of the benchmark."""
+"""A tiny stream and a tiny method for the tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def example(relation: str, number: int, pool: str) -> Example:
 
 
 def toy_stream(seed: int = 1, *, n_tasks: int = N_TASKS, listed: bool = True, n_test: int = 8) -> TaskStream:
-    """Tasks of two relations; each question lists every relation of the stream where `listed`."""
+    """Tasks of two relations; if `listed`, each test example lists every relation of the stream."""
     relations = [Relation(f"r{i}", f"relation {i}") for i in range(2 * n_tasks)]
     names = tuple(relation.id for relation in relations)
 
@@ -45,14 +45,14 @@ def toy_stream(seed: int = 1, *, n_tasks: int = N_TASKS, listed: bool = True, n_
 
 @dataclass
 class ToyMethod:
-    """Knows the gold relation by its token, but its noise grows with every task it learned."""
+    """Reads the gold relation from a token and adds noise that grows with every learned task."""
 
     seed: int
     noise: float = 0.5
     known: list[str] = field(default_factory=list)
     n_tasks: int = 0
     n_predicted: list[int] = field(default_factory=list)
-    interrupt_at: int | None = None  # raise KeyboardInterrupt while this task is learned
+    interrupt_at: int | None = None  # raise KeyboardInterrupt while learning this task
     encoder = SimpleNamespace(
         n_threads=None, spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d")
     )
@@ -112,7 +112,7 @@ def toy_record(out: Path, **changes: object) -> Record:
 
 
 def grouped(records: Iterable[Record]) -> tuple[Experiment, ...]:
-    """Experiments of records that never lay on a disk."""
+    """Experiments of records that are not on disk."""
     return group_records(map(FoundRecord, records))
 
 

@@ -1,7 +1,7 @@
-"""What makes runs the same experiment, and records -> experiments: what may stand in one folder and in one table.
+"""Records -> experiments: which runs may share an output folder and a table.
 
-An experiment is a set of runs of the same dataset, shots, orders, encoder, pool and cut of the stream (`shape_of`). A
-line of it is one method with one choice of settings and one corpus (`choice_of`), on one stream or more.
+The runs of an experiment share dataset, shots, task orders, encoder, evaluation data and stream settings (`shape_of`).
+A line of an experiment is one method with one choice of settings and one corpus (`choice_of`) on one or more streams.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PERCENT = 100.0
 SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
 
 
-# -- what two runs share -----------------------------------------------------------------------------------------------
+# -- shared settings ---------------------------------------------------------------------------------------------------
 
 
 def shape_of(run: Run) -> dict[str, Any]:
-    """What the runs of one experiment share, by name; where a run happens is no setting."""
+    """Settings that the runs of one experiment share, by name; the device is not among them."""
     cut = {
         f"{kind}.{name}": value for kind in ("encoder", "stream") for name, value in run.settings.get(kind, {}).items()
     }
@@ -38,7 +38,7 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def choice_of(run: Run) -> dict[str, Any]:
-    """What the runs of one line share beyond that; settings newer than a record have their defaults."""
+    """Further settings that the runs of one line share; settings newer than a record have their defaults."""
     own = {f"method.{name}": value for name, value in _filled(run.method, run.settings.get("method", {})).items()}
     return {"method": run.method, "corpus": Path(run.corpus).name or "none", **own}
 
@@ -46,22 +46,22 @@ def choice_of(run: Run) -> dict[str, Any]:
 def _filled(method: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         return filled_settings(method, settings)
-    except (ImportError, ErdaError):  # records can be read where the method cannot be loaded
+    except (ImportError, ErdaError):  # records of a method that is not installed are readable
         return settings
 
 
 def has_default_settings(run: Run) -> bool:
-    """Whether every setting of the run's method has its default."""
+    """Whether all settings of the run's method have their defaults."""
     return _filled(run.method, run.settings["method"]) == _filled(run.method, {})
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """The names under which two shapes or choices differ."""
+    """Names of the values that differ between two shapes or choices."""
     return [name for name in {**there, **here} if there.get(name) != here.get(name)]
 
 
-def refuse_mixing(directory: Path, *, then: Run, now: Run) -> None:
-    """Refuse to go on where the folder holds a run of the same method with other settings, or another experiment."""
+def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
+    """Reject a folder that holds a run of another experiment, or of the same method with other settings."""
     there, here = ({name: one for name, one in shape_of(run).items() if name != "n_tasks"} for run in (then, now))
     if then.method == now.method:
         there, here = {**there, **choice_of(then)}, {**here, **choice_of(now)}
@@ -70,13 +70,12 @@ def refuse_mixing(directory: Path, *, then: Run, now: Run) -> None:
     if names:
         what = "\n".join(f"  {name}: {_said(there, name)} there, {_said(here, name)} now" for name in names)
         raise SettingsError(
-            f"{directory} holds results of other settings, and they are never mixed:\n{what}\n"
-            "Choose another --out, or delete that folder."
+            f"{directory} holds results with other settings:\n{what}\nChoose another --out, or delete that folder."
         )
 
 
 def _corpora(then: Run, now: Run) -> tuple[str, str]:
-    """The corpora of two runs: by digest where both are known, else by the name of their folders."""
+    """Corpora of two runs: by digest if both are known, otherwise by folder name."""
     from erda.corpus.manifest import MANIFEST, read_manifest
 
     names = choice_of(then)["corpus"], choice_of(now)["corpus"]
@@ -97,28 +96,28 @@ def _said(values: Mapping[str, Any], name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One method with one choice of settings; `label` tells it from the others of its experiment."""
+    """One method with one choice of settings; `label` is unique in its experiment."""
 
     label: str
     found: tuple[FoundRecord, ...]  # by seed
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Its records, by seed."""
+        """Records, by seed."""
         return tuple(one.record for one in self.found)
 
     @property
     def first(self) -> Record:
-        """The record of the first seed; all share their settings."""
+        """Record of the first seed; all records share their settings."""
         return self.found[0].record
 
     @property
     def method(self) -> str:
-        """The method of its records."""
+        """Method of the records."""
         return self.first.method
 
     def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
-        """Mean and deviation over the streams; None where a record does not have the value."""
+        """Mean and deviation over the streams; None if a record lacks the value."""
         values = [value(record) for record in self.records]
         found = Summary.of([one for one in values if one is not None])
         return found.scaled(scale) if found and None not in values else None
@@ -136,13 +135,13 @@ class Line:
         return self.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
 
     def newest(self, protocol: str) -> Summary | None:
-        """Accuracy on the last task's own questions, once it is learned, in per cent."""
+        """Accuracy on the examples of the last task, after it is learned, in per cent."""
         return self.summary(lambda record: rows[-1][-1] if (rows := record.matrix[protocol]) else None, scale=PERCENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Records that may stand in one table."""
+    """Records that may share a table."""
 
     title: str
     slug: str  # for names of files
@@ -157,12 +156,12 @@ class Experiment:
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """The protocols that the dataset allows."""
+        """Protocols that the dataset supports."""
         return tuple(name for name in PROTOCOLS if all(record.accuracy[name] for record in self.records))
 
 
 def group_records(found: Iterable[FoundRecord]) -> tuple[Experiment, ...]:
-    """Put records into experiments, in the order in which they come."""
+    """Group records into experiments, in order of first appearance."""
     groups: dict[str, list[FoundRecord]] = {}
     for one in found:
         groups.setdefault(_key(shape_of(one.record)), []).append(one)
@@ -170,7 +169,7 @@ def group_records(found: Iterable[FoundRecord]) -> tuple[Experiment, ...]:
 
 
 def _experiment(group: Sequence[FoundRecord]) -> Experiment:
-    """One line for each choice of settings; its label says what tells it from the method's other lines."""
+    """Make one line per choice of settings; its label names the settings that differ from the method's other lines."""
     variants: dict[str, list[FoundRecord]] = {}
     for one in group:
         variants.setdefault(_key(choice_of(one.record)), []).append(one)
@@ -188,14 +187,14 @@ def _experiment(group: Sequence[FoundRecord]) -> Experiment:
 
 
 def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Experiment:
-    """An experiment of these lines, which must be of one dataset, encoder and number of tasks."""
+    """Make an experiment of lines with the same dataset, encoder and number of tasks."""
     first = lines[0].first
     extra = [
         f"{kind} {name}={value}"
         for kind in ("encoder", "stream")
         for name, value in first.settings.get(kind, {}).items()
     ]
-    names = [Path(name).name for name in (first.dataset, first.encoder)]  # of a path only its end
+    names = [Path(name).name for name in (first.dataset, first.encoder)]  # last part of a path
     title = ", ".join([f"{names[0]} {first.shots}-shot", f"encoder {names[1]}", *extra])
     if first.evaluate_on != "test":
         title += f", measured on {first.evaluate_on} data"
@@ -206,12 +205,12 @@ def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Expe
 
 
 def slug_of(text: str) -> str:
-    """Text as a name of files and folders."""
+    """Text as a name for files and folders."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]]:
-    """One line of these records, by seed; a seed found twice counts once and is noted."""
+    """Make a line of records, sorted by seed; count a repeated seed once and add a note."""
     notes = []
     by_seed: dict[int, FoundRecord] = {}
     for one in found:
@@ -222,7 +221,7 @@ def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]
 
 
 def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], list[str]]:
-    """A line for each label, of the records that share the most common settings; a note counts the others."""
+    """Make a line per label from the records with the most common settings; a note counts the others."""
     shape = _commonest(shape_of(one.record) for found in rows.values() for one in found)
     lines, notes = [], []
     for label, found in rows.items():
@@ -239,7 +238,7 @@ def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], l
 
 
 def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The most common value; of several, that of the longest stream. {} where there is none."""
+    """The most common value, of equally common ones that of the longest stream; {} if there are none."""
     found = list(values)
     counts = Counter(map(_key, found))
     return max(found, key=lambda one: (counts[_key(one)], one.get("n_tasks", 0)), default={})
@@ -250,7 +249,7 @@ def _key(value: Mapping[str, Any]) -> str:
 
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:
-    """Warn where the lines of a table were not run on the same streams."""
+    """Notes on lines of a table that were not run on the same streams."""
     notes = []
     seeds = {line.label: [record.seed for record in line.records] for line in lines}
     if len({tuple(one) for one in seeds.values()}) > 1:

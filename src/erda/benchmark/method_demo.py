@@ -1,4 +1,4 @@
-"""The demo: methods that forget more and less on the embedded dataset, and what unlabelled text adds."""
+"""The benchmark demo: forgetting of several methods on the embedded dataset, and the effect of augmentation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from erda.errors import ErdaError, join_faults
 from erda.files import write_lines
 from erda.settings.load import run_settings
 
-SHOWN = "accuracy"  # the tables of the report that a newcomer wants to see
+SHOWN = "accuracy"  # prefix of the report tables to print
 N_SENTENCES = 3000
-LINES = {  # method, with a corpus? -> its line of the summary
+LINES = {  # (method, has a corpus) -> its row of the summary
     ("seqrun", False): ("SeqRun", "trains on each task in turn, keeps nothing: it forgets"),
     ("joint", False): ("Joint", "keeps every example and trains on all of them with each task"),
     ("erda", False): ("ERDA", "the paper: keeps one example of each relation"),
@@ -29,7 +29,7 @@ LINES = {  # method, with a corpus? -> its line of the summary
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What came out of the demo, and where it was written."""
+    """Results of the demo and the files written."""
 
     tables: tuple[Table, ...]
     curves: tuple[Path, ...]
@@ -45,7 +45,7 @@ def run_demo(
     n_sentences: int = N_SENTENCES,
     show: Callable[[str], None] = lambda line: None,
 ) -> Demo:
-    """Run the preset `demo` into `out`, or read what is there already, and write the report; `show` hears each step."""
+    """Run the preset `demo` into `out`, reading finished runs, and write the report; call `show` with each step."""
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
     plain = run_experiment(run_settings(preset="demo", seeds=seeds), out=out / "plain")
     if not plain.records:
@@ -72,7 +72,7 @@ def run_demo(
 
 
 def summarise(records: Iterable[Record]) -> Table:
-    """What each method does and what is left at the end, a line each."""
+    """Summarise each method in one row: description, final accuracy, forgetting."""
     groups: dict[tuple[str, bool], list[Record]] = {key: [] for key in LINES}
     for record in records:
         groups[record.method, bool(record.corpus)].append(record)
@@ -97,7 +97,7 @@ def summarise(records: Iterable[Record]) -> Table:
 
 
 def atlas_corpus(folder: Path, *, n: int) -> Path:
-    """The corpus of the embedded dataset in a folder, built and indexed; what is there already is kept."""
+    """Build and index the corpus of the embedded dataset in a folder, unless it exists."""
     from erda.corpus.corpus_build import build_corpus
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity

@@ -1,11 +1,11 @@
-"""How well a stream was learned, by both protocols, from the scores that a method gave.
+"""Accuracy, chance and forgetting of a stream, by both protocols, from the scores of a method.
 
-One rule decides a question in both protocols: the gold relation's score must be *strictly greater* than the score of
-every rival. A tie is a miss, and so is a score that is not a number. The rivals are
+In both protocols a prediction is right if the gold relation's score is *strictly greater* than the score of every
+rival. Ties and NaN are misses. The rivals are
 
 - `all-seen`: every other relation learned so far;
-- `candidates`: those of the example's listed relations that are learned, without the gold one. Where none of them is
-  learned yet the question falls back to `all-seen`, and such questions are counted.
+- `candidates`: the example's listed relations that are learned, except the gold one. If none is learned yet, the
+  example falls back to `all-seen`; the fallbacks are counted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PROTOCOLS = (ALL_SEEN, CANDIDATES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """The answers of one test set as integers, made once and used after every task.
+    """Answers of one test set as integers, computed once and used after every task.
 
-    `gold` [n_examples] and `listed` [n_examples, longest list] point into `names`; lists are padded with -1 and
-    hold neither the gold relation nor a relation twice. `listed` is None where the dataset lists nothing.
+    `gold` [n_examples] and `listed` [n_examples, longest list] index `names`. Lists are padded with -1 and contain
+    neither the gold relation nor duplicates. `listed` is None if the dataset lists no candidates.
     """
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Answers:
 
     @classmethod
     def of(cls, test: TestSet) -> Answers:
-        """The answers of `test`, which is left as it is."""
+        """Answers of `test`."""
         index: dict[str, int] = {}
         gold = np.array([index.setdefault(name, len(index)) for name in test.gold], dtype=np.int64)
         listed = None
@@ -54,15 +54,15 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """Which questions of one test set were answered rightly, and how likely a guess was right; all [n_examples]."""
+    """Marks of the predictions for one test set, and the probability of a right guess; all [n_examples]."""
 
     right: dict[str, np.ndarray]  # protocol -> bool
     guess: dict[str, np.ndarray]  # protocol -> 1 / (1 + number of rivals)
-    fallback: np.ndarray  # bool: no listed relation was learned yet (never where nothing is listed)
+    fallback: np.ndarray  # bool: no listed relation is learned yet (False if the dataset lists none)
 
 
 def mark(predictions: Predictions, answers: Answers) -> Marks:
-    """Mark the answers of one test set; `predictions` [n_examples, n_relations] is only read."""
+    """Mark the predictions [n_examples, n_relations] for one test set."""
     scores = predictions.scores
     n_examples, n_relations = scores.shape
     if n_examples != len(answers.gold):
@@ -74,7 +74,7 @@ def mark(predictions: Predictions, answers: Answers) -> Marks:
         missing = sorted({answers.names[i] for i in answers.gold[gold < 0]})
         raise DataError(f"a test set asks for relations that were never learned: {', '.join(missing)}.")
     gold_score = scores[np.arange(n_examples), gold]
-    # `not less` rather than `greater or equal`: a rival that is not a number is not beaten either
+    # `not less` rather than `greater or equal`: a NaN rival counts as unbeaten
     unbeaten = (~(scores < gold_score[:, None])).sum(axis=1)  # counts the gold relation itself
     all_seen = (unbeaten == 1) & np.isfinite(gold_score)
     right = {ALL_SEEN: all_seen}
@@ -94,18 +94,18 @@ def mark(predictions: Predictions, answers: Answers) -> Marks:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What was measured after one task, on the tests of all tasks learned so far; fractions, keyed by protocol."""
+    """Measures after one task on the tests of all tasks so far; fractions, keyed by protocol."""
 
-    accuracy: dict[str, float]  # micro: right answers over all questions
-    macro: dict[str, float]  # mean of the tasks' own accuracies
-    chance: dict[str, float]  # accuracy to be expected of guessing among gold and rivals
-    row: dict[str, tuple[float, ...]]  # accuracy on each task's own test
+    accuracy: dict[str, float]  # micro: right predictions over all examples
+    macro: dict[str, float]  # mean of the accuracies on each task
+    chance: dict[str, float]  # expected accuracy of guessing among gold and rivals
+    row: dict[str, tuple[float, ...]]  # accuracy on each task
     n_test: tuple[int, ...]
     n_fallback: int
 
 
 def measure(marks: Sequence[Marks]) -> Measures:
-    """The measures after task k from the marks of tests 1..k. A protocol counts only where every test has it."""
+    """Compute the measures after task k from the marks of tests 1..k, for the protocols that every test supports."""
     for index, one in enumerate(marks):
         if not len(one.fallback):
             raise DataError(f"task {index + 1} has no test examples, so its accuracy is not defined.")
@@ -122,11 +122,11 @@ def measure(marks: Sequence[Marks]) -> Measures:
 
 
 def forgetting(matrix: Sequence[Sequence[float]]) -> float | None:
-    """Mean over all tasks but the last of the best earlier accuracy minus the final one.
+    """Mean drop from the best earlier accuracy to the final one, over all tasks but the last.
 
     `matrix[k][j]` is the accuracy on task j after task k, j <= k. With K tasks:
     F = 1/(K-1) * sum over j < K of ( max over j <= k < K of matrix[k][j]  -  matrix[K][j] ).
-    Negative where later tasks helped earlier ones; None for a single task.
+    Negative if later tasks improve earlier ones; None for a single task.
     """
     last = len(matrix) - 1
     if last < 1:

@@ -1,7 +1,7 @@
-"""The files of a finished run: `OUT/METHOD/SEED/record.json` and, beside it, `predictions.npz`.
+"""Files of a finished run: `OUT/METHOD/SEED/record.json` and `predictions.npz`.
 
-A record is sealed with a digest of its content. One that is cut short, changed or of another version is a
-`RecordError` with its path.
+A record is sealed with a digest of its content. A truncated or changed record, or one of another version, raises a
+`RecordError` that names its path.
 """
 
 from __future__ import annotations
@@ -33,53 +33,53 @@ RULES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Run):
-    """One method on one stream: the `Run` that was asked for and its results.
+    """One method on one stream: the requested `Run` and its results.
 
-    Everything measured is a fraction. `accuracy`, `macro` and `chance` hold one value per task; `matrix[k][j]` is the
-    accuracy on task j after task k (j <= k). A protocol that the dataset does not allow is None.
+    All measures are fractions. `accuracy`, `macro` and `chance` hold one value per task; `matrix[k][j]` is the accuracy
+    on task j after task k (j <= k). A protocol that the dataset does not support is None.
     """
 
     order: list[list[str]]  # relation ids, task by task
     relation_names: dict[str, str]
     manifest: dict[str, Any]
-    encoder_spec: dict[str, Any]  # name, every setting, fingerprint of the weights it started from
+    encoder_spec: dict[str, Any]  # name, all settings, fingerprint of the initial weights
     accuracy: dict[str, list[Fraction] | None]
     macro: dict[str, list[Fraction] | None]
     chance: dict[str, list[Fraction] | None]
     matrix: dict[str, list[list[Fraction]] | None]
     forgetting: dict[str, Similarity | None]
-    n_test: list[Count]  # questions of each task's own test
-    n_fallback: list[Number]  # after each task: questions without a learned listed relation
+    n_test: list[Count]  # number of test examples of each task
+    n_fallback: list[Number]  # after each task: examples without a learned listed relation
     seconds: dict[str, list[Weight]]  # "learn" and "predict", per task
-    peak_memory_mb: Weight  # of the whole process, up to the end of this run
+    peak_memory_mb: Weight  # of the process, until the end of this run
     versions: dict[str, str]
-    notes: dict[str, Any] = field(default_factory=dict)  # what the method has to tell, augmentation among it
+    notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
     @property
     def n_tasks(self) -> int:
-        """How many tasks the stream had."""
+        """Number of tasks of the stream."""
         return len(self.order)
 
     @property
     def digest(self) -> str:
-        """The fingerprint of the stream; runs may be compared pairwise only where it is the same."""
+        """Fingerprint of the stream; only runs with the same one may be paired."""
         return str(self.manifest.get("digest", ""))
 
     @property
     def total_seconds(self) -> float:
-        """Seconds of learning and predicting."""
+        """Seconds of learning and prediction."""
         return sum(map(sum, self.seconds.values()))
 
     def after(self, measure: str, protocol: str, k: int) -> float | None:
-        """`accuracy`, `macro` or `chance` after task `k` (-1: the last); None where the protocol was not measured."""
+        """`accuracy`, `macro` or `chance` after task `k` (-1: the last); None if the protocol was not measured."""
         values = getattr(self, measure)[protocol]
         return None if values is None else values[k]
 
 
 def measured(measures: Sequence[Measures]) -> dict[str, Any]:
-    """The measured fields of a record from the measures after each task."""
+    """Measured fields of a record, from the measures after each task."""
 
     def per_task(name: str) -> dict[str, Any]:
         return {
@@ -100,37 +100,37 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write `record.json`, sealed, into the folder of a run: a digit that changes on a disk must not change a table."""
+    """Write `record.json`, sealed, so that a bit flip on disk cannot change a table."""
     write_json(folder / RECORD, sealed(record))
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What every version of a record says of itself."""
+    """Fields of every version of the record format."""
 
     schema: Any = None
     seal: str = ""
 
 
 def read_record(path: Path) -> Record:
-    """Read a record from its file or from the folder of its run; the seal vouches for its values."""
+    """Read a record from its file or from the folder of its run, and check its seal."""
     path = path / RECORD if path.is_dir() else path
     content = read_bytes(path, error=RecordError)
     about: dict[str, Any] = {"place": str(path), "error": RecordError, "remedy": DELETE_IT}
     head = decode_json(content, _Head, **about)
     if head.schema != SCHEMA:
         raise RecordError(
-            f"{path}: has version {head.schema!r} of the record format, this erda reads version {SCHEMA}. "
-            "Read it with the erda that wrote it, or run again into another folder."
+            f"{path}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
+            "Read it with the version that wrote it, or run again with another --out."
         )
     if not head.seal:
-        raise RecordError(f"{path}: has no seal, so `erda run` did not write it as it is. {DELETE_IT}")
+        raise RecordError(f"{path}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
     return decode_sealed(content, Record, **about)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """A record and the folder that it was read from; None where it never lay on a disk."""
+    """A record and the folder it was read from; None for a record that is not on disk."""
 
     record: Record
     folder: Path | None = None
@@ -138,7 +138,7 @@ class FoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder, and what could not be read there."""
+    """All records under a folder, and faults of unreadable ones."""
 
     directory: Path
     found: tuple[FoundRecord, ...]
@@ -146,25 +146,25 @@ class Records:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Without their folders."""
+        """Records without their folders."""
         return tuple(one.record for one in self.found)
 
 
 def read_records(directory: Path) -> Records:
-    """Every `record.json` under `directory`; a bad one is a fault, the rest still counts."""
+    """Read every `record.json` under `directory`; report unreadable ones as faults."""
     if not directory.is_dir():
-        raise RecordError(f"{directory}: there is no such folder. Name the --out folder of `erda run`.")
+        raise RecordError(f"{directory}: there is no such folder. Give the --out folder of `erda run`.")
     found, faults = [], []
     for path in sorted(directory.rglob(RECORD)):
         try:
             found.append(FoundRecord(read_record(path), path.parent))
         except RecordError as error:
             faults.append(str(error))
-    alone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
-    faults += [f"{one}: holds {PREDICTIONS} but no {RECORD}; give its `erda run` again to make it." for one in alone]
+    lone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
+    faults += [f"{folder}: {PREDICTIONS} without {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
     if not found:
-        hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none yet: `erda run` goes on with them."
-        raise RecordError(f"{directory}: no {RECORD} could be read under this folder.{hint}")
+        hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none; `erda run` resumes them."
+        raise RecordError(f"{directory}: contains no readable {RECORD}.{hint}")
     return Records(directory, tuple(found), tuple(faults))
 
 
@@ -173,18 +173,18 @@ def read_records(directory: Path) -> Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestPredictions:
-    """What was predicted for each test example, `predictions.npz`. Integers point into `relations`.
+    """Predictions for each test example, stored in `predictions.npz`. Integers index `relations`.
 
-    `best` [n_tasks, n_examples]: best relation after each task, -1 where the example's task was not learned yet.
-    `right`: protocol -> bool [n_tasks, n_examples], by the rules of the record (a tie is a miss).
-    `scores` [n_examples, n_relations]: after the last task, float16.
+    `best` [n_tasks, n_examples]: best-scored relation after each task, -1 before the example's task is learned.
+    `right`: protocol -> bool [n_tasks, n_examples], by the rules in the record (a tie is a miss).
+    `scores` [n_examples, n_relations]: scores after the last task, float16.
     """
 
     __test__ = False  # for pytest
 
     relations: tuple[str, ...]
     examples: tuple[str, ...]  # ids
-    task: np.ndarray  # [n_examples]: the task whose test it belongs to
+    task: np.ndarray  # [n_examples]: index of the example's task
     gold: np.ndarray  # [n_examples]
     best: np.ndarray
     right: dict[str, np.ndarray]
@@ -192,7 +192,7 @@ class TestPredictions:
 
 
 def write_predictions(folder: Path, found: TestPredictions) -> None:
-    """Write `predictions.npz` into the folder of a run."""
+    """Write `predictions.npz` to the folder of a run."""
     arrays = {
         "relations": np.array(found.relations, dtype=np.str_),
         "examples": np.array(found.examples, dtype=np.str_),
@@ -230,11 +230,11 @@ def read_predictions(path: Path) -> TestPredictions:
         and ((task >= 0) & (task < len(best))).all()
     )
     if not fits or not n_examples:
-        raise RecordError(f"{path}: its arrays do not fit each other. {AGAIN}")
+        raise RecordError(f"{path}: its arrays have inconsistent shapes, types or indices. {AGAIN}")
     return TestPredictions(tuple(relations.tolist()), tuple(examples.tolist()), task, gold, best, right, scores)
 
 
 def half_precision(scores: np.ndarray) -> np.ndarray:
-    """Scores as float16, kept inside its range."""
+    """Scores as float16, clipped to its range."""
     limit = float(np.finfo(np.float16).max)
     return np.clip(scores, -limit, limit).astype(np.float16)

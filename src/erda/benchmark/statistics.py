@@ -1,12 +1,12 @@
-"""Means and deviations, and whether one method is better than another: tests on differences, stream by stream.
+"""Means, deviations, and two paired tests of whether one method is better than another.
 
-Two tests are made of the same differences d_1, ..., d_n of runs on the same streams:
+Both tests use the differences d_1, ..., d_n between runs on the same streams:
 
-- the paired t-test of the paper, which takes the differences to be normal;
-- the exact sign-flip test, which takes nothing but that, if the methods are alike, each d_i could as well have come
-  with the other sign. It is exact for any n, but its smallest p is 2 / 2^n.
+- the paired t-test of the paper, which assumes normal differences;
+- the exact sign-flip test, which assumes only that under the null hypothesis each d_i has either sign with equal
+  probability. It is exact for any n, but its smallest p is 2 / 2^n.
 
-Both are two-sided. Tests asked together are corrected together (Holm).
+Both are two-sided. Holm's method corrects the tests of one table together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-EXACT_UP_TO = 20  # streams; 2^20 sign patterns are counted in a moment, more are drawn
+EXACT_UP_TO = 20  # streams; beyond 2^20 sign patterns, patterns are sampled
 N_DRAWN = 200_000
 DRAW_SEED = 0
 LEVEL = 0.95  # of intervals
-NOISE = 1e-12  # differences of fractions closer than this are equal: floating point, not measurement
+NOISE = 1e-12  # tolerance of floating point for differences of fractions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Summary | None:
-        """The summary of some values; None for none."""
+        """Summarise values; None if there are none."""
         found = list(values)
         if not found:
             return None
@@ -45,12 +45,12 @@ class Summary:
         return cls(mean, math.sqrt(variance), len(found))
 
     def scaled(self, factor: float) -> Summary:
-        """The summary of the same values in another unit."""
+        """Summary of the same values in another unit."""
         return Summary(self.mean * factor, None if self.deviation is None else self.deviation * factor, self.n)
 
 
 def paired_t(differences: Sequence[float]) -> float | None:
-    """Two-sided p of the t-test that the mean difference is 0; None for fewer than two or where all are equal."""
+    """Two-sided p of the t-test for mean difference 0; None for fewer than two differences or equal ones."""
     if len(differences) < 2 or is_constant(differences):
         return None
     from scipy.special import stdtr  # the distribution function of Student's t
@@ -60,7 +60,7 @@ def paired_t(differences: Sequence[float]) -> float | None:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of a mean by the t distribution; None for fewer than two values."""
+    """95 % interval of a mean by the t distribution; None for fewer than two values."""
     if len(values) < 2:
         return None
     from scipy.special import stdtrit  # its inverse
@@ -71,10 +71,10 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def sign_flip(differences: Sequence[float]) -> float | None:
-    """Two-sided p of the sign-flip test: the share of sign patterns with a mean as far from 0 as the observed one.
+    """Two-sided p of the sign-flip test: the share of sign patterns with a mean at least as far from 0 as observed.
 
-    All 2^n patterns are counted up to n = 20, so p is exact; beyond, patterns are drawn by a fixed seed and the
-    observed one counts among them. None for fewer than two differences.
+    Up to n = 20 all 2^n patterns are counted and p is exact. Beyond, patterns are sampled with a fixed seed, and the
+    observed pattern is one of them. None for fewer than two differences.
     """
     n = len(differences)
     if n < 2:
@@ -94,14 +94,14 @@ def sign_flip(differences: Sequence[float]) -> float | None:
 
 
 def smallest_sign_flip(n: int) -> float:
-    """The smallest p that the exact sign-flip test can give with `n` streams: 2 of 2^n patterns."""
+    """Smallest p of the exact sign-flip test with `n` streams: 2 of 2^n patterns."""
     return min(1.0, 2.0 / 2.0**n)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
     """Holm's correction: each p times the number of tests not yet rejected, never below a smaller p's, at most 1.
 
-    None (a test that could not be made) stays None and does not count in the family.
+    None (an undefined test) stays None and does not count as a test.
     """
     made = sorted((p, index) for index, p in enumerate(ps) if p is not None)
     corrected: list[float | None] = [None] * len(ps)
@@ -113,11 +113,11 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and its standard error, of two values or more."""
+    """Mean and standard error of two or more values."""
     mean = math.fsum(values) / len(values)
     return mean, float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def is_constant(values: Sequence[float]) -> bool:
-    """Whether all differences are equal but for floating point."""
+    """Whether all values are equal up to floating point."""
     return max(values) - min(values) <= NOISE * max(1.0, *map(abs, values))

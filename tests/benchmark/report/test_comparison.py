@@ -1,4 +1,4 @@
-"""Tables of differences: ours beside the paper's, methods against each other."""
+"""Tables of differences: our results beside published ones, and methods compared pairwise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def record(template: Record, method: str, seed: int, last: float, **changes: Any) -> Record:
-    """A record of FewRel 5-shot, BiLSTM, three tasks, that ends at `last`."""
+    """Record of FewRel 5-shot with a BiLSTM, three tasks and final accuracy `last`."""
     values: dict[str, Any] = {
         "dataset": "fewrel",
         "shots": 5,
@@ -64,7 +64,7 @@ ENDS = {
 }
 
 
-def test_ours_stand_beside_the_papers(template: Record) -> None:
+def test_our_results_stand_beside_the_papers(template: Record) -> None:
     table = published_table(experiment(template, ENDS))
     assert table is not None
     erda, emr, idlvq = table.rows
@@ -99,14 +99,14 @@ def test_no_published_table_without_published_numbers(template: Record) -> None:
     assert later_table(experiment(template, ENDS)) is None
 
 
-def test_a_stand_in_for_bert_is_said_once(template: Record) -> None:
+def test_another_encoder_than_bert_is_noted_once(template: Record) -> None:
     table = published_table(experiment(template, ENDS, encoder="mpnet"))
     assert table is not None
     assert table.rows[0][5] == Summary(68.07, 1.94, 6)
     assert "erda, emr, idlvq-c: mpnet beside the paper's BERT-base." in table.notes
 
 
-def test_task_orders_run_by_run(template: Record) -> None:
+def test_task_orders_are_compared_run_by_run(template: Record) -> None:
     table = orders_table(experiment(template, ENDS))
     assert table is not None
     assert [row[0] for row in table.rows] == ["erda"] * 6 + ["idlvq-c"] * 6
@@ -114,7 +114,7 @@ def test_task_orders_run_by_run(template: Record) -> None:
     assert orders_table(experiment(template, ENDS, order_family="sckd")) is None
 
 
-def test_later_work_by_all_seen(template: Record) -> None:
+def test_later_work_is_compared_by_all_seen(template: Record) -> None:
     table = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet"))
     assert table is not None
     assert table.rows[0][:3] == ("erda", "ours", "mpnet")
@@ -126,7 +126,7 @@ def test_later_work_by_all_seen(template: Record) -> None:
     assert ("DCRE", "later work", "BERT-base, 110M", None, None, "63.21") in tacred.rows
 
 
-def test_the_reference_against_each(template: Record) -> None:
+def test_the_reference_is_compared_with_each_line(template: Record) -> None:
     found = experiment(template, ENDS)
     table = comparison_table(found, "erda", CANDIDATES)
     assert [row[0] for row in table.rows] == ["emr", "idlvq-c"]
@@ -137,7 +137,7 @@ def test_the_reference_against_each(template: Record) -> None:
     emr = table.rows[0]
     assert emr[1:4] == (6, "+16.50", f"{100 * low:+.2f} to {100 * high:+.2f}")
     assert emr[4] == p_value(expected.pvalue)
-    assert emr[5] == p_value(expected.pvalue)  # the last of two is corrected by one
+    assert emr[5] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
     assert table.rows[1][5] == p_value(2 * smaller.pvalue)
     assert emr[6:] == ("0.0312", "0.0625")
     assert "Holm's correction: 2 rows." in table.notes
@@ -150,7 +150,7 @@ def test_the_reference_against_each(template: Record) -> None:
     assert not any("sign-flip" in note for note in one.notes)  # 0.0312 can be reached
 
 
-def test_where_nobody_names_a_reference_it_is_ours_as_it_is_then_erda_then_the_first(template: Record) -> None:
+def test_the_default_reference_is_posterior_with_defaults_then_erda_then_the_first_line(template: Record) -> None:
     assert experiment_section(experiment(template, ENDS)).reference == "erda"
     assert experiment_section(experiment(template, {"emr": [0.4], "emar": [0.5]})).reference == "emr"
     assert experiment_section(experiment(template, {"emr": [0.4]})).reference is None
@@ -164,7 +164,7 @@ def test_where_nobody_names_a_reference_it_is_ours_as_it_is_then_erda_then_the_f
     assert experiment_section(found).reference == "posterior (score=two-covariance)"
 
 
-def test_other_streams_are_left_out_and_named(template: Record) -> None:
+def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> None:
     good = experiment(template, ENDS)
     records = [
         replace(one, manifest={**one.manifest, "digest": f"other-{one.seed}"}) if one.method == "emr" else one
@@ -184,7 +184,7 @@ def test_other_streams_are_left_out_and_named(template: Record) -> None:
     assert family.against("idlvq-c") is family.comparisons[0]
 
 
-def test_no_stream_or_one_stream_in_common(template: Record) -> None:
+def test_fewer_than_two_common_streams_are_noted(template: Record) -> None:
     lone = experiment(template, {"erda": [0.5, 0.6], "emr": [0.4]})
     table = comparison_table(lone, "erda", CANDIDATES)
     assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None),)
@@ -198,7 +198,7 @@ def test_no_stream_or_one_stream_in_common(template: Record) -> None:
         assert "emr" in write(table)
 
 
-def test_one_line_alone_and_an_unknown_reference(template: Record) -> None:
+def test_a_single_line_and_an_unknown_reference(template: Record) -> None:
     alone = experiment(template, {"erda": [0.5]})
     table = comparison_table(alone, "erda", CANDIDATES)
     assert table.rows == ()

@@ -1,6 +1,6 @@
-"""What `test_ray_engine.py` runs in a process of its own: pieces of work on a cluster, the outcomes as JSON.
+"""Driver process of `test_ray_engine.py`: run jobs on a cluster and write their outcomes as JSON.
 
-Ray reads its environment (the token of the cluster) when it is imported, so the process of the tests cannot do it.
+Ray reads the cluster's token from the environment at import time, so the test process cannot be the driver.
 """
 
 import json
@@ -18,7 +18,7 @@ from erda.errors import DataError, ErdaError
 def double(meeting: Path, number: int) -> list[object]:
     import ray
 
-    if number in {1, 2}:  # each waits for the other: with one CPU a node, the two are then on two nodes
+    if number in {1, 2}:  # wait for each other: with one CPU per node they run on two nodes
         (meeting / f"{number}.begun").touch()
         for _ in range(600):
             if (meeting / f"{3 - number}.begun").exists():
@@ -29,7 +29,7 @@ def double(meeting: Path, number: int) -> list[object]:
     if number == 4:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 5:
-        raise ValueError("a mistake of ours")
+        raise ValueError("an unexpected error")
     return [2 * number, os.environ.get("ERDA_DATA"), str(Path.cwd()), ray.get_runtime_context().get_node_id()]
 
 

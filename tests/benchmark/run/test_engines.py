@@ -1,4 +1,4 @@
-"""Both engines do the same work; a fault or a death costs one piece of it."""
+"""Local engines: the same results in one process and in several; a fault or a killed process fails one job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from erda.benchmark.run.engines import run_here, run_in_processes
 from erda.errors import DataError, ErdaError, WriteError
 
 
-def test_here_a_fault_is_reported_and_the_rest_goes_on() -> None:
+def test_one_process_reports_a_fault_and_continues() -> None:
     outcomes = list(run_here(double_but_trip_on_three, [1, 3, 4]))
     assert [outcome.result for outcome in outcomes] == [2, None, 8]
     assert isinstance(outcomes[1].fault, DataError)
 
 
-def test_here_a_bug_is_reported_with_its_traceback_and_the_rest_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_prints_the_traceback_of_a_bug_and_continues(capsys: pytest.CaptureFixture[str]) -> None:
     def halve(work: int) -> float:
         return 6 / work
 
@@ -34,7 +34,7 @@ def test_here_a_bug_is_reported_with_its_traceback_and_the_rest_goes_on(capsys: 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), WriteError("the disk is full")])
-def test_here_ctrl_c_and_a_full_disk_end_all(error: BaseException) -> None:
+def test_ctrl_c_and_a_full_disk_end_all_jobs(error: BaseException) -> None:
     def stopped(work: int) -> int:
         raise error
 
@@ -42,31 +42,31 @@ def test_here_ctrl_c_and_a_full_disk_end_all(error: BaseException) -> None:
         list(run_here(stopped, [1, 2]))
 
 
-def test_in_processes_a_death_costs_its_own_work_only() -> None:
+def test_a_killed_process_fails_only_its_own_job() -> None:
     outcomes = {one.work: one for one in run_in_processes(double_but_die_at_three, [1, 3, 4], n_processes=1)}
     assert type(outcomes[3].fault) is ErdaError
     assert [outcomes[work].result for work in (1, 4)] == [2, 8]
 
 
 @pytest.mark.long
-def test_in_processes_results_and_faults_come_back_as_themselves() -> None:
+def test_a_pool_returns_results_and_faults() -> None:
     outcomes = {one.work: one for one in run_in_processes(double_but_trip_on_three, [1, 2, 3, 4], n_processes=2)}
     assert isinstance(outcomes[3].fault, DataError)
     assert [outcomes[work].result for work in (1, 2, 4)] == [double(work) for work in (1, 2, 4)]
 
 
 @pytest.mark.long
-def test_ctrl_c_stops_every_process_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_stops_every_process_and_the_same_command_resumes(tmp_path: Path) -> None:
     few = ["--method", "seqrun", "--encoder", "bilstm", "--seeds", "100,110", "--set", "encoder.hidden_size=8"]
     command = [sys.executable, "-m", "erda", "run", *few, "--out", str(tmp_path), "--jobs", "2"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         while not list(tmp_path.rglob("progress.json")) and process.poll() is None:
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        os.killpg(process.pid, signal.SIGINT)  # also to the workers, as a terminal does
         said = process.communicate(timeout=200)[1]
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    for _ in range(300):  # until nobody of its group is left; Python's resource tracker ends last
+    for _ in range(300):  # until its process group is empty; Python's resource tracker ends last
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Runs that a cluster sends back: written here under a lock, the record last. The cluster is a stand-in."""
+"""Files returned by a (fake) cluster: the driver writes them under a lock, the record last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def send(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Send:
-    """Send the runs with seeds 1 to n to a stand-in for a cluster."""
+    """Send the runs with seeds 1 to n to a fake cluster."""
 
     def cluster(_: Any, works: Sequence[PlannedRun], **__: Any) -> Iterator[Outcome[Any, Any]]:
         for work in works:
@@ -53,14 +53,14 @@ def test_files_of_all_runs_are_written_and_finished_runs_are_not_sent(out: Path,
     assert not list(out.rglob(".lock"))
 
 
-def test_a_run_that_another_process_holds_is_reported_and_the_rest_goes_on(out: Path, send: Send) -> None:
+def test_a_run_locked_by_another_process_is_a_fault_and_the_others_are_written(out: Path, send: Send) -> None:
     with run_lock(out / "toy/2"):
         finished = send(3)
     assert [record.seed for record in finished.records] == [1, 3]
     assert len(finished.faults) == 1
 
 
-def test_a_folder_that_cannot_be_written_ends_all(out: Path, send: Send) -> None:
+def test_a_folder_that_cannot_be_written_ends_all_runs(out: Path, send: Send) -> None:
     (out / "toy").mkdir(parents=True)
     (out / "toy/2").write_text("a file where a folder should be")
     with pytest.raises(WriteError):

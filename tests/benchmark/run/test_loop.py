@@ -1,4 +1,4 @@
-"""A run end to end: its record, its resumption, and what it refuses."""
+"""A run end to end: its record, its resumption, and the errors it raises."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_times(record: Record) -> dict[str, object]:
     return value
 
 
-def test_a_record_holds_what_was_measured(tmp_path: Path) -> None:
+def test_a_record_holds_settings_and_measures(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
     on_disk = json.loads((tmp_path / "toy/1/record.json").read_text())
     named = "method encoder dataset shots seed order settings manifest accuracy matrix forgetting seconds versions"
@@ -37,9 +37,9 @@ def test_a_record_holds_what_was_measured(tmp_path: Path) -> None:
     assert len(record.seconds["learn"]) == len(record.seconds["predict"]) == N_TASKS
     assert record.matrix[ALL_SEEN] is not None
     assert [len(row) for row in record.matrix[ALL_SEEN]] == [1, 2, 3]
-    assert record.accuracy[ALL_SEEN] == record.accuracy[CANDIDATES]  # every relation is listed with every question
+    assert record.accuracy[ALL_SEEN] == record.accuracy[CANDIDATES]  # every example lists every relation
     assert record.chance[ALL_SEEN] == pytest.approx([1 / 2, 1 / 4, 1 / 6])
-    assert record.notes == {"n_tasks": 3, "of_each": [1, 2, 3]}, "lists of all tasks, of everything else the last"
+    assert record.notes == {"n_tasks": 3, "of_each": [1, 2, 3]}, "lists are joined, other values are the latest"
     assert not (tmp_path / "toy/1/progress").exists()
     assert json.loads((tmp_path / "toy/1/manifest.json").read_text()) == toy_stream(1).manifest.to_json()
 
@@ -66,7 +66,7 @@ def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None
     assert method.n_predicted == [16, 32, 48]
 
 
-def test_a_dataset_without_lists_has_no_candidates_protocol(tmp_path: Path) -> None:
+def test_a_dataset_without_candidates_has_no_candidates_protocol(tmp_path: Path) -> None:
     parts = Parts(lambda: toy_stream(1, listed=False), lambda: ToyMethod(1), ToyMethod.load)
     record = run(toy_run(), parts, out=tmp_path, bar=None)
     assert record.accuracy[CANDIDATES] is None
@@ -86,7 +86,7 @@ def test_a_finished_run_is_read_and_not_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", range(N_TASKS))
-def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, stop: int) -> None:
+def test_an_interrupted_run_resumes_and_writes_the_same_record(tmp_path: Path, stop: int) -> None:
     whole = toy_record(tmp_path / "whole")
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
@@ -107,7 +107,7 @@ def test_an_interrupted_run_resumes_and_ends_in_the_same_record(tmp_path: Path, 
         assert (getattr(predictions[0], name) == getattr(predictions[1], name)).all()
 
 
-def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
+def test_a_kill_between_saving_the_method_and_its_measures_loses_one_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = toy_record(tmp_path / "whole")
@@ -133,14 +133,14 @@ def test_a_kill_between_saving_the_method_and_the_measures_loses_one_task(
     assert without_times(resumed) == without_times(whole)
 
 
-def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_settings_is_rejected(tmp_path: Path) -> None:
     toy_record(tmp_path)
     other = toy_run(settings={"method": {"noise": 0.9}, "encoder": {}, "stream": {}})
     with pytest.raises(SettingsError, match=r"method.noise: 0.5 there, 0.9 now"):
         run(other, toy_parts(other), out=tmp_path, bar=None)
 
 
-def test_an_unfinished_run_with_other_settings_is_refused_and_kept(tmp_path: Path) -> None:
+def test_an_unfinished_run_with_other_settings_is_rejected_and_kept(tmp_path: Path) -> None:
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
         run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, bar=None)
@@ -154,7 +154,7 @@ def test_an_unfinished_run_with_other_settings_is_refused_and_kept(tmp_path: Pat
 def test_one_folder_holds_one_experiment(tmp_path: Path) -> None:
     toy_record(tmp_path)
     another_method = toy_run(method="other", settings={"method": {"margin": 1.0}, "encoder": {}, "stream": {}})
-    check_same_experiment(tmp_path, another_method)  # methods have settings of their own
+    check_same_experiment(tmp_path, another_method)  # another method has its own settings
     with pytest.raises(SettingsError, match="dataset: toy there, fewrel now"):
         check_same_experiment(tmp_path, toy_run(method="other", seed=2, dataset="fewrel"))
     settings = {"method": {"noise": 0.5}, "encoder": {"size": 4}, "stream": {}}
@@ -162,7 +162,7 @@ def test_one_folder_holds_one_experiment(tmp_path: Path) -> None:
         check_same_experiment(tmp_path, toy_run(method="other", settings=settings))
 
 
-def test_changed_data_are_refused_on_resumption(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_on_changed_data(tmp_path: Path) -> None:
     asked = toy_run()
     with pytest.raises(KeyboardInterrupt):
         run(asked, toy_parts(asked, interrupt_at=1), out=tmp_path, bar=None)
@@ -172,7 +172,7 @@ def test_changed_data_are_refused_on_resumption(tmp_path: Path) -> None:
         run(asked, changed, out=tmp_path, bar=None)
 
 
-def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_earlier_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy_record(tmp_path)
     before = (tmp_path / "toy/1/record.json").read_bytes()
     asked = toy_run(seed=2)
@@ -185,23 +185,23 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
         run(asked, toy_parts(asked), out=tmp_path, bar=None)
     monkeypatch.undo()
     assert (tmp_path / "toy/1/record.json").read_bytes() == before
-    assert not list((tmp_path / "toy/2").rglob(".task*"))  # no half-written file is left
+    assert not list((tmp_path / "toy/2").rglob(".task*"))  # no partial file is left
     assert toy_record(tmp_path, seed=2).seed == 2
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_write_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(WriteError):
         toy_record(tmp_path / "taken")
 
 
-def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
+def test_a_run_is_locked_against_other_processes(tmp_path: Path) -> None:
     with run_lock(tmp_path / "toy/1"), pytest.raises(RecordError):
         toy_record(tmp_path)
     assert toy_record(tmp_path).n_tasks == N_TASKS
 
 
-def test_out_of_memory_says_what_to_do(tmp_path: Path) -> None:
+def test_out_of_memory_is_an_erda_error(tmp_path: Path) -> None:
     class Greedy(ToyMethod):
         def learn(self, task: object) -> None:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.")
@@ -211,7 +211,7 @@ def test_out_of_memory_says_what_to_do(tmp_path: Path) -> None:
         run(toy_run(), parts, out=tmp_path, bar=None)
 
 
-def test_a_method_that_answers_too_few_questions_is_caught(tmp_path: Path) -> None:
+def test_too_few_predictions_are_rejected(tmp_path: Path) -> None:
     class Lazy(ToyMethod):
         def predict(self, examples: list[object]) -> object:
             return super().predict(examples[:-1])
@@ -221,13 +221,13 @@ def test_a_method_that_answers_too_few_questions_is_caught(tmp_path: Path) -> No
         run(toy_run(), parts, out=tmp_path, bar=None)
 
 
-def test_validation_data_can_be_measured_instead(tmp_path: Path) -> None:
+def test_a_run_can_evaluate_on_validation_data(tmp_path: Path) -> None:
     record = toy_record(tmp_path, evaluate_on="validation")
     assert record.n_test == [6, 6, 6]
     assert read_predictions(tmp_path / "toy/1").examples[0].startswith("validation-")
 
 
-def test_the_learned_method_can_be_kept(tmp_path: Path) -> None:
+def test_the_learned_method_can_be_saved(tmp_path: Path) -> None:
     asked = toy_run()
     run(asked, toy_parts(asked), out=tmp_path, keep_method=True, bar=None)
     assert ToyMethod.load(tmp_path / "toy/1/method").n_tasks == N_TASKS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from toy_runs import ToyMethod, toy_parts, toy_record, toy_run
 
-from erda.benchmark.experiments import refuse_mixing
+from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.run.loop import run
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.manifest import read_manifest
@@ -37,44 +37,44 @@ def asked(corpus: str, **changes: object) -> Run:
     return toy_run(corpus=corpus, **changes)
 
 
-def test_with_and_without_a_corpus_are_never_mixed(tmp_path: Path) -> None:
+def test_runs_with_and_without_a_corpus_are_not_mixed(tmp_path: Path) -> None:
     here = corpus(tmp_path / "wiki", WORDS)
     with pytest.raises(SettingsError, match=r"corpus: none there, wiki now"):
-        refuse_mixing(tmp_path, then=asked(""), now=asked(str(here)))
+        reject_mixing(tmp_path, then=asked(""), now=asked(str(here)))
     with pytest.raises(SettingsError, match=r"corpus: wiki there, none now"):
-        refuse_mixing(tmp_path, then=asked(str(here)), now=asked(""))
+        reject_mixing(tmp_path, then=asked(str(here)), now=asked(""))
 
 
-def test_corpora_are_told_apart_by_what_they_hold_not_by_where_they_lie(tmp_path: Path) -> None:
+def test_corpora_are_compared_by_content_not_by_path(tmp_path: Path) -> None:
     first, moved = corpus(tmp_path / "a", WORDS), corpus(tmp_path / "b", WORDS)
     other = corpus(tmp_path / "c", WORDS, WORDS + " again")
     then = toy_record(tmp_path / "runs", corpus=str(first))
     then = replace(then, notes={"corpus": {"digest": read_manifest(first).digest}})
-    refuse_mixing(tmp_path, then=then, now=asked(str(moved)))
+    reject_mixing(tmp_path, then=then, now=asked(str(moved)))
     with pytest.raises(SettingsError, match=r"corpus: a \(\w{12}\) there, c \(\w{12}\) now"):
-        refuse_mixing(tmp_path, then=then, now=asked(str(other)))
+        reject_mixing(tmp_path, then=then, now=asked(str(other)))
 
 
-def test_a_record_that_does_not_know_its_corpus_goes_by_the_folders_name(tmp_path: Path) -> None:
-    refuse_mixing(tmp_path, then=asked("/elsewhere/wiki"), now=asked("corpora/wiki"))
+def test_corpora_without_a_digest_are_compared_by_folder_name(tmp_path: Path) -> None:
+    reject_mixing(tmp_path, then=asked("/elsewhere/wiki"), now=asked("corpora/wiki"))
     with pytest.raises(SettingsError, match="corpus: wiki there, news now"):
-        refuse_mixing(tmp_path, then=asked("/elsewhere/wiki"), now=asked("corpora/news"))
+        reject_mixing(tmp_path, then=asked("/elsewhere/wiki"), now=asked("corpora/news"))
 
 
-def test_a_setting_that_came_later_had_its_default(tmp_path: Path) -> None:
+def test_a_setting_newer_than_a_record_has_its_default(tmp_path: Path) -> None:
     def erda(**settings: object) -> Run:
         return asked("", method="erda", settings={"method": settings, "encoder": {}, "stream": {}})
 
-    refuse_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=False))
+    reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=False))
     with pytest.raises(SettingsError, match=r"method\.future_relations: False there, True now"):
-        refuse_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=True))
+        reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=True))
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
 def begun(out: Path) -> Path:
-    """A run that was cut short after two of its three tasks; the folder of its progress."""
+    """Interrupt a run after two of its three tasks; return the folder of its progress."""
     with pytest.raises(KeyboardInterrupt):
         run(toy_run(), toy_parts(toy_run(), interrupt_at=2), out=out, bar=None)
     return out / "toy/1/progress"
@@ -112,7 +112,7 @@ def flip_a_bit(path: Path) -> None:
         ("progress.json", lambda path: path.write_text("[" * 5000)),
     ],
 )
-def test_a_damaged_progress_begins_anew_and_says_so(
+def test_a_run_with_damaged_progress_starts_over_with_a_warning(
     name: str, damage: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = toy_record(tmp_path / "whole")
@@ -128,21 +128,23 @@ def test_a_damaged_progress_begins_anew_and_says_so(
     assert len(built) == 1
     said = capsys.readouterr().err
     assert str(folder / name) in said
-    assert "The run begins anew." in said
+    assert "The run starts over." in said
     assert len(said.splitlines()) == 1
     left_out = {"seconds": None, "peak_memory_mb": None}
     assert {**asdict(again), **left_out} == {**asdict(whole), **left_out}
 
 
-def test_a_whole_progress_goes_on_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_intact_progress_resumes_without_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     begun(tmp_path)
-    never = replace(toy_parts(toy_run()), build=lambda: pytest.fail("begun anew"))
+    never = replace(toy_parts(toy_run()), build=lambda: pytest.fail("started over"))
     assert run(toy_run(), never, out=tmp_path, bar=None).n_tasks == 3
     assert capsys.readouterr().err == ""
     assert not list((tmp_path / "toy/1").glob(".*"))
 
 
-def test_without_a_terminal_each_task_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_each_task_prints_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(toy_run(), toy_parts(toy_run()), out=tmp_path)
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(" in ")[0] for line in lines] == [f"toy 1: task {k} of 3" for k in (1, 2, 3)]

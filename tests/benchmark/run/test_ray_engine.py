@@ -1,4 +1,4 @@
-"""Runs on a real Ray cluster of two nodes on loopback: the same records as here, and what a death costs."""
+"""Runs on a real Ray cluster of two local nodes: the same records as without Ray, and killed workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
 
 @pytest.fixture(scope="module")
 def outcomes(cluster: tuple[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What became of seven pieces of work (`ray_run_driver.py`)."""
+    """Outcomes of the seven jobs of `ray_run_driver.py`."""
     address, environment = cluster
     out = tmp_path_factory.mktemp("out") / "found.json"
     run_command([sys.executable, str(Path(__file__).with_name("ray_run_driver.py")), address, str(out)], environment)
@@ -44,30 +44,32 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def record(run: Path) -> dict[str, object]:
     value = json.loads((run / RECORD).read_text())
-    del value["seconds"], value["peak_memory_mb"], value["versions"], value["seal"]  # the seal covers the others
+    del value["seconds"], value["peak_memory_mb"], value["versions"], value["seal"]  # the seal covers these fields
     return value
 
 
-def test_work_is_done_on_both_nodes_in_the_folder_of_the_driver(outcomes: dict[str, Any]) -> None:
+def test_jobs_run_on_both_nodes_in_the_folder_of_the_driver(outcomes: dict[str, Any]) -> None:
     results = [outcomes[number][0] for number in "1267"]
     assert [result[:3] for result in results] == [[2 * n, "here", str(Path.cwd())] for n in (1, 2, 6, 7)]
     assert len({result[3] for result in results}) == 2
 
 
-def test_a_fault_a_death_and_a_mistake_cost_their_own_work_only(outcomes: dict[str, Any]) -> None:
+def test_a_fault_a_killed_worker_and_a_bug_fail_only_their_own_jobs(outcomes: dict[str, Any]) -> None:
     assert outcomes["3"][:2] == [None, "DataError"]
     assert outcomes["3"][2].startswith("three is bad (on node ")
     assert outcomes["4"][:2] == [None, "ErdaError"]
     assert "its worker was killed" in outcomes["4"][2]
     assert outcomes["5"][:2] == [None, "ErdaError"]
-    assert "ValueError: a mistake of ours" in outcomes["5"][2]
+    assert "ValueError: an unexpected error" in outcomes["5"][2]
 
 
-def test_work_that_no_node_can_take_is_refused(outcomes: dict[str, Any]) -> None:
+def test_a_job_that_fits_no_node_is_rejected(outcomes: dict[str, Any]) -> None:
     assert "no node of the Ray cluster has 50 CPU" in outcomes["too large"]
 
 
-def test_the_command_leaves_the_same_records_as_here(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def test_the_command_writes_the_same_records_as_without_ray(
+    cluster: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
     address, environment = cluster
     command = [str(BIN / "erda"), "run", "--method", "erda,seqrun", "--seeds", "100", *SMALL, "--keep-methods", "--out"]
     run_command([*command, str(tmp_path / "here")], environment)
@@ -83,7 +85,7 @@ def test_the_command_leaves_the_same_records_as_here(cluster: tuple[str, dict[st
     assert files(tmp_path / "far")["erda/100/record.json"] == there["erda/100/record.json"]
 
 
-def test_a_killed_worker_costs_one_run_and_the_same_command_goes_on(
+def test_a_killed_worker_fails_one_run_and_the_same_command_completes_it(
     cluster: tuple[str, dict[str, str]], tmp_path: Path
 ) -> None:
     address, environment = cluster

@@ -1,7 +1,7 @@
-"""Where pieces of work happen: one after another in this process, or in a pool of processes (Pebble).
+"""Execution of jobs: sequentially in this process, or in a pool of processes (Pebble).
 
-Every engine takes the same pieces of work and yields an `Outcome` for each, in the order in which they end. A piece
-that fails, or whose process is killed, is reported; the others go on. A full disk (`WriteError`) ends all of them.
+Every engine yields an `Outcome` per job, in order of completion. A job that fails, or whose process is killed, is
+reported and the other jobs continue. A full disk (`WriteError`) ends all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Work, Result]):
-    """The result of one piece of work, or the fault that ended it."""
+    """Result of one job, or the fault that ended it."""
 
     work: Work
     result: Result | None
@@ -31,7 +31,7 @@ class Outcome(Generic[Work, Result]):
 
 
 def outcome_of(work: Work, compute: Callable[[], Result]) -> Outcome[Work, Result]:
-    """Call `compute` and turn what it raises into a fault; a bug of ours prints its traceback."""
+    """Call `compute` and turn an exception into a fault; print the traceback of an unexpected one."""
     try:
         return Outcome(work, compute())
     except WriteError:
@@ -44,13 +44,13 @@ def outcome_of(work: Work, compute: Callable[[], Result]) -> Outcome[Work, Resul
 
 
 def unexpected(error: BaseException) -> ErdaError:
-    """The fault for an exception that is a bug of ours and whose traceback was printed."""
+    """Fault for an exception other than `ErdaError`, whose traceback has been printed."""
     reason = (str(error).splitlines() or [""])[0]
     return ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})")
 
 
 def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
-    """Run the pieces one after another in this process."""
+    """Run the jobs sequentially in this process."""
     for work in works:
         yield outcome_of(work, lambda work=work: function(work))  # type: ignore[misc]
 
@@ -58,9 +58,9 @@ def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Itera
 def run_in_processes(
     function: Callable[[Work], Result], works: Sequence[Work], *, n_processes: int
 ) -> Iterator[Outcome[Work, Result]]:
-    """Run several pieces at once, each process with its share of the cores; `function` must be importable by name.
+    """Run jobs in parallel processes that share the cores evenly; `function` must be importable by name.
 
-    A process that dies takes only its piece with it, and another takes its place.
+    A killed process fails only its own job and is replaced.
     """
     from pebble import ProcessExpired, ProcessPool
 
@@ -71,15 +71,15 @@ def run_in_processes(
         for future in as_completed(futures):
             work, error = futures[future], future.exception()
             if isinstance(error, ProcessExpired):
-                said = f"its process was killed; is there too little memory? (exit code {error.exitcode})"
-                yield Outcome(work, None, ErdaError(said))
+                message = f"its process was killed; is there too little memory? (exit code {error.exitcode})"
+                yield Outcome(work, None, ErdaError(message))
             else:
                 yield outcome_of(work, future.result)
-    finally:  # also on Ctrl-C: workers ignore it, and are stopped here
+    finally:  # also on Ctrl-C, which workers ignore
         pool.stop()
         pool.join()
 
 
 def _take_share_of_cores(n_processes: int) -> None:
-    """Bound the threads of libraries that are loaded later; a number that the user has set stays."""
+    """Limit the threads of libraries loaded later, unless the user has set a limit."""
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_processes)))

@@ -1,7 +1,7 @@
-"""The loop of docs/architecture.md plus a record: for each task `learn`, then `predict` the tests of all tasks seen.
+"""The benchmark loop: for each task call `learn`, then `predict` the tests of all tasks so far; write a record.
 
-A finished run is read, not repeated; one that was cut short goes on after its last learned task. A method draws its
-random numbers task by task, so a resumed run leaves the same record as one in a single piece (but for the seconds).
+A finished run is not repeated: its record is read. An interrupted run resumes after its last learned task. A method
+seeds its random numbers per task, so a resumed run and an uninterrupted one write the same record except for times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from erda.benchmark.experiments import refuse_mixing
+from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import measure
 from erda.benchmark.records import RECORD, Record, measured, read_record, write_predictions, write_record
 from erda.benchmark.run.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
@@ -34,28 +34,28 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the parts of a run come to be; each is called only when it is needed."""
+    """Factories of the parts of a run; each is called only when needed."""
 
     stream: Callable[[], TaskStream]
     build: Callable[[], Method]
-    restore: Callable[[Path], Method]  # from the folder that `method.save` wrote
+    restore: Callable[[Path], Method]  # from the folder written by `method.save`
 
 
 def run_directory(out: Path, asked: Run) -> Path:
-    """`OUT/METHOD/SEED`."""
+    """Folder of a run: `OUT/METHOD/SEED`."""
     return out / asked.method / str(asked.seed)
 
 
 def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: int | None = 0) -> Record:
-    """Run one method on one stream: begin, go on where it was cut short, or read the record where it is finished.
+    """Run one method on one stream: start, resume an interrupted run, or read the record of a finished run.
 
-    `keep_method` leaves the learned method in `OUT/METHOD/SEED/method`. `bar` is the line of the progress bar on the
-    terminal: 0 stays when it is full, others make room for the next, None shows nothing.
+    `keep_method` saves the learned method in `OUT/METHOD/SEED/method`. `bar` is the terminal line of the progress bar:
+    the bar on line 0 stays when full, bars on other lines disappear, None shows no bar.
     """
     directory = run_directory(out, asked)
     if (directory / RECORD).exists():
         record = read_record(directory)
-        refuse_mixing(directory, then=record, now=asked)
+        reject_mixing(directory, then=record, now=asked)
         return record
     with run_lock(directory):
         stream = parts.stream()
@@ -91,7 +91,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
 
 
 def _threads(n: int | None) -> AbstractContextManager[None]:
-    """Set the number of PyTorch threads for an encoder that asks for one; other encoders need no PyTorch."""
+    """Set the number of PyTorch threads if the encoder requests one; other encoders need no PyTorch."""
     if n is None:
         return nullcontext()
     from erda.learning.loop import threads
@@ -108,10 +108,10 @@ def _finish(
     *,
     keep_method: bool,
 ) -> Record:
-    """Write predictions, manifest and, last of all, the record; then the progress is not needed any more."""
+    """Write predictions, manifest and, last, the record; then discard the progress."""
     spec, learned = method.encoder.spec, progress.learned
     record = Record(
-        **{one.name: getattr(learned.asked, one.name) for one in fields(Run)},
+        **{field.name: getattr(learned.asked, field.name) for field in fields(Run)},
         order=[[relation.id for relation in task.relations] for task in stream],
         relation_names={relation.id: relation.name for relation in stream.relations},
         manifest=stream.manifest.summary(),
@@ -132,7 +132,7 @@ def _finish(
 
 
 class TaskBar:
-    """How far a run is, on stderr: a bar on a terminal, elsewhere (nohup, CI) a line for each task that is learned."""
+    """Progress of a run on stderr: a bar on a terminal, otherwise (nohup, CI) one line per learned task."""
 
     def __init__(self, title: str, n_tasks: int, n_done: int, *, line: int | None) -> None:
         self.title, self.n_tasks, self.n_done = title, n_tasks, n_done
@@ -143,7 +143,7 @@ class TaskBar:
             unit="task",
             position=line,
             leave=not line,
-            disable=True if line is None else None,  # None: tqdm hides the bar where there is no terminal
+            disable=True if line is None else None,  # None: tqdm hides the bar without a terminal
         )
         self.prints = line is not None and self.bar.disable
 
@@ -154,12 +154,12 @@ class TaskBar:
         self.bar.close()
 
     def add(self, accuracy: dict[str, float], *, seconds: float) -> None:
-        """One more task is learned and measured."""
+        """Count one more learned and measured task."""
         self.n_done += 1
-        reached = {name: f"{100 * value:.1f}%" for name, value in accuracy.items()}
-        self.bar.set_postfix(reached)
+        shown = {name: f"{100 * value:.1f}%" for name, value in accuracy.items()}
+        self.bar.set_postfix(shown)
         self.bar.update()
         if self.prints:
-            said = ", ".join(f"{name} {value}" for name, value in reached.items())
-            line = f"{self.title}: task {self.n_done} of {self.n_tasks} in {seconds:.1f} s, {said}"
+            accuracies = ", ".join(f"{name} {value}" for name, value in shown.items())
+            line = f"{self.title}: task {self.n_done} of {self.n_tasks} in {seconds:.1f} s, {accuracies}"
             print(line, file=sys.stderr, flush=True)

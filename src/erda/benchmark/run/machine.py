@@ -1,4 +1,4 @@
-"""What the machine says about a run: memory, versions, and 'out of memory' in words."""
+"""The machine of a run: peak memory, versions, and a readable out-of-memory error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PACKAGES = ("torch", "transformers", "numpy")
 
 
 def peak_memory_mb() -> float:
-    """The most memory this process ever held, in MB; with a GPU it does not count the GPU's own."""
+    """Peak memory of this process in MB, without GPU memory."""
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
 def versions() -> dict[str, str]:
-    """What the numbers were made with."""
+    """Versions of Python, erda and the packages that affect results."""
     machine = f"{platform.system()} {platform.machine()}"
     found = {"python": platform.python_version(), "machine": machine, "erda": __version__}
     for name in PACKAGES:
@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
 
 
 def wait_for_device(device: str) -> None:
-    """Let a GPU finish, so that seconds are charged where they belong."""
+    """Synchronize a GPU, so that its time is charged to the right step."""
     if device.startswith("cuda"):
         import torch
 
@@ -45,13 +45,13 @@ def wait_for_device(device: str) -> None:
 
 @contextmanager
 def memory_faults_explained(asked: Run) -> Iterator[None]:
-    """Turn 'out of memory' of the machine or of a GPU into a message that says what to do."""
+    """Turn an out-of-memory error of the machine or a GPU into a message that says what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         raise ErdaError(
-            f"{asked.title}: out of memory on {asked.device}. The tasks before are kept; "
-            "give the same command again with more memory, fewer --jobs, or a smaller encoder into another --out."
+            f"{asked.title}: out of memory on {asked.device}. Earlier tasks are saved; "
+            "repeat the command with more memory or fewer --jobs, or use a smaller encoder and another --out."
         ) from error

@@ -1,4 +1,4 @@
-"""Several runs: one after another, in several processes, or on the machines of a Ray cluster."""
+"""Several runs: sequential, in several processes, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A run and the folder that its own folder METHOD/SEED goes into."""
+    """A run and its output folder, which will contain METHOD/SEED."""
 
     asked: Run
     out: Path
 
     @property
     def folder(self) -> Path:
-        """The folder of its record."""
+        """Folder of its record."""
         return run_directory(self.out, self.asked)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has a record already."""
+        """Whether the run has a record."""
         return (self.folder / RECORD).exists()
 
 
@@ -50,20 +50,20 @@ RunOne = Callable[[PlannedRun], Record]
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """The folder of the cache of frozen layers ("": in memory) and its largest size."""
+    """Folder of the cache of frozen layers ("" is in memory) and its maximum size."""
 
     folder: str = ""
     gigabytes: float = 0.0
 
     @classmethod
     def of(cls, settings: RunSettings) -> CacheSettings:
-        """The cache that the settings name."""
+        """Cache settings of an experiment."""
         return cls(settings.cache_dir, settings.cache_gb)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The records in the order of the runs, how many of them existed before, and why the other runs failed."""
+    """Records in the order of the runs, the number of records that existed before, and faults of failed runs."""
 
     records: tuple[Record, ...]
     n_found: int
@@ -80,7 +80,7 @@ def run_experiment(
     keep_methods: bool = False,
     show_bars: bool = True,
 ) -> Finished:
-    """Run every method of the settings on every stream; finished runs are read, failed ones reported."""
+    """Run every method of the settings on every stream; read finished runs, report failed ones."""
     asked = settings.runs()
     for one in {one.method: one for one in asked}.values():
         check_same_experiment(out, one)
@@ -106,10 +106,9 @@ def run_planned(
     show_bars: bool = True,
     on_outcome: Callable[[RunOutcome], None] | None = None,
 ) -> Finished:
-    """Run each into its own folder; `on_outcome` is called as each ends.
+    """Run each planned run into its own folder; call `on_outcome` when it ends.
 
-    `n_processes` work at once (None: one here, as many as the cluster has room for on Ray). `address` is that of a Ray
-    cluster.
+    `n_processes` runs are parallel (None: one locally, as many as fit on Ray). `address` is that of a Ray cluster.
     """
     if engine not in ENGINES:
         raise SettingsError(unknown_name("engine", engine, ENGINES))
@@ -141,7 +140,7 @@ def run_planned(
 
 
 def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterator[RunOutcome]:
-    """Pass the outcomes on, with a bar on a terminal and a line for each elsewhere (nohup, CI)."""
+    """Yield the outcomes and show a bar on a terminal, otherwise (nohup, CI) one line per run."""
     top = _common_folder(runs)
     with tqdm(total=len(runs), unit="run", position=0, disable=None) as bar:
         for number, outcome in enumerate(outcomes, start=1):
@@ -155,7 +154,7 @@ def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterat
 
 @contextmanager
 def _cache_for_processes(runs: Sequence[PlannedRun], cache: CacheSettings, *, needed: bool) -> Iterator[CacheSettings]:
-    """A cache that several processes can share: a folder, removed afterwards unless the user named it."""
+    """Cache that several processes can share: the user's folder, or a temporary one."""
     if not needed or not runs or cache.folder:
         yield cache
         return
@@ -186,9 +185,9 @@ def _run_one(planned: PlannedRun, *, keep_method: bool, bar: int | None, cache: 
 def _run_on_cluster(
     run_one: RunOne, runs: Sequence[PlannedRun], *, address: str | None, n_at_once: int | None
 ) -> Iterator[RunOutcome]:
-    """Run on a Ray cluster, whose nodes do not see OUT: the driver receives the files of a run and writes them.
+    """Run on a Ray cluster. Nodes do not share OUT, so they return the files of a run and the driver writes them.
 
-    Finished runs are read here and not sent. A run that is sent begins at its first task.
+    Finished runs are read by the driver. A run on a node starts at its first task.
     """
     from erda.benchmark.run.ray_engine import run_on_ray
 
@@ -206,7 +205,7 @@ def _run_on_cluster(
 
 
 def _run_remotely(run_one: RunOne, planned: PlannedRun) -> dict[str, bytes]:
-    """Run into a temporary folder of the node; return the files that `run` leaves there, by relative path."""
+    """Run into a temporary folder of the node; return its files by relative path."""
     with tempfile.TemporaryDirectory(prefix="erda-") as place:
         moved = replace(planned, out=Path(place))
         run_one(moved)
@@ -216,7 +215,7 @@ def _run_remotely(run_one: RunOne, planned: PlannedRun) -> dict[str, bytes]:
 
 
 def _write_files(planned: PlannedRun, *, files: Mapping[str, bytes]) -> Record:
-    """Write the files of a finished run, its record last, unless another process has finished it meanwhile."""
+    """Write the files of a finished run, its record last, unless another process has finished the run."""
     folder = planned.folder
     with run_lock(folder):
         if not planned.is_finished:

@@ -1,11 +1,11 @@
-"""What is kept of a run while it is under way, in `OUT/METHOD/SEED/progress`, so that it can go on after any end.
+"""Checkpoints of an unfinished run in `OUT/METHOD/SEED/progress`, from which an interrupted run resumes.
 
-    progress.json   what was asked, the measures after each task learned so far, the sha256 of every file
-    method-K/       the method after task K, as `method.save` writes it
-    task-K.npz      what was predicted after task K
+    progress.json   settings of the run, measures after each learned task, sha256 of every file
+    method-K/       the method after task K, written by `method.save`
+    task-K.npz      predictions after task K
 
-`progress.json` is renamed into place last and names the K that counts: whatever is newer was cut short and is ignored.
-Where it or a file that it names is damaged, the run begins anew.
+`progress.json` is renamed into place last, and its K is the one that counts: newer files are incomplete and ignored.
+If `progress.json` or a file listed in it is damaged, the run starts over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.benchmark.experiments import refuse_mixing
+from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import Measures
 from erda.benchmark.records import RECORD, read_record
 from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError
@@ -37,7 +37,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """`progress.json`: the tasks learned so far."""
+    """Content of `progress.json`: the tasks learned so far."""
 
     asked: Run
     digest: str  # of the stream
@@ -45,41 +45,41 @@ class Learned:
     learn_seconds: tuple[float, ...] = ()
     predict_seconds: tuple[float, ...] = ()
     peak_memory_mb: float = 0.0
-    notes: dict[str, Any] = field(default_factory=dict)  # what the method had to tell of each task, put together
+    notes: dict[str, Any] = field(default_factory=dict)  # the method's notes on all tasks, joined
     files: dict[str, str] = field(default_factory=dict)  # path in the folder -> sha256
     schema: int = SCHEMA
 
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a run. `add` puts one more task on the disk; what was there before stays until that is whole."""
+    """Progress of a run on disk. `add` keeps the previous checkpoint until the new one is complete."""
 
     folder: Path
     learned: Learned
 
     @classmethod
     def open(cls, run_directory: Path, asked: Run, digest: str) -> Progress:
-        """What an earlier process left in the folder of this run, or a fresh start."""
+        """Open the progress left by an earlier process, or start fresh."""
         folder = run_directory / FOLDER
         learned = read_learned(folder)
         if learned is None:
             return cls(folder, Learned(asked, digest))
-        refuse_mixing(run_directory, then=learned.asked, now=asked)
+        reject_mixing(run_directory, then=learned.asked, now=asked)
         if learned.digest != digest:
             raise SettingsError(
-                f"{run_directory} was begun on another stream (manifests {learned.digest[:8]} there, "
+                f"{run_directory} was started on another stream (manifests {learned.digest[:8]} there, "
                 f"{digest[:8]} now): the data changed. Choose another --out, or delete that folder."
             )
         return cls(folder, learned)
 
     @property
     def n_done(self) -> int:
-        """How many tasks are learned and on the disk."""
+        """Number of tasks learned and saved."""
         return len(self.learned.measures)
 
     @property
     def method_folder(self) -> Path:
-        """Where the method lies as it was after the last learned task."""
+        """Folder of the method saved after the last learned task."""
         return self.folder / f"method-{self.n_done}"
 
     def add(
@@ -92,7 +92,7 @@ class Progress:
         predict_seconds: float,
         peak_memory_mb: float,
     ) -> None:
-        """Keep one more task: the method after it, its measures and what it predicted."""
+        """Save one more task: the method, its measures and its predictions."""
         k, before, old = self.n_done + 1, self.learned, self.method_folder
         saved, predicted = self.folder / f"method-{k}", self.folder / f"task-{k}.npz"
         try:
@@ -100,12 +100,12 @@ class Progress:
             method.save(saved)
         except (OSError, ModelError, WriteError) as error:
             raise WriteError(
-                f"{before.asked.title}: task {k} was learned but cannot be kept: {error} "
-                f"The {self.n_done} tasks before are kept; mend this and give the same command again."
+                f"{before.asked.title}: task {k} was learned but cannot be saved: {error} "
+                f"The {self.n_done} earlier tasks are saved; fix this and repeat the same command."
             ) from error
         write_arrays(predicted, arrays, compress=False)
         new = [predicted, *(path for path in sorted(saved.rglob("*")) if path.is_file())]
-        files = {name: one for name, one in before.files.items() if not name.startswith(f"{old.name}/")}
+        files = {name: sha256 for name, sha256 in before.files.items() if not name.startswith(f"{old.name}/")}
         files |= {path.relative_to(self.folder).as_posix(): sha256_of(path) for path in new}
         learned = replace(
             before,
@@ -121,57 +121,54 @@ class Progress:
         shutil.rmtree(old, ignore_errors=True)
 
     def arrays(self) -> list[dict[str, np.ndarray]]:
-        """What was predicted after each task."""
+        """Predictions after each task."""
         return [read_arrays(self.folder / f"task-{k + 1}.npz", error=RecordError) for k in range(self.n_done)]
 
     def discard(self) -> None:
-        """Remove it all; called when the record is on the disk."""
+        """Remove the folder, once the record is written."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Notes of all tasks: lists one after the other, of everything else what was said last."""
-    lists = {name: [*notes.get(name, []), *one] for name, one in more.items() if isinstance(one, list)}
+    """Join the notes of all tasks: concatenate lists, keep the latest of all other values."""
+    lists = {name: [*notes.get(name, []), *value] for name, value in more.items() if isinstance(value, list)}
     return {**notes, **more, **lists}
 
 
 def read_learned(folder: Path) -> Learned | None:
-    """What `progress.json` says, checked with every file that it names; None, and a line on stderr, for a damaged one.
-
-    None also where there is none.
-    """
+    """Read `progress.json` and check every file listed in it; None if it is missing or, with a warning, damaged."""
     path = folder / FILE
     if not path.exists():
         return None
     try:
         learned = read_sealed(path, Learned, error=RecordError)
         if learned.schema != SCHEMA:
-            raise RecordError(f"{path}: is of another version.")
+            raise RecordError(f"{path}: has another version.")
         for name, sha256 in learned.files.items():
             if sha256_of(folder / name, error=RecordError) != sha256:
-                raise RecordError(f"{folder / name}: is damaged.")
+                raise RecordError(f"{folder / name}: damaged.")
     except RecordError as fault:
-        print(f"{fault} The run begins anew.", file=sys.stderr)
+        print(f"{fault} The run starts over.", file=sys.stderr)
         return None
     return learned
 
 
 def check_same_experiment(out: Path, asked: Run) -> None:
-    """Refuse a folder that holds runs of another experiment; what cannot be read there is passed over."""
+    """Reject an output folder that holds runs of another experiment; skip unreadable files."""
     for path in sorted([*out.glob(f"*/*/{RECORD}"), *out.glob(f"*/*/{FOLDER}/{FILE}")]):
-        begun = path.name == FILE
+        unfinished = path.name == FILE
         try:
-            then = read_json(path, Learned, error=RecordError).asked if begun else read_record(path)
+            then = read_json(path, Learned, error=RecordError).asked if unfinished else read_record(path)
         except ErdaError:
             continue
-        refuse_mixing(path.parents[int(begun)], then=then, now=asked)
+        reject_mixing(path.parents[int(unfinished)], then=then, now=asked)
 
 
 @contextmanager
 def run_lock(run_directory: Path) -> Iterator[None]:
-    """Keep other processes out of the folder of a run; a run that never began leaves no empty folder."""
+    """Lock the folder of a run against other processes; remove the folder if it stays empty."""
     try:
-        with locked(run_directory, busy="another process is at work on this run; wait for it", error=RecordError):
+        with locked(run_directory, busy="another process is running it; wait until it ends", error=RecordError):
             yield
     finally:
         with suppress(OSError):

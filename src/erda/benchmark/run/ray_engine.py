@@ -1,7 +1,7 @@
-"""Pieces of work on a Ray cluster, one Ray task each: the engine beside those of `engines.py`.
+"""Execution of jobs on a Ray cluster, one Ray task per job; `engines.py` holds the local engines.
 
-`erda` must be installed on every node. Nodes need not share storage with the driver, but data named by a path (a
-dataset of one's own, a corpus, a model folder) must lie under that path on every node.
+`erda` must be installed on every node. Nodes need not share storage with the driver, but data given by a path (a custom
+dataset, a corpus, a model folder) must exist under the same path on every node.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from erda.benchmark.run.engines import Outcome, Result, Work, unexpected
 from erda.cluster import connected
 from erda.errors import ErdaError, SettingsError
 
-TASK = "erda-run"  # the name of a piece of work in Ray's own tools
+TASK = "erda-run"  # name of a job in Ray's tools
 
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """What a worker takes over from the driver, so that file names mean the same."""
+    """State of the driver that a worker copies, so that relative paths resolve alike."""
 
     version: str = __version__
     folder: str = field(default_factory=os.getcwd)
@@ -44,10 +44,10 @@ def run_on_ray(
     n_gpus_each: int = 0,
     n_at_once: int | None = None,
 ) -> Iterator[Outcome[Work, Result]]:
-    """Run as many pieces at once as the cluster has room for, or `n_at_once`; nodes must be able to import `function`.
+    """Run as many jobs in parallel as the cluster can hold, or `n_at_once`; nodes must be able to import `function`.
 
-    `address` is "auto", HOST:PORT, or None for a cluster of this machine alone. A worker or node that dies takes only
-    its piece with it.
+    `address` is "auto", HOST:PORT, or None for a cluster on this machine. A worker or node that dies fails only its own
+    job.
     """
     if not works:
         return
@@ -73,7 +73,7 @@ def run_on_ray(
 
 
 def _check_room(ray: Any, n_cpus: int, n_gpus: int) -> None:
-    """Reject work that no node can take: Ray would wait for such a node for ever."""
+    """Reject a job that fits no node: Ray would wait forever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= n_cpus and node.get("GPU", 0) >= n_gpus for node in nodes):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""The tests of a stream as a method meets them: examples without answers, asked at once, marked task by task."""
+"""Tests of a stream: examples without gold relations, predicted in one call and marked task by task."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class StreamTests:
-    """The tests of a stream's tasks, and their answers, which the method is never handed."""
+    """Tests of a stream's tasks, with the answers that the method never sees."""
 
     def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
-        ask = stream.validation if evaluate_on == "validation" else stream.test
-        self.tests: list[TestSet] = [ask(k) for k in range(len(stream))]
+        test_of = stream.validation if evaluate_on == "validation" else stream.test
+        self.tests: list[TestSet] = [test_of(k) for k in range(len(stream))]
         empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
         if empty:
             raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
         self.answers = [Answers.of(test) for test in self.tests]
 
     def examples(self, k: int) -> list[Example]:
-        """The test examples of tasks 0..k, one after another."""
+        """Test examples of tasks 0..k, concatenated."""
         return [example for test in self.tests[: k + 1] for example in test.examples]
 
     def mark(self, predictions: Predictions, k: int) -> list[Marks]:
-        """Mark the predictions for `examples(k)`, task by task."""
+        """Mark the predictions of `examples(k)`, task by task."""
         ends = np.cumsum([len(test.examples) for test in self.tests[: k + 1]])
         if len(predictions) != ends[-1]:
-            raise StreamError(f"The method answered {len(predictions)} of {ends[-1]} questions.")
+            raise StreamError(f"The method predicted {len(predictions)} of {ends[-1]} examples.")
         starts = [0, *ends[:-1]]
         return [
             mark(predictions[int(start) : int(end)], answers)
@@ -45,7 +45,7 @@ class StreamTests:
         ]
 
     def test_predictions(self, tasks: Sequence[Arrays]) -> TestPredictions:
-        """What `task_arrays` kept after each task as one: the file beside the record."""
+        """Join the `task_arrays` of all tasks into the content of `predictions.npz`."""
         last = tasks[-1]
         relations: list[str] = last["relations"].tolist()
         column = {name: i for i, name in enumerate(relations)}
@@ -69,7 +69,7 @@ class StreamTests:
 
 
 def task_arrays(predictions: Predictions, marks: Sequence[Marks]) -> dict[str, np.ndarray]:
-    """What is kept after one task for every test example; `best` points into `relations`."""
+    """Arrays saved after one task, one row per test example; `best` indexes `relations`."""
     protocols = [name for name in marks[0].right if all(name in one.right for one in marks)]
     return {
         "relations": np.array(predictions.relations, dtype=np.str_),
