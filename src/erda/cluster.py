@@ -1,4 +1,4 @@
-"""Connecting to a Ray cluster: one that runs already, or one of this machine alone. Ray is imported only here."""
+"""Connect to a running Ray cluster, or start a local one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_SECONDS = 10
 
 
 def require_ray(module: str = "ray") -> Any:
-    """The module of Ray's, or what to install."""
+    """Import a module of Ray; if it is missing, name the extra to install."""
     try:
         return import_module(module)
     except ImportError:
@@ -26,9 +26,9 @@ def require_ray(module: str = "ray") -> Any:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """The module `ray`, connected for the time of a job. `address` is "auto", HOST:PORT, or "local" or None.
+    """Connect for the duration of a job and yield the module `ray`.
 
-    A connection that the caller has opened already is used and left open.
+    `address` is "auto", HOST:PORT, "local" or None (also local). An existing connection is reused and left open.
     """
     ray = require_ray()
     if ray.is_initialized():
@@ -36,7 +36,7 @@ def connected(address: str | None) -> Iterator[Any]:
         return
     local = address in (None, LOCAL)
     if local:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of ours tells nobody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     else:
         _check_answer(str(address))
     try:
@@ -55,10 +55,10 @@ def connected(address: str | None) -> Iterator[Any]:
 
 
 def _check_answer(address: str) -> None:
-    """Fail at once where nobody listens: Ray would try for minutes and then end the process."""
+    """Fail fast if nothing listens: Ray would retry for minutes and then exit the process."""
     host, sign, port = address.rpartition(":")
     if not sign or "//" in address or not port.isdigit():
-        return  # "auto", or a form that Ray knows and we do not
+        return  # "auto", or another form that Ray accepts
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:

@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.corpus.shard_journal import add_to_journal
-from erda.corpus.vector_shards import ShardPlan, write_shard
+from erda.corpus.vector_shards import ShardPlan, add_to_journal, write_shard
 from erda.errors import DataError
 from index import bench_index, cluster_centres, clustered_vectors
 
@@ -38,7 +37,7 @@ def test_real_vectors_are_asked_for_their_nearest_other_row(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     vectors = clustered_vectors(rng, cluster_centres(rng, 20, 16), 1000).astype(np.float16)
     plan = ShardPlan(0, 1000, "v")
-    add_to_journal(tmp_path / "journal.jsonl", write_shard(tmp_path, plan, vectors))
+    add_to_journal(tmp_path, write_shard(tmp_path, plan, vectors))
     figures = bench_index(vectors=tmp_path, factory="IVF8,Flat", n_queries=30)
     assert figures.n_rows == 1000
     assert 0.8 <= figures.recall <= 1

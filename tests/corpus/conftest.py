@@ -1,4 +1,4 @@
-"""Tests of the corpus use the tiny models of the encoders' tests."""
+"""A tiny model and packed sentences."""
 
 import pytest
 from tiny_models import build_model
@@ -16,5 +16,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 @pytest.fixture(scope="session")
 def rows(folder: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> PairRows:
-    """Sentences of forty entity pairs, packed for it."""
+    """Packed sentences of forty entity pairs."""
     return toy_rows(folder, tmp_path_factory.mktemp("rows") / "rows.jsonl", toy_sentences(40))

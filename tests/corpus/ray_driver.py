@@ -1,6 +1,6 @@
-"""What `test_ray.py` runs in a process of its own, connected to a cluster: every job once, the results as JSON.
+"""Run every job once on a cluster and write the results as JSON; `test_ray_jobs.py` starts this script.
 
-Ray reads its environment (the token of the cluster) when it is imported, so the process of the tests cannot do it.
+Ray reads the cluster's token from the environment when it is imported, so the test process cannot connect itself.
 """
 
 import json

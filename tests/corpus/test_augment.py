@@ -12,7 +12,7 @@ from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter
 from erda.corpus.vector_index import build_index
 from erda.data.formats import example_from_json, example_to_json
 from erda.data.own_data import read_examples
-from erda.errors import DataError, SettingsError, WriteError
+from erda.errors import DataError, SettingsError
 from erda.types import Example
 
 CORPUS = [
@@ -37,7 +37,7 @@ COAST = example("Oslo lies on the coast of Norway .", "Oslo", "Norway", "country
 
 
 class Counting:
-    """An index or store that counts its calls."""
+    """Wrapper of an index or a store that records the names of called methods."""
 
     def __init__(self, inner: object) -> None:
         self.inner = inner
@@ -60,7 +60,7 @@ def texts(examples: Sequence[Example]) -> list[str]:
     return [" ".join(one.tokens) for one in examples]
 
 
-def test_entity_matches_over_alpha_get_the_relation(augmenter: Augmenter) -> None:
+def test_matches_above_alpha_get_the_relation(augmenter: Augmenter) -> None:
     found = augmenter.find([AUTHOR], match_threshold=0.5)
     assert texts(found.examples) == [
         "Ibsen wrote the play Gengangere in exile .",
@@ -68,16 +68,23 @@ def test_entity_matches_over_alpha_get_the_relation(augmenter: Augmenter) -> Non
     ]
     assert {one.relation for one in found.examples} == {"author"}
     assert {extra.rule for extra in found.extras} == {ENTITY_MATCH}
-    assert (found.n_matched, found.n_searched, found.dropped) == (1, 0, {"match below the threshold": 1})
+    assert (found.n_matched, found.n_searched, found.dropped) == (1, 0, {"below match_threshold": 1})
 
 
-def test_scores_are_products_of_the_models_vectors(augmenter: Augmenter) -> None:
-    for extra in augmenter.find([AUTHOR, NOVEL, COAST], n_neighbours=2).extras:
+def test_scores_and_margins_equal_a_loop(augmenter: Augmenter) -> None:
+    examples = [AUTHOR, NOVEL, COAST]
+    vectors = augmenter.model.encode(examples)
+    author, country = vectors[:2].mean(axis=0), vectors[2]
+    for extra in augmenter.find(examples, n_neighbours=2).extras:
         own, found = augmenter.model.encode([extra.origin, extra.example])
         assert extra.score == pytest.approx(float(own @ found), abs=1e-3)
+        vector = augmenter.index.vectors([extra.row])[0]
+        near = [float(vector @ mean / np.linalg.norm(mean)) for mean in (author, country)]
+        expected = near[0] - near[1] if extra.example.relation == "author" else near[1] - near[0]
+        assert extra.margin == pytest.approx(expected, abs=1e-5)
 
 
-def test_neighbours_come_in_only_where_no_sentence_has_the_pair(augmenter: Augmenter) -> None:
+def test_only_examples_with_an_empty_q_are_searched(augmenter: Augmenter) -> None:
     found = augmenter.find([AUTHOR, NOVEL, COAST], match_threshold=0.99)
     assert found.n_matched == 1
     assert [(extra.origin.id, extra.rule) for extra in found.extras] == [("a2", NEIGHBOUR), ("c1", NEIGHBOUR)]
@@ -85,24 +92,23 @@ def test_neighbours_come_in_only_where_no_sentence_has_the_pair(augmenter: Augme
     assert texts(found.examples) == expected
 
 
-def test_rejected_matches_can_be_searched_for(augmenter: Augmenter) -> None:
-    found = augmenter.find([AUTHOR], match_threshold=0.99, search_rejected=True)
-    assert [extra.rule for extra in found.extras] == [NEIGHBOUR]
-    both = augmenter.find([AUTHOR], match_threshold=0.5, search_matched=True, n_neighbours=2)
-    assert both.counts == {ENTITY_MATCH: 2, NEIGHBOUR: 2}
-    assert len(set(texts(both.examples))) == 4
+@pytest.mark.parametrize(
+    ("settings", "matches", "neighbours"),
+    [
+        ({"match_threshold": 0.99, "search_rejected": True}, 0, 2),
+        ({"match_threshold": 0.5, "search_matched": True, "n_neighbours": 2}, 2, 4),
+        ({"match_threshold": 0.5, "similarity_search": False}, 2, 0),
+        ({"entity_matching": False}, 0, 2),
+        ({"entity_matching": False, "similarity_search": False}, 0, 0),
+    ],
+)
+def test_settings_select_the_rules(augmenter: Augmenter, settings: dict, matches: int, neighbours: int) -> None:
+    found = augmenter.find([AUTHOR, COAST], **settings)
+    assert found.counts == {ENTITY_MATCH: matches, NEIGHBOUR: neighbours}
+    assert len(set(texts(found.examples))) == matches + neighbours
 
 
-def test_without_matching_and_without_search(augmenter: Augmenter) -> None:
-    no_matching = augmenter.find([AUTHOR, COAST], entity_matching=False)
-    assert no_matching.counts == {ENTITY_MATCH: 0, NEIGHBOUR: 2}
-    no_search = augmenter.find([AUTHOR, COAST], similarity_search=False, match_threshold=0.5)
-    assert no_search.counts == {ENTITY_MATCH: 2, NEIGHBOUR: 0}
-    neither = augmenter.find([AUTHOR, COAST], entity_matching=False, similarity_search=False)
-    assert neither.extras == ()
-
-
-def test_known_sentences_never_come_back_and_do_not_count_as_matches(augmenter: Augmenter) -> None:
+def test_known_sentences_are_not_members_of_q(augmenter: Augmenter) -> None:
     known = [
         example("ibsen   wrote the play gengangere in EXILE .", "ibsen", "gengangere", None),
         example("Gengangere , a play that Ibsen wrote in exile .", "Ibsen", "Gengangere", None),
@@ -112,10 +118,10 @@ def test_known_sentences_never_come_back_and_do_not_count_as_matches(augmenter: 
     assert found.n_matched == 0
     assert [extra.rule for extra in found.extras] == [NEIGHBOUR]
     assert texts(found.examples) == ["Undset wrote the novel Kransen at home ."]
-    assert found.dropped["sentence that is known already"] >= 3
+    assert found.dropped["known sentence"] >= 3
 
 
-def test_an_example_of_the_task_is_not_its_own_neighbour(tmp_path: Path) -> None:
+def test_an_example_is_not_its_own_neighbour(tmp_path: Path) -> None:
     rows = [*CORPUS, row("Oslo lies on the coast of Norway .", "Oslo", "Norway")]
     store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
     found = Augmenter(store, build_index(store, model), model).find([COAST], n_neighbours=3)
@@ -123,99 +129,78 @@ def test_an_example_of_the_task_is_not_its_own_neighbour(tmp_path: Path) -> None
     assert len(found.extras) == 3
 
 
-def test_no_sentence_is_taken_twice_and_the_nearest_claim_wins(augmenter: Augmenter) -> None:
+def test_each_sentence_is_used_once_with_the_higher_score(augmenter: Augmenter) -> None:
     twin = example("Harbour Oslo lies on the coast of Norway .", "Oslo", "Norway", "harbour", "c2")
     found = augmenter.find([twin, COAST], n_neighbours=8)
     assert len(set(texts(found.examples))) == len(found.extras)
-    assert found.dropped["sentence taken for another example"] > 0
-    best = {extra.row: extra.origin.id for extra in found.extras}
-    bergen = next(extra.row for extra in found.extras if "Bergen" in extra.example.tokens)
-    assert best[bergen] == "c1"
+    assert found.dropped["used for another example"] > 0
+    bergen = next(extra for extra in found.extras if "Bergen" in extra.example.tokens)
+    assert bergen.origin.id == "c1"
 
 
 def test_limits_and_thresholds(augmenter: Augmenter) -> None:
     one = augmenter.find([AUTHOR], match_threshold=-0.5, max_matches=1)
     assert texts(one.examples) == ["Ibsen wrote the play Gengangere in exile ."]
-    assert one.dropped["match beyond the limit"] == 2
+    assert one.dropped["beyond max_matches"] == 2
     rests = example("Oslo rests on the coast of Norway .", "Oslo", "Norway", "country")
     assert augmenter.find([rests], neighbour_threshold=0.5).counts == {ENTITY_MATCH: 0, NEIGHBOUR: 1}
     assert augmenter.find([rests], neighbour_threshold=0.95).extras == ()
-    with pytest.raises(SettingsError, match="match_threshold: must be at most 1, got 2"):
-        augmenter.find([COAST], match_threshold=2)
-    with pytest.raises(SettingsError, match="n_neighbours: must be at least 1, got 0"):
-        augmenter.find([COAST], n_neighbours=0)
-    with pytest.raises(SettingsError, match="Did you mean 'n_neighbours'"):
-        augmenter.find([COAST], n_neighbors=2)
-    with pytest.raises(SettingsError, match=r"agreement: Unknown word 'means'\. Did you mean 'mean'\?"):
-        augmenter.find([COAST], agreement="means")
+
+
+@pytest.mark.parametrize(
+    "change", [{"match_threshold": 2}, {"n_neighbours": 0}, {"n_neighbors": 2}, {"agreement": "means"}]
+)
+def test_invalid_settings_raise(augmenter: Augmenter, change: dict) -> None:
+    with pytest.raises(SettingsError):
+        augmenter.find([COAST], **change)
 
 
 @pytest.mark.parametrize("agreement", ["mean", "nearest"])
-def test_agreement_turns_down_what_another_relation_is_nearer_to(augmenter: Augmenter, agreement: str) -> None:
+def test_agreement_rejects_sentences_nearer_to_another_relation(augmenter: Augmenter, agreement: str) -> None:
     wrong = example("Hamsun lies on the floor .", "Hamsun", "floor", "posture", "w1")
     loose = augmenter.find([wrong, COAST])
     assert any(extra.margin < 0 for extra in loose.extras if extra.origin is wrong)
     strict = augmenter.find([wrong, COAST], agreement=agreement)
-    assert strict.dropped["another relation is nearer"] > 0
+    assert strict.dropped["nearer to another relation"] > 0
     assert all(extra.margin >= 0 for extra in strict.extras)
     assert any(extra.origin is COAST for extra in strict.extras)
     exemplars = [example("Lund lies on the coast of Sweden .", "Lund", "Sweden", "shore", "e1")]
-    assert not [
-        extra
-        for extra in augmenter.find([wrong], exemplars=exemplars, agreement=agreement, agreement_margin=0.05).extras
-        if "coast" in extra.example.tokens
-    ]
+    found = augmenter.find([wrong], exemplars=exemplars, agreement=agreement, agreement_margin=0.05)
+    assert not [extra for extra in found.extras if "coast" in extra.example.tokens]
 
 
-def test_margins_are_what_a_loop_says(augmenter: Augmenter) -> None:
-    examples = [AUTHOR, NOVEL, COAST]
-    vectors = augmenter.model.encode(examples)
-    author, country = vectors[:2].mean(axis=0), vectors[2]
-    for extra in augmenter.find(examples, n_neighbours=2).extras:
-        vector = augmenter.index.vectors([extra.row])[0]
-        near = [float(vector @ mean / np.linalg.norm(mean)) for mean in (author, country)]
-        expected = near[0] - near[1] if extra.example.relation == "author" else near[1] - near[0]
-        assert extra.margin == pytest.approx(expected, abs=1e-5)
-
-
-def test_one_lookup_one_search_and_two_reads_a_task(augmenter: Augmenter) -> None:
+def test_one_lookup_one_search_two_queries_and_a_cache_of_vectors(augmenter: Augmenter) -> None:
     store, index = Counting(augmenter.store), Counting(augmenter.index)
     counted = Augmenter(store, index, augmenter.model)  # type: ignore[arg-type]
-    counted.find([AUTHOR, NOVEL, COAST] * 5)
+    found = counted.find([AUTHOR, NOVEL, COAST] * 5)
     assert store.calls == ["find", "sentences", "sentences"]
     assert index.calls.count("search") == 1
+    before = augmenter.model.n_encoded  # type: ignore[attr-defined]
+    assert counted.find([AUTHOR, NOVEL, COAST] * 5) == found
+    assert augmenter.model.n_encoded == before  # type: ignore[attr-defined]
 
 
-def test_examples_seen_before_are_not_encoded_again(augmenter: Augmenter) -> None:
-    model = augmenter.model
-    augmenter.find([AUTHOR, COAST])
-    before = model.n_encoded  # type: ignore[attr-defined]
-    assert augmenter.find([AUTHOR, COAST]).extras
-    assert model.n_encoded == before  # type: ignore[attr-defined]
-
-
-def test_nothing_to_augment(augmenter: Augmenter) -> None:
+def test_examples_need_relations(augmenter: Augmenter) -> None:
     assert augmenter.find([]).extras == ()
-    with pytest.raises(DataError, match="without a relation"):
+    with pytest.raises(DataError):
         augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
 
 
-def test_the_record_holds_the_whole_provenance(augmenter: Augmenter) -> None:
+def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:
     found = augmenter.find([AUTHOR, COAST], match_threshold=0.5)
     record = json.loads(json.dumps(found.to_json()))
     assert record["counts"] == {"entity-match": 2, "neighbour": 1}
     assert record["settings"]["match_threshold"] == 0.5
     first = record["extras"][0]
     assert example_from_json(first) == found.examples[0]
-    assert first["relation"] == "author"
-    assert first["source"] == "Ibsen"
+    assert (first["relation"], first["source"]) == ("author", "Ibsen")
     provenance = first["augmentation"]
     assert provenance["found_for"] == "a1"
     assert provenance["found_for_sentence"] == " ".join(AUTHOR.tokens)
     assert augmenter.store.rows([provenance["row"]])[0].tokens == found.examples[0].tokens
 
 
-def test_the_command_writes_what_can_be_read_back_and_prints_a_table(
+def test_the_command_writes_jsonl_and_prints_a_table(
     augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
@@ -225,20 +210,16 @@ def test_the_command_writes_what_can_be_read_back_and_prints_a_table(
     assert erda_corpus("augment", file, "--corpus", corpus, "--threshold", "0.5", "--show", "1") == 0
     out = capsys.readouterr().out
     assert "author: 3 extra" in out
-    assert "entity-match  [Ibsen] wrote the play {Gengangere} in exile ." in out or "[Undset] wrote" in out
     assert "... and 2 more" in out
+    assert "neighbour     [Bergen] lies on the coast of {Norway} ." in out
     assert "3 examples, 1 with their entity pair in the corpus: 2 by entity-match, 2 by neighbour" in out
-    extras = read_examples(tmp_path / "shots.extra.jsonl").examples
-    assert [one.relation for one in extras] == ["author"] * 3 + ["country"]
-    assert (
-        erda_corpus("augment", file, "--corpus", corpus, "--known", tmp_path / "shots.extra.jsonl", "--no-search") == 0
-    )
+    extras = tmp_path / "shots.extra.jsonl"
+    assert [one.relation for one in read_examples(extras).examples] == ["author"] * 3 + ["country"]
+    assert erda_corpus("augment", file, "--corpus", corpus, "--known", extras, "--no-search") == 0
     assert "0 by entity-match" in capsys.readouterr().out
-    with pytest.raises(WriteError, match=r"Cannot write .*x\.jsonl"):
-        erda_corpus("augment", file, "--corpus", corpus, "--out", file / "x.jsonl")
 
 
-def test_the_command_takes_every_setting_and_exemplars(
+def test_the_command_accepts_every_setting_and_reports_all_faults(
     augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
@@ -271,10 +252,3 @@ def test_the_command_takes_every_setting_and_exemplars(
         erda_corpus(*command, "--set", "n_neighbors=2", "--set", "agreement=means", "--set", "max_matches=0")
     for message in ("Did you mean 'n_neighbours'?", "Did you mean 'mean'?", "--set max_matches: must be at least 1"):
         assert message in str(caught.value)
-
-
-def test_sentences_are_shown_with_both_entities_marked() -> None:
-    from erda.cli.printing import SHORT_BRACKETS, marked
-
-    assert marked(COAST) == "[head: Oslo] lies on the coast of [tail: Norway] ."
-    assert marked(COAST, SHORT_BRACKETS) == "[Oslo] lies on the coast of {Norway} ."

@@ -1,4 +1,4 @@
-"""From tagged sentences to the background of trained weights."""
+"""The background of trained weights, made from tagged sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import origin
-from erda.errors import DataError
 
 
 def tagged(path: Path, n: int) -> Path:
@@ -33,16 +32,16 @@ def tagged(path: Path, n: int) -> Path:
     return path
 
 
-def test_every_sentence_is_as_likely_to_be_drawn(tmp_path: Path) -> None:
+def test_sentences_are_drawn_uniformly(tmp_path: Path) -> None:
     path = tagged(tmp_path / "tagged.jsonl", 12)
     counts = Counter(one.tokens[-1] for seed in range(200) for one in drawn_from([path], 3, seed))
     assert sum(counts.values()) == 600
     assert len(counts) == 12
-    assert min(counts.values()) > 25, "fifty each, on average"
+    assert min(counts.values()) > 25, "expected: fifty each"
     assert len(drawn_from([path], 100, 0)) == 12
 
 
-def test_the_command_writes_beside_the_weights_and_the_encoder_finds_it(
+def test_the_command_writes_a_background_that_the_encoder_loads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base, model = build_model(tmp_path / "tiny"), tmp_path / "mine"
@@ -57,15 +56,10 @@ def test_the_command_writes_beside_the_weights_and_the_encoder_finds_it(
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
 
 
-@pytest.mark.parametrize(("more", "said"), [(["--sentences", "0"], "at least 1"), ([], "no sentence")])
-def test_what_cannot_be_done_is_said(
+@pytest.mark.parametrize(("more", "said"), [(["--sentences", "0"], "at least 1"), ([], "no sentences")])
+def test_invalid_input_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
     source = tagged(tmp_path / "tagged.jsonl", 0)
     assert main(["corpus", "background", "minilm", str(source), *more]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_no_sentence_is_no_background(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no sentence"):
-        drawn_from([tagged(tmp_path / "tagged.jsonl", 0)], 3, 0)

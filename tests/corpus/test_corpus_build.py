@@ -17,7 +17,7 @@ import pytest
 from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
 
 from erda.corpus import corpus_build, segments, staging
-from erda.corpus.corpus_build import BuildSettings, build_corpus
+from erda.corpus.corpus_build import BuildSettings, EmptyCorpusError, build_corpus
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.sources import Limits, SourceSettings
 from erda.corpus.sources.jsonl_source import JsonlSource
@@ -29,41 +29,37 @@ ANNA = row("Anna knows Bob .", "Anna", "Bob", source="first")
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Many chunks and parts even of toy data."""
+    """Several chunks and parts even for toy data."""
     monkeypatch.setattr(staging, "CHUNK_ROWS", 100)
     monkeypatch.setattr("erda.corpus.sources.jsonl_source.JsonlSource.batch_size", 50)
     monkeypatch.setattr(segments, "PART_ROWS", 150)
 
 
-def texts(folder):
-    return [" ".join(r[1]) for r in content(CorpusStore.open(folder))]
+# --- valid rows -------------------------------------------------------------------------------------------------------
 
 
-# --- what enters ------------------------------------------------------------------------------------------------------
-
-
-def test_duplicates_enter_once_and_the_first_stays(tmp_path):
+def test_the_first_of_duplicates_is_kept(tmp_path):
     again = {**row("ANNA knows Bob.", "ANNA", "Bob."), "source": "second"}
     other_pair = row("Anna knows Bob .", "Bob", "Anna")
     store = toy_store(tmp_path, [ANNA, {**ANNA, "source": "second"}, other_pair])
     assert [r[4] for r in content(store)] == ["first", None]
     assert store.manifest.dropped == {"duplicate (same sentence, same pair)": 1}
-    assert len(toy_store(tmp_path / "b", [ANNA, again])) == 2  # "Bob." is another name
+    assert len(toy_store(tmp_path / "b", [ANNA, again])) == 2  # "Bob." is a different name
 
 
-def test_one_entity_twice_is_no_pair(tmp_path):
+def test_head_and_tail_must_differ(tmp_path):
     rows = [ANNA, row("Bob is Anna .", "Bob", "Anna", ids=("q:1", "q:1"))]
     assert toy_store(tmp_path, rows).manifest.dropped == {"head and tail are the same entity": 1}
 
 
 @pytest.mark.parametrize("change", [{"source": "\ud800"}, {"tokens": ["Anna", "knows", "Bob", "\udfff"]}])
-def test_half_a_surrogate_pair_is_dropped_and_counted(tmp_path, change):
+def test_lone_surrogates_are_dropped(tmp_path, change):
     store = toy_store(tmp_path, [{**ANNA, **change}, *random_rows(2)])
-    assert store.manifest.dropped == {"line that is not JSON": 1}
+    assert store.manifest.dropped == {"invalid JSON": 1}
     assert len(store) == 2
 
 
-def test_odd_characters_survive(tmp_path):
+def test_unusual_characters_are_stored_unchanged(tmp_path):
     odd = row("O'Neil\x00x said 日本 \U0001f600 \" ' ; -- Bob .", "O'Neil\x00x", "Bob", ids=("q:'1", 'q:"2'))
     store = toy_store(tmp_path, [odd])
     (sentences,) = store.sentences_of([EntityPair("o'neil\x00X", "bob")])
@@ -92,7 +88,7 @@ def exclusion_files(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "packed", "text", "cfrl", "docred", "fewrel", "tacred"])
-def test_excluded_sentences_never_enter(tmp_path, kind):
+def test_excluded_sentences_are_dropped(tmp_path, kind):
     store = toy_store(tmp_path, [ANNA, *random_rows(3)], exclude=[exclusion_files(tmp_path)[kind]])
     assert len(store) == 3
     assert store.manifest.dropped == {"sentence given with --exclude": 1}
@@ -100,30 +96,13 @@ def test_excluded_sentences_never_enter(tmp_path, kind):
 
 
 @pytest.mark.parametrize("text", ["", '{"a": 1}\n', "{broken\n"])
-def test_an_exclusion_that_excludes_nothing_is_an_error(tmp_path, text):
+def test_an_exclude_file_without_sentences_raises(tmp_path, text):
     (tmp_path / "e.jsonl").write_text(text)
-    with pytest.raises(DataError, match=r"e\.jsonl"):
+    with pytest.raises(DataError):
         toy_store(tmp_path, [ANNA], exclude=[tmp_path / "e.jsonl"])
 
 
-def test_exclusion_holds_for_what_is_added_later(tmp_path):
-    exclude = [exclusion_files(tmp_path)["cfrl"]]
-    toy_store(tmp_path, random_rows(3), exclude=exclude)
-    more = write_rows(tmp_path / "more.jsonl", [ANNA, *random_rows(2, seed=5)])
-    report = build_corpus([more], tmp_path / "corpus", add=True)
-    assert report.n_added == 2
-    assert report.manifest.dropped == {"sentence given with --exclude": 1}
-
-
-def test_excluding_what_is_already_in_is_an_error_and_changes_nothing(tmp_path):
-    before = content(toy_store(tmp_path, [ANNA, *random_rows(3)]))
-    more = write_rows(tmp_path / "more.jsonl", random_rows(2, seed=5))
-    with pytest.raises(DataError, match="already holds 1 rows of the sentences given with --exclude"):
-        build_corpus([more], tmp_path / "corpus", add=True, exclude=[exclusion_files(tmp_path)["cfrl"]])
-    assert content(CorpusStore.open(tmp_path / "corpus")) == before
-
-
-def test_redirects_are_resolved_whatever_the_order_of_pages(tmp_path):
+def test_redirects_are_resolved_in_any_order_of_pages(tmp_path):
     def page(title, text, redirect=""):
         redirect = f'<redirect title="{redirect}" />' if redirect else ""
         return f"<page><title>{title}</title><ns>0</ns>{redirect}<revision><text>{text}</text></revision></page>"
@@ -143,7 +122,7 @@ def test_redirects_are_resolved_whatever_the_order_of_pages(tmp_path):
     assert store.manifest.dropped["head and tail are the same entity"] == 2  # Norge - Norway, both ways
     for name in ("Norge", "Norway", "Kingdom of Norway"):
         (sentences,) = store.sentences_of([EntityPair(name, "City")])
-        assert len(sentences) == (name != "Norge")  # the names that stand there, and the page's title
+        assert len(sentences) == (name != "Norge")  # found by the name in the text and by the page title
 
 
 def test_several_sources_and_settings(tmp_path):
@@ -166,40 +145,38 @@ def test_several_sources_and_settings(tmp_path):
     [
         ("", "the sources are empty"),
         ("\n\n", "the sources are empty"),
-        ("{}\n{}\n", "2 row that is no tagged sentence"),
+        ("{}\n{}\n", "2 invalid row"),
         (json.dumps(row("Bob is Anna .", "Bob", "Anna", ids=("q:1", "q:1"))), "1 head and tail are the same entity"),
     ],
 )
-def test_an_empty_corpus_is_an_error_that_says_why(tmp_path, lines, said):
+def test_an_empty_corpus_raises_with_the_reasons(tmp_path, lines, said):
     (tmp_path / "x.jsonl").write_text(lines)
-    with pytest.raises(DataError, match="nothing to build a corpus of") as error:
+    with pytest.raises(EmptyCorpusError, match=said):
         build_corpus([tmp_path / "x.jsonl"], tmp_path / "c")
-    assert said in str(error.value)
-    with pytest.raises(DataError, match="no corpus here"):
-        CorpusStore.open(tmp_path / "c")
+    assert not (tmp_path / "c/build").exists()
 
 
-def test_sources_that_are_not_there(tmp_path):
-    for path, said in ((tmp_path / "x.jsonl", "no such file"), (tmp_path, "is a folder")):
-        with pytest.raises(DataError, match=said):
-            build_corpus([path], tmp_path / "c")
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_missing_files_and_folders_are_rejected(tmp_path, name):
+    with pytest.raises(DataError):
+        build_corpus([tmp_path / name], tmp_path / "c")
 
 
 # --- resuming, adding ----------------------------------------------------------------------------------------------
 
 
-def test_a_finished_corpus_is_left_alone(tmp_path):
+def test_building_a_finished_corpus_changes_nothing(tmp_path):
     store = toy_store(tmp_path, random_rows(20))
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")}
     report = build_corpus([tmp_path / "rows.jsonl"], tmp_path / "corpus")
     assert report.n_added == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "corpus/segments").rglob("*.*")} == files
-    with pytest.raises(DataError, match="--add"):
+    with pytest.raises(DataError, match="with --add"):
         build_corpus([write_rows(tmp_path / "y.jsonl", [ANNA])], tmp_path / "corpus")
     assert CorpusStore.open(tmp_path / "corpus").digest == store.digest
 
 
-def test_adding_nothing_new(tmp_path):
+def test_adding_known_rows_adds_nothing(tmp_path):
     digest = toy_store(tmp_path, random_rows(20)).digest
     report = build_corpus([write_rows(tmp_path / "y.jsonl", random_rows(20)[:9])], tmp_path / "corpus", add=True)
     assert report.n_added == 0
@@ -209,30 +186,20 @@ def test_adding_nothing_new(tmp_path):
     assert len(content(store)) == 20
 
 
-def test_a_folder_with_other_things_is_not_touched(tmp_path):
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "thesis.tex").write_text("x")
-    rows = write_rows(tmp_path / "x.jsonl", [ANNA])
-    with pytest.raises(DataError, match=r"holds no corpus \(thesis.tex"):
-        build_corpus([rows], tmp_path / "c")
-    assert (tmp_path / "c" / "thesis.tex").read_text() == "x"
-
-
 @pytest.mark.parametrize("which", ["part-00001.parquet", "keys.npy", "rows.npy"])
-def test_a_damaged_file_is_named_by_the_same_build(tmp_path, small_steps, which):
+def test_a_damaged_file_is_named(tmp_path, small_steps, which):
     toy_store(tmp_path, random_rows(600))
     path = tmp_path / "corpus/segments/000" / which
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
     for use in (CorpusStore.open, lambda folder: build_corpus([tmp_path / "rows.jsonl"], folder)):
-        with pytest.raises(DataError, match=rf"{which}: its bytes have changed") as error:
+        with pytest.raises(DataError, match=which):
             use(tmp_path / "corpus")
-        assert str(error.value).endswith("build it again in a new folder.")
 
 
 class StopError(Exception):
-    """Stands for whatever ends a process."""
+    """Simulated end of a process."""
 
 
 STEPS = {
@@ -246,7 +213,7 @@ STEPS = {
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, target: str, after: int, error: BaseException | None = None) -> None:
-    """Make a function fail after so many calls."""
+    """Make a function raise after `after` calls."""
     owner, _, name = target.rpartition(".")
     function, left = pydoc.locate(target), [after]
 
@@ -268,7 +235,7 @@ def test_a_build_resumes_after_every_step(tmp_path, small_steps, step):
         with pytest.raises(StopError):
             build_corpus([rows], tmp_path / "c")
     if step != "tidying":
-        with pytest.raises(DataError, match=r"not finished"):
+        with pytest.raises(DataError, match="not finished"):
             CorpusStore.open(tmp_path / "c")
     build_corpus([rows], tmp_path / "c")
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
@@ -292,8 +259,8 @@ def test_committed_chunks_are_not_read_again(tmp_path, small_steps, monkeypatch)
 
 
 @pytest.mark.parametrize("step", ["staging", "lookup"])
-def test_a_source_that_changed_is_read_again(tmp_path, small_steps, step):
-    """Before sorting the other sources are kept; after it everything is read again."""
+def test_a_changed_source_is_read_again(tmp_path, small_steps, step):
+    """Before sorting, the other sources are kept; after sorting, everything is read again."""
     first = write_rows(tmp_path / "first.jsonl", random_rows(500))
     second = write_rows(tmp_path / "second.jsonl", random_rows(100, seed=1))
     with pytest.MonkeyPatch.context() as patched:
@@ -307,7 +274,7 @@ def test_a_source_that_changed_is_read_again(tmp_path, small_steps, step):
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
 
 
-def test_an_unfinished_build_with_other_settings_is_kept(tmp_path, small_steps, monkeypatch):
+def test_an_unfinished_build_with_other_settings_is_rejected(tmp_path, small_steps, monkeypatch):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(100))
     monkeypatch.setattr(corpus_build, "sort_rows", lambda *_: (_ for _ in ()).throw(StopError))
     with pytest.raises(StopError):
@@ -339,7 +306,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen:
 
 @pytest.mark.parametrize("n_kills", [1, pytest.param(30, marks=pytest.mark.long)])
 def test_kill_at_random_moments(tmp_path, small_steps, n_kills):
-    """SIGKILL, again and again; the next call finishes the build."""
+    """After any number of SIGKILLs, the next call finishes the build."""
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(2000))
     build_corpus([rows], tmp_path / "whole")
     rng, pause = random.Random(0), 0.3
@@ -358,7 +325,7 @@ def test_kill_at_random_moments(tmp_path, small_steps, n_kills):
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
 
 
-def test_two_builds_on_one_folder(tmp_path):
+def test_a_second_build_on_the_same_folder_is_rejected(tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(10))
     slow = (
         "import time; from erda.corpus import corpus_build; "
@@ -368,19 +335,19 @@ def test_two_builds_on_one_folder(tmp_path):
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "in\n"
-        with pytest.raises(DataError, match="another build is at work"):
+        with pytest.raises(DataError, match="another build is running"):
             build_corpus([rows], tmp_path / "c")
     finally:
         process.kill()
         process.communicate()
-    assert build_corpus([rows], tmp_path / "c").n_added == 10  # the lock went with its process
+    assert build_corpus([rows], tmp_path / "c").n_added == 10  # the lock ends with its process
 
 
 @pytest.mark.parametrize(
     "size", [2_000, pytest.param(20_000, marks=pytest.mark.long), pytest.param(60_000, marks=pytest.mark.long)]
 )
-def test_a_full_disk_loses_nothing(tmp_path, size):
-    """A limit on the size of files stands for the disk's end: no chunk, no part or no lookup can be written."""
+def test_a_build_resumes_after_a_full_disk(tmp_path, size):
+    """A limit on file sizes simulates a full disk while writing a chunk, a part or the lookup."""
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(4000))
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     process = python(BUILD.format(before=limit), rows, tmp_path / "c")
@@ -391,24 +358,24 @@ def test_a_full_disk_loses_nothing(tmp_path, size):
     assert len(CorpusStore.open(tmp_path / "c")) == 4000
 
 
-def test_a_full_disk_in_the_middle_keeps_what_was_read(tmp_path, small_steps):
+def test_a_full_disk_keeps_committed_chunks(tmp_path, small_steps):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(300))
     with pytest.MonkeyPatch.context() as patched:
         full = OSError(errno.ENOSPC, "No space left on device")
         stop_at(patched, "erda.corpus.staging.Staging._insert", 2, full)
-        with pytest.raises(WriteError, match="disk is full"):
+        with pytest.raises(WriteError):
             build_corpus([rows], tmp_path / "c")
     with staging.Staging(tmp_path / "c/build", memory="1GB") as kept:
         assert kept.connection.execute("SELECT count(*) FROM staged").fetchall() == [(200,)]
     assert build_corpus([rows], tmp_path / "c").n_added == 300
 
 
-def test_a_source_that_breaks_off_keeps_the_others(tmp_path, small_steps):
+def test_a_truncated_source_keeps_the_others(tmp_path, small_steps):
     good = write_rows(tmp_path / "good.jsonl", random_rows(200))
     bad = write_rows(tmp_path / "bad.jsonl.gz", random_rows(300, seed=1))
     whole = bad.read_bytes()
     bad.write_bytes(whole[:-500])
-    with pytest.raises(DataError, match=r"bad.jsonl.gz: the packed file is damaged or cut short"):
+    with pytest.raises(DataError, match="bad"):
         build_corpus([good, bad], tmp_path / "c")
     with staging.Staging(tmp_path / "c/build", memory="1GB") as kept:
         assert kept.connection.execute("SELECT count(*) FROM staged").fetchall()[0][0] >= 200
@@ -416,12 +383,7 @@ def test_a_source_that_breaks_off_keeps_the_others(tmp_path, small_steps):
     assert build_corpus([good, bad], tmp_path / "c").n_added == 500
 
 
-def test_parts_hold_consecutive_rows(tmp_path, small_steps):
-    parts = toy_store(tmp_path, random_rows(1000)).manifest.segments[0].parts
-    assert [(part.start, part.n_rows) for part in parts] == [(150 * i, 150) for i in range(6)] + [(900, 100)]
-
-
-def test_plain_text_and_names_are_part_of_the_plan(tmp_path):
+def test_the_list_of_names_is_part_of_the_plan(tmp_path):
     (tmp_path / "x.txt").write_text("Anna saw Bob. Carl saw Bob.")
     (tmp_path / "n.txt").write_text("Anna\nBob\n")
     settings = BuildSettings(reading=SourceSettings(names=tmp_path / "n.txt"))
@@ -431,12 +393,12 @@ def test_plain_text_and_names_are_part_of_the_plan(tmp_path):
     assert (report.n_added, report.manifest.n_rows) == (2, 4)
 
 
-def test_building_from_the_command_line(tmp_path, capsys):
+def test_the_command_prints_counts(tmp_path, capsys):
     rows = write_rows(tmp_path / "r.jsonl", [ANNA, {"tokens": 3}])
     assert erda_corpus("build", rows, "--out", tmp_path / "c") == 0
     out = capsys.readouterr().out
     assert "1 rows, 1 of them new" in out
-    assert "1  row that is no tagged sentence  (first: r.jsonl:2:" in out
+    assert "1  invalid row  (first: r.jsonl:2:" in out
     erda_corpus("build", rows, "--out", tmp_path / "c")
     assert "complete, nothing to do" in capsys.readouterr().out
     more = write_rows(tmp_path / "m.jsonl", random_rows(3))

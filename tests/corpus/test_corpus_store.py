@@ -38,8 +38,8 @@ def store(rows, tmp_path_factory):
         (EntityPair("paris", "helen", "Q167646", "Q161482"), True),  # other ids, same names
         (EntityPair("PARIS", "Helen Of Troy"), True),  # name of the head, title of the tail
         (EntityPair("x", "y", "enwiki:Paris (mythology)", "enwiki:Helen of Troy"), True),  # ids alone
-        (EntityPair("helen", "paris"), False),  # the order counts
-        (EntityPair("paris", "x", "enwiki:Paris (mythology)", "enwiki:Y"), False),  # one entity is not enough
+        (EntityPair("helen", "paris"), False),  # order matters
+        (EntityPair("paris", "x", "enwiki:Paris (mythology)", "enwiki:Y"), False),  # only one entity matches
         (EntityPair("pari", "shelen"), False),
     ],
 )
@@ -62,10 +62,10 @@ WORDS = st.text("abcXYZäßÉ'.-7", min_size=1)
 
 
 @given(st.lists(WORDS, min_size=1), st.lists(WORDS, min_size=1))
-def test_case_and_spacing_of_names_never_matter(head, tail):
+def test_case_and_spacing_of_names_are_ignored(head, tail):
     asked = EntityPair(" ".join(head), " ".join(tail))
     stored = EntityPair("".join(head).lower(), "\t".join(tail).upper().replace("SS", "ß"))
-    if plain(asked.tail) == plain(stored.tail):  # "ß" and "ss" are the same word only in capitals
+    if plain(asked.tail) == plain(stored.tail):  # "ß" equals "ss" only in capitals
         assert lookup_keys(asked) == lookup_keys(stored)
     if plain(asked.head) != plain(asked.tail):
         assert not lookup_keys(asked) & lookup_keys(EntityPair(asked.tail, asked.head))
@@ -76,7 +76,7 @@ def test_sentence_key_ignores_case_and_spacing():
     assert sentence_key("It 's here .") != sentence_key("It 's there .")
 
 
-def test_sentences_of_agrees_with_a_plain_scan(store, rows):
+def test_sentences_of_equals_a_scan(store, rows):
     pairs = [EntityPair(f"entity{i}", f"ENTITY {j}") for i in range(6) for j in range(6)]
     found = store.sentences_of(pairs)
     for pair, sentences in zip(pairs, found, strict=True):
@@ -91,7 +91,7 @@ def test_sentences_of_agrees_with_a_plain_scan(store, rows):
     assert [len(s) for s in store.sentences_of(pairs, limit_per_pair=1)] == [min(1, len(s)) for s in found]
 
 
-def test_rows_are_numbered_sorted_and_fetched_in_any_order(store, rows):
+def test_rows_are_sorted_and_fetched_in_any_order(store, rows):
     everything = content(store)
     assert [r[0] for r in everything] == list(range(len(rows)))
     pairs = [(r[2].id, r[3].id) for r in everything]
@@ -99,14 +99,13 @@ def test_rows_are_numbered_sorted_and_fetched_in_any_order(store, rows):
     asked = [2500, 3, 3, 0, 2999]
     assert [e.tokens for e in store.rows(asked)] == [everything[i][1] for i in asked]
     assert store.rows([]) == []
-    with pytest.raises(DataError, match=r"rows are 0 to 2999"):
-        store.rows([3000])
-    with pytest.raises(DataError, match="row -1 asked for"):
-        store.rows([-1])
+    for outside in (-1, 3000):
+        with pytest.raises(DataError):
+            store.rows([outside])
     assert [s.row for batch in store.batches(start=10, stop=35, size=10) for s in batch] == list(range(10, 35))
 
 
-def test_stats_agree_with_plain_counts(store, rows):
+def test_stats_equal_counts_of_the_rows(store, rows):
     stats = store.stats()
     pairs = Counter((r["head"]["id"], r["tail"]["id"]) for r in rows)
     assert (stats.n_rows, stats.n_pairs) == (3000, len(pairs))
@@ -118,7 +117,7 @@ def test_stats_agree_with_plain_counts(store, rows):
     assert stats.sources == (("rows.jsonl", 3000),)
 
 
-def test_search_wants_every_word_and_prefers_the_phrase(tmp_path):
+def test_search_needs_every_word_and_ranks_phrases_first(tmp_path):
     store = toy_store(tmp_path, [PARIS, CHINA, row("Troy of Paris is in New York .", "Paris", "New York")])
     count, sentences = store.search("PARIS of troy")
     assert count == 2
@@ -126,7 +125,7 @@ def test_search_wants_every_word_and_prefers_the_phrase(tmp_path):
     assert store.search("People's Republic")[0] == 1
     assert store.search("nowhere")[1] == []
     assert len(store.search("paris", limit=1)[1]) == 1
-    with pytest.raises(DataError, match="no words"):
+    with pytest.raises(DataError):
         store.search("  ")
 
 
@@ -146,7 +145,7 @@ def test_adding_keeps_row_numbers_and_changes_the_version(tmp_path):
     assert sum(map(len, grown.sentences_of(pairs))) == len(both)
 
 
-def test_same_rows_same_digest_whatever_the_file(tmp_path):
+def test_the_digest_depends_on_the_rows_alone(tmp_path):
     rows = random_rows(50)
     first = toy_store(tmp_path / "a", rows)
     packed = write_rows(tmp_path / "b.jsonl.gz", rows)
@@ -155,7 +154,7 @@ def test_same_rows_same_digest_whatever_the_file(tmp_path):
     assert toy_store(tmp_path / "c", rows[:-1]).digest != first.digest
 
 
-def test_a_folder_without_a_corpus_says_how_to_make_one(tmp_path):
+def test_a_folder_without_a_corpus_is_rejected_with_a_remedy(tmp_path):
     with pytest.raises(DataError, match="erda corpus build"):
         CorpusStore.open(tmp_path)
     (tmp_path / "build").mkdir()
@@ -163,7 +162,7 @@ def test_a_folder_without_a_corpus_says_how_to_make_one(tmp_path):
         CorpusStore.open(tmp_path)
 
 
-def test_looking_from_the_command_line(tmp_path, capsys):
+def test_the_commands_print_sentences_and_counts(tmp_path, capsys):
     toy_store(tmp_path, [PARIS, CHINA])
     assert erda_corpus("show", tmp_path / "corpus", "paris", "helen") == 0
     assert "[head: Paris] of Troy took [tail: Helen] ." in capsys.readouterr().out
@@ -172,7 +171,7 @@ def test_looking_from_the_command_line(tmp_path, capsys):
     assert "No sentence" in shown
     assert "People 's Republic of China" in shown
     erda_corpus("search", tmp_path / "corpus", "took helen")
-    assert "1 rows hold 'took helen'" in capsys.readouterr().out
+    assert "1 rows contain 'took helen'" in capsys.readouterr().out
     erda_corpus("stats", tmp_path / "corpus")
     assert "rows               2\n" in capsys.readouterr().out
 
@@ -191,7 +190,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
 @pytest.mark.long
 @pytest.mark.fewrel
 def test_fewrel_pairs_find_wikipedia_sentences(tmp_path, data_folder):
-    """The ids differ (Wikidata, page titles); names must do."""
+    """Ids differ (Wikidata, page titles), so pairs match by name."""
     from erda.data.formats import read_jsonl
 
     validation = read_jsonl(data_folder / "fewrel/validation.jsonl.gz").examples

@@ -1,4 +1,4 @@
-"""What is kept out of a corpus besides the excluded sentences themselves: their near-duplicates."""
+"""Excluded sentences and their near-duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from erda.corpus.exclude import NEAR, SAME, Excluded
 from erda.errors import DataError, SettingsError
 from erda.text.keys import sentence_key
 
-TEST = "Anna met Bob in Oslo on a cold day in March of 1999 with dog Rex ."  # 16 words, 9 runs of eight
+TEST = "Anna met Bob in Oslo on a cold day in March of 1999 with dog Rex ."  # 16 words, nine 8-grams
 WORDS = TEST.split()[:-1]
 
 
@@ -29,27 +29,27 @@ def excluded(folder: Path, *sentences: str, overlap: float = 0.5) -> Excluded:
 
 
 def reason(found: Excluded, text: str) -> str | None:
-    return found.refused({"x": 0, text: sentence_key(text)}).get(text)
+    return found.rejected({"x": 0, text: sentence_key(text)}).get(text)
 
 
 @pytest.mark.parametrize(
     ("n_shared", "overlap", "expected"),
     [(12, 0.5, NEAR), (11, 0.5, None), (11, 0.4, NEAR), (15, 1, None), (16, 1, NEAR), (16, 0, None), (8, 0.01, NEAR)],
 )
-def test_the_share_of_the_runs_decides(tmp_path, n_shared, overlap, expected):
-    """The first n words of the test sentence give n - 7 of its nine runs."""
+def test_near_duplicates_share_enough_8_grams(tmp_path, n_shared, overlap, expected):
+    """The first n words of the test sentence contain n - 7 of its nine 8-grams."""
     text = " ".join([*WORDS[:n_shared], "and", "then", "left"])
     assert reason(excluded(tmp_path, TEST, overlap=overlap), text) == expected
 
 
-def test_case_spacing_and_punctuation_do_not_matter(tmp_path):
+def test_case_spacing_and_punctuation_are_ignored(tmp_path):
     found = excluded(tmp_path, TEST)
     assert reason(found, TEST.upper().replace(" ", "   ")) == SAME
     assert reason(found, "Yesterday , " + TEST.upper().replace(" ON ", " - ON ( ").replace("REX", '"REX"')) == NEAR
     assert reason(excluded(tmp_path, "Zo\u00e9 " + TEST), "so Zoe\u0301 " + TEST.lower()) == NEAR
 
 
-def test_a_short_sentence_counts_by_its_key_alone(tmp_path):
+def test_short_sentences_have_no_near_duplicates(tmp_path):
     found = excluded(tmp_path, "Anna met Bob in Oslo on Monday .")
     assert reason(found, "anna met bob in oslo on monday.") == SAME
     assert reason(found, "Then Anna met Bob in Oslo on Monday . Yes .") is None
@@ -57,7 +57,7 @@ def test_a_short_sentence_counts_by_its_key_alone(tmp_path):
 
 @settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.floats(0.05, 1))
-def test_agrees_with_the_slow_computation(tmp_path_factory, rng: random.Random, overlap: float):
+def test_rejected_equals_a_loop(tmp_path_factory, rng: random.Random, overlap: float):
     def sentence() -> str:
         return " ".join(rng.choice("abc") for _ in range(rng.randint(1, 14)))
 
@@ -79,7 +79,7 @@ def test_agrees_with_the_slow_computation(tmp_path_factory, rng: random.Random, 
             assert reason(asked, text) == slow
 
 
-def test_the_stricter_rule_holds_where_both_have_one(tmp_path):
+def test_a_union_keeps_the_stricter_rule(tmp_path):
     strict, lax, off = (excluded(tmp_path, TEST, overlap=overlap) for overlap in (0.2, 1, 0))
     text = " ".join(WORDS[:10])
     for both in (strict | lax, lax | strict, off | strict, strict | off):
@@ -89,15 +89,15 @@ def test_the_stricter_rule_holds_where_both_have_one(tmp_path):
 
 
 @pytest.mark.parametrize("overlap", [-0.1, 1.5, float("nan")])
-def test_a_share_that_is_none_is_refused(tmp_path, overlap):
-    with pytest.raises(SettingsError, match="--exclude-overlap is a share from 0 to 1"):
+def test_an_invalid_overlap_raises(tmp_path, overlap):
+    with pytest.raises(SettingsError):
         excluded(tmp_path, TEST, overlap=overlap)
 
 
 NEAR_ROW = row(f"Later {TEST}", "Anna", "Oslo", source="page 7")
 
 
-def test_a_build_counts_near_duplicates_apart_and_names_the_first(tmp_path, capsys):
+def test_a_build_counts_near_duplicates_separately(tmp_path, capsys):
     (tmp_path / "test.txt").write_text(TEST + "\n")
     rows = write_rows(tmp_path / "rows.jsonl", [row(TEST, "Anna", "Bob"), NEAR_ROW, *random_rows(3)])
     assert erda_corpus("build", rows, "--out", tmp_path / "c", "--exclude", tmp_path / "test.txt") == 0
@@ -109,15 +109,15 @@ def test_a_build_counts_near_duplicates_apart_and_names_the_first(tmp_path, caps
     assert CorpusStore.open(tmp_path / "d").manifest.n_rows == 4
 
 
-def test_near_duplicates_stay_out_of_what_is_added_later(tmp_path):
+def test_exclusion_applies_to_added_rows(tmp_path):
     (tmp_path / "test.txt").write_text(TEST + "\n")
     toy_store(tmp_path, random_rows(3), exclude=[tmp_path / "test.txt"])
-    more = write_rows(tmp_path / "more.jsonl", [NEAR_ROW, *random_rows(2, seed=5)])
+    more = write_rows(tmp_path / "more.jsonl", [NEAR_ROW, row(TEST, "Anna", "Bob"), *random_rows(2, seed=5)])
     report = build_corpus([more], tmp_path / "corpus", add=True)
-    assert (report.n_added, report.manifest.dropped) == (2, {NEAR: 1})
+    assert (report.n_added, report.manifest.dropped) == (2, {NEAR: 1, SAME: 1})
 
 
-def test_a_build_that_was_stopped_goes_on_with_the_same_rule_only(tmp_path, monkeypatch):
+def test_an_interrupted_build_resumes_with_the_same_overlap_only(tmp_path, monkeypatch):
     (tmp_path / "test.txt").write_text(TEST + "\n")
     rows = write_rows(tmp_path / "rows.jsonl", [NEAR_ROW, *random_rows(3)])
     monkeypatch.setattr("erda.corpus.corpus_build.write_segment_lookup", lambda *_, **__: 1 / 0)
@@ -130,11 +130,12 @@ def test_a_build_that_was_stopped_goes_on_with_the_same_rule_only(tmp_path, monk
     assert (report.n_added, report.manifest.dropped) == (3, {NEAR: 1})
 
 
-def test_excluding_what_is_near_to_what_is_in_is_an_error_and_changes_nothing(tmp_path):
-    before = content(toy_store(tmp_path, [NEAR_ROW, *random_rows(3)]))
+@pytest.mark.parametrize("contained", [NEAR_ROW, row(TEST, "Anna", "Bob")])
+def test_excluding_sentences_of_the_corpus_raises_and_changes_nothing(tmp_path, contained):
+    before = content(toy_store(tmp_path, [contained, *random_rows(3)]))
     (tmp_path / "test.txt").write_text(TEST + "\n")
     more = write_rows(tmp_path / "more.jsonl", random_rows(2, seed=5))
-    with pytest.raises(DataError, match=r"already holds 1 rows of .* or near-duplicates"):
+    with pytest.raises(DataError, match="already contains 1 rows"):
         build_corpus([more], tmp_path / "corpus", add=True, exclude=[tmp_path / "test.txt"])
     assert content(CorpusStore.open(tmp_path / "corpus")) == before
 
@@ -143,7 +144,7 @@ def test_excluding_what_is_near_to_what_is_in_is_an_error_and_changes_nothing(tm
     "text", ["[" * 100_000, '{"a": ' * 100_000, json.dumps([{"tokens": ["a", "\ud800"]}]), "[" + "1" * 5000 + "]"]
 )
 @pytest.mark.parametrize("name", ["test.json", "test.jsonl"])
-def test_hostile_files_are_one_line(tmp_path, name, text):
+def test_malformed_files_are_named_with_the_line(tmp_path, name, text):
     (tmp_path / name).write_text("{" + text if name == "test.jsonl" and text[0] != "{" else text)
     with pytest.raises(DataError, match=re.escape(f"{name}:1: ")):
         Excluded.read([tmp_path / name])

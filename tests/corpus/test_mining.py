@@ -12,7 +12,7 @@ from erda.corpus.corpus_store import CorpusStore
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Two segments, so that pairs cross their border."""
+    """A corpus of two segments."""
     folder = tmp_path_factory.mktemp("mining")
     toy_store(folder, random_rows(300, n_entities=12))
     build_corpus(
@@ -30,7 +30,7 @@ def as_set(pairs):
     return set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
 
 
-def test_positive_pairs_are_exactly_pairs_of_the_same_two_entities(store, entities):
+def test_positive_pairs_have_the_same_two_entities(store, entities):
     same = {(i, j) for i, j in permutations(range(len(entities)), 2) if entities[i] == entities[j]}
     mined = store.positive_pairs(seed=0, max_per_pair=1000)
     assert as_set(mined) <= same
@@ -58,17 +58,17 @@ def test_hard_negatives_share_exactly_one_entity_in_the_same_role(store, entitie
         same_tail = entities[first][1] == entities[second][1]
         assert (same_head, same_tail) == (shared == "head", shared == "tail")
     assert set(mined.shared.tolist()) == {"head", "tail"}
-    assert len(mined) > 1.9 * len(store)  # nearly every row finds one by head and one by tail
+    assert len(mined) > 1.9 * len(store)  # nearly every row has one of each
 
 
-def test_anchors_are_the_first_of_their_negatives(store):
+def test_anchors_are_first_in_their_pairs(store):
     anchors = np.arange(0, 400, 7)
     mined = store.hard_negatives(seed=3, anchors=anchors)
     assert set(mined.first.tolist()) == set(anchors.tolist())
     assert len(store.hard_negatives(seed=3, anchors=anchors, limit=5)) == 5
 
 
-def test_the_seed_decides(store):
+def test_the_seed_determines_the_pairs(store):
     for mine in (store.positive_pairs, store.hard_negatives):
         one, again, other = mine(seed=1, limit=50), mine(seed=1, limit=50), mine(seed=2, limit=50)
         assert one.first.tolist() == again.first.tolist()
@@ -76,7 +76,7 @@ def test_the_seed_decides(store):
         assert as_set(one) != as_set(other)
 
 
-def test_nothing_to_mine_gives_nothing(tmp_path):
+def test_a_corpus_without_shared_entities_has_no_pairs(tmp_path):
     store = toy_store(tmp_path, [row("Anna knows Bob .", "Anna", "Bob"), row("Carl knows Dora .", "Carl", "Dora")])
     assert len(store.positive_pairs(seed=0)) == 0
     assert len(store.hard_negatives(seed=0)) == 0

@@ -20,7 +20,7 @@ from erda.corpus.similarity import load_similarity
 from erda.corpus.vector_index import build_index
 from erda.corpus.vector_shards import ShardWorker, embed_corpus, process_embedder, vectors_folder
 from erda.data.formats import example_from_json
-from erda.errors import DataError, SettingsError, WriteError
+from erda.errors import DataError, SettingsError
 from erda.text.keys import EntityPair
 from erda.types import Example
 
@@ -28,7 +28,7 @@ WORDS = [f"word{i}" for i in range(60)]
 
 
 def various_rows(n: int, *, seed: int = 0) -> list[dict]:
-    """Rows whose words differ, so that hardly two are equally near to an example."""
+    """Rows of different words, so that ties are rare."""
     rng = random.Random(seed)
     rows = []
     for _ in range(n):
@@ -44,13 +44,12 @@ def augmenter(store: CorpusStore, model: ToySimilarity) -> Augmenter:
     return Augmenter(store, build_index(store, model), model)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_narrowed_corpus_answers_as_the_whole_one(tmp_path: Path, suffix: str) -> None:
+def test_a_narrowed_corpus_gives_the_extras_of_the_whole_one(tmp_path: Path) -> None:
     model = ToySimilarity(dim=512)
     whole = augmenter(toy_store(tmp_path, various_rows(400)), model)
     rows = near_by_vectors(whole, SHOTS, top=40)
     assert 40 <= len(rows) < 400
-    path = tmp_path / f"near.jsonl{suffix}"
+    path = tmp_path / "near.jsonl.gz"
     write_rows(whole.store, rows, path)
     build_corpus([path], tmp_path / "near")
     near = augmenter(CorpusStore.open(tmp_path / "near"), model)
@@ -69,22 +68,20 @@ def test_every_sentence_of_a_pair_is_kept(tmp_path: Path) -> None:
     pairs = [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)]
     whole = augmenter(toy_store(tmp_path, [*pairs, *random_rows(50)]), ToySimilarity())
     shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
-    rows = near_by_vectors(whole, [shot], top=1)
-    assert 30 <= len(rows) <= 31
+    for rows in (near_by_vectors(whole, [shot], top=1), near_by_words(whole.store, [shot], top=1)):
+        assert 30 <= len(rows) <= 31
 
 
-def test_nothing_asked_is_a_fault(tmp_path: Path) -> None:
+def test_missing_examples_and_invalid_counts_raise(tmp_path: Path) -> None:
     whole = augmenter(toy_store(tmp_path, random_rows(20)), ToySimilarity())
-    with pytest.raises(DataError, match="no examples were given"):
+    with pytest.raises(DataError):
         near_by_vectors(whole, [])
-    with pytest.raises(SettingsError, match="--top: must be at least 1"):
+    with pytest.raises(SettingsError):
         near_by_vectors(whole, SHOTS, top=0)
-    with pytest.raises(WriteError, match="Cannot write"):
-        write_rows(whole.store, np.arange(3), Path("/proc/none/near.jsonl"))
 
 
 def by_hand(store: CorpusStore, shot: Example) -> list[tuple[float, int]]:
-    """The cosine of each row with an example, best first: the definition, word by word."""
+    """Cosine of each row with an example by the definition, highest first."""
 
     def counts(example: Example) -> Counter[str]:
         first, second = sorted((example.head.span, example.tail.span))
@@ -109,16 +106,16 @@ def by_hand(store: CorpusStore, shot: Example) -> list[tuple[float, int]]:
 
 
 @pytest.mark.parametrize("read", [10_000, 70])
-def test_near_by_words_is_what_its_definition_says(tmp_path: Path, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "_READ", read)
-    monkeypatch.setattr(narrow, "_AT_ONCE", 4)
+def test_near_by_words_equals_its_definition(tmp_path: Path, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "_FETCH_SIZE", read)
+    monkeypatch.setattr(narrow, "_BATCH_SIZE", 4)
     store = toy_store(tmp_path, various_rows(300))
     expected = {row for shot in SHOTS for _, row in by_hand(store, shot)[:7]}
     pairs = {int(row) for rows in store.find([EntityPair.of(shot) for shot in SHOTS]) for row in rows}
     assert set(near_by_words(store, SHOTS, top=7).tolist()) == expected | pairs
 
 
-def test_the_names_of_the_entities_count_for_nothing_and_what_is_between_counts_most(tmp_path: Path) -> None:
+def test_names_are_ignored_and_words_between_them_count_twice(tmp_path: Path) -> None:
     store = toy_store(
         tmp_path,
         [
@@ -131,14 +128,8 @@ def test_the_names_of_the_entities_count_for_nothing_and_what_is_between_counts_
     shot = example_from_json({**row("Ada Bob founded Carol", "Ada Bob", "Carol"), "relation": "founded"})
     kept = {top: [" ".join(one.tokens) for one in store.rows(near_by_words(store, [shot], top=top))] for top in (1, 9)}
     assert kept[1] == ["Long ago Eve founded Acme here"]
-    assert len(kept[9]) == 2, "no word in common is not near"
+    assert len(kept[9]) == 2, "rows without a common word are left out"
     assert all("founded" in sentence for sentence in kept[9])
-
-
-def test_every_sentence_of_a_pair_is_kept_by_words(tmp_path: Path) -> None:
-    store = toy_store(tmp_path, [row(f"Number {i} : Ada met Bob .", "Ada", "Bob") for i in range(30)])
-    shot = example_from_json({**row("Elsewhere Ada saw Bob", "Ada", "Bob"), "relation": "saw"})
-    assert len(near_by_words(store, [shot], top=1)) == 30
 
 
 def test_the_examples_of_a_relation_share_its_neighbours(tmp_path: Path) -> None:
@@ -151,9 +142,7 @@ def test_the_examples_of_a_relation_share_its_neighbours(tmp_path: Path) -> None
         np.testing.assert_array_equal(shared, near_by_vectors(whole, SHOTS, top=n_each))
 
 
-def test_the_command_narrows_a_corpus_without_an_index_by_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_selects_by_words_without_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = toy_store(tmp_path, various_rows(60))
     examples = tmp_path / "shots.jsonl"
     examples.write_text("".join(json.dumps({**one, "relation": "met"}) + "\n" for one in various_rows(3, seed=5)))
@@ -164,13 +153,12 @@ def test_the_command_narrows_a_corpus_without_an_index_by_words(
     assert f"{len(rows)} of 60 rows are near 3 examples" in capsys.readouterr().out
     build_corpus([out], tmp_path / "near")
     assert len(CorpusStore.open(tmp_path / "near")) == len(rows)
-    with pytest.raises(SettingsError, match="--model: only with --by vectors"):
-        erda_corpus(*arguments, "--model", "minilm")
-    with pytest.raises(SettingsError, match="--per-relation: must be at least 1, got 0"):
-        erda_corpus(*arguments, "--per-relation", "0")
+    for invalid in (["--model", "minilm"], ["--per-relation", "0"]):
+        with pytest.raises(SettingsError, match=invalid[0]):
+            erda_corpus(*arguments, *invalid)
 
 
-def test_the_command_narrows_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_selects_by_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = toy_store(tmp_path, random_rows(60))
     model = build_model(tmp_path / "tiny").path
     build_index(store, load_similarity(model))
@@ -185,7 +173,7 @@ def test_the_command_narrows_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixt
     assert f"{n_rows:,} of 60 rows are near 3 examples" in capsys.readouterr().out
 
 
-def test_processes_embed_as_one_does_and_go_on_after_a_stop(tmp_path: Path) -> None:
+def test_several_processes_give_the_vectors_of_one(tmp_path: Path) -> None:
     store = toy_store(tmp_path, random_rows(50))
     folder = build_model(tmp_path / "tiny").path
     model = load_similarity(folder)

@@ -1,4 +1,4 @@
-"""Which pairs a batch shows, and how."""
+"""Pairs of a batch, masking and cropping."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ def links(batch):
     return {tuple(sorted(pair)) for pair in batch.shown.rows[: 2 * n].reshape(2, n).T.tolist()}
 
 
-def test_each_pass_shows_pairs_drawn_anew(rows):
+def test_each_epoch_draws_its_pairs_anew(rows):
     batches = batches_of(rows, n_epochs=3)
     assert (batches.n_pairs, batches.n_batches, batches.n_steps) == (40, 5, 15)
-    passes = [set().union(*(links(batches[5 * epoch + i]) for i in range(5))) for epoch in range(3)]
-    assert [len(one) for one in passes] == [40] * 3
-    assert len(passes[0] | passes[1] | passes[2]) > 1.5 * 40
+    epochs = [set().union(*(links(batches[5 * epoch + i]) for i in range(5))) for epoch in range(3)]
+    assert [len(one) for one in epochs] == [40] * 3
+    assert len(epochs[0] | epochs[1] | epochs[2]) > 1.5 * 40
     for step in range(15):
         shown, n = batches[step].shown.rows, 8
         pair = rows.pair[shown]
@@ -29,7 +29,7 @@ def test_each_pass_shows_pairs_drawn_anew(rows):
             assert np.array_equal(getattr(again[step].shown, name), getattr(batches[step].shown, name))
 
 
-def test_a_limit_bounds_a_pass_and_devices_share_it(rows):
+def test_a_limit_bounds_an_epoch_and_devices_share_batches(rows):
     assert batches_of(rows, limit=17).n_pairs == 17
     assert batches_of(rows, limit=17).n_batches == 2
     assert batches_of(rows, limit=5).n_batches == 1
@@ -40,7 +40,7 @@ def test_a_limit_bounds_a_pass_and_devices_share_it(rows):
         assert links(both[0][step]) | links(both[1][step]) == links(alone[step])
 
 
-def test_names_are_hidden_and_sentences_cropped_as_often_as_asked(folder, tmp_path):
+def test_names_are_masked_and_sentences_cropped_with_the_given_probability(folder, tmp_path):
     rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(400))
     for share in (0.0, 0.7, 1.0):
         shown = batches_of(rows, blank_names=share, batch_size=400)[0].shown

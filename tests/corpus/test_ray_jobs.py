@@ -1,4 +1,4 @@
-"""The Ray engine on a real cluster of two nodes on loopback, against the local engine."""
+"""The Ray engine on a real cluster of two local nodes, compared with the local engine."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from erda.corpus.vector_shards import VectorShards, vectors_folder
 from erda.errors import DataError
 from ray_cluster import BIN, run_command, two_nodes
 
-pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores: every process of Ray's imports a lot
+pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores; Ray processes import a lot
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def on_ray(
     cluster: tuple[str, dict[str, str]], store: CorpusStore, model_folder: str, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the cluster made of every job (`ray_driver.py`)."""
+    """Results of every job on the cluster (`ray_driver.py`)."""
     address, environment = cluster
     out = tmp_path_factory.mktemp("out") / "found.json"
     driver = str(Path(__file__).with_name("ray_driver.py"))
@@ -53,9 +53,7 @@ def on_ray(
 
 
 @pytest.mark.long
-def test_vectors_from_two_nodes_equal_those_made_here(
-    on_ray: dict[str, Any], store: CorpusStore, model_folder: str
-) -> None:
+def test_vectors_from_two_nodes_equal_local_ones(on_ray: dict[str, Any], store: CorpusStore, model_folder: str) -> None:
     model = load_similarity(model_folder)
     assert len(on_ray["nodes"]) == 2
     assert on_ray["shards"] == 8
@@ -77,7 +75,7 @@ def test_mining_on_two_nodes_draws_the_same_pairs(on_ray: dict[str, Any], store:
 
 
 @pytest.mark.long
-def test_a_fault_on_a_node_is_said_in_our_words(on_ray: dict[str, Any]) -> None:
+def test_an_error_on_a_node_keeps_its_type_and_message(on_ray: dict[str, Any]) -> None:
     kind, message = on_ray["fault"]
     assert kind == "ModelError"
     assert "has another similarity model" in message
@@ -110,8 +108,8 @@ def test_the_command_mines_on_the_cluster(
 
 
 @pytest.mark.parametrize("kind", ["positive_pairs", "hard_negatives"])
-def test_buckets_give_the_pairs_of_the_local_draw(store: CorpusStore, kind: str) -> None:
-    """The work of the nodes without a cluster: every bucket mined on its own, then sorted."""
+def test_buckets_give_the_pairs_of_the_local_engine(store: CorpusStore, kind: str) -> None:
+    """Without a cluster: mine every bucket separately, then sort."""
     mine = partial(getattr(mining, kind), seed=3)
     paths = store.manifest.part_paths(store.folder)
     found = [
@@ -127,9 +125,9 @@ def test_buckets_give_the_pairs_of_the_local_draw(store: CorpusStore, kind: str)
         assert np.array_equal(values[order], getattr(expected, name)), name
 
 
-def test_faults_of_ours_are_found_inside_those_of_ray() -> None:
+def test_errors_of_erda_are_extracted_from_those_of_ray() -> None:
     text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
-    found = ray_jobs._in_our_words(RuntimeError(text))
+    found = ray_jobs._erda_error(RuntimeError(text))
     assert isinstance(found, DataError)
     assert str(found) == "node 1 does not see the corpus"
-    assert "the Ray job failed: task failed" in str(ray_jobs._in_our_words(RuntimeError("lines\n\ntask failed")))
+    assert "the Ray job failed: task failed" in str(ray_jobs._erda_error(RuntimeError("lines\n\ntask failed")))

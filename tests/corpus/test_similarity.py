@@ -37,7 +37,7 @@ def adapter(folder) -> TrainedWeights:
 
 
 def slow_vectors(folder, examples):
-    """One sentence at a time through the model as the library runs it, marks as the words `#` and `@`."""
+    """Vectors by transformers, one sentence at a time, with the words `#` and `@` as marks."""
     tokenizer = encoder_of(folder).tokenizer
     model = load_model(folder).eval()
     found = []
@@ -52,7 +52,7 @@ def slow_vectors(folder, examples):
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
-def test_a_vector_is_the_two_start_marks_side_by_side(tmp_path, kind):
+def test_a_vector_is_the_states_at_the_two_start_marks(tmp_path, kind):
     folder = build_model(tmp_path, kind)
     model = SimilarityModel(folder)
     vectors = model.encode(SENTENCES, batch_size=4)
@@ -61,7 +61,7 @@ def test_a_vector_is_the_two_start_marks_side_by_side(tmp_path, kind):
     np.testing.assert_allclose(vectors, slow_vectors(folder, SENTENCES), atol=2e-6)
 
 
-def test_order_and_batch_size_do_not_matter(folder):
+def test_vectors_do_not_depend_on_order_or_batch_size(folder):
     model = SimilarityModel(folder)
     forwards = model.encode(SENTENCES, batch_size=64)
     backwards = model.encode(SENTENCES[::-1], batch_size=1)[::-1]
@@ -69,7 +69,7 @@ def test_order_and_batch_size_do_not_matter(folder):
     assert model.encode([]).shape == (0, model.dim)
 
 
-def test_blanked_names_do_not_matter(folder):
+def test_masked_names_do_not_change_a_vector(folder):
     model = SimilarityModel(folder)
     same = [sentence("paris is in france", (0, 1), (3, 4)), sentence("berlin is in germany", (0, 1), (3, 4))]
     named, blanked = model.encode(same), model.encode(same, blank_names=True)
@@ -93,7 +93,7 @@ def test_a_merged_adapter_adds_a_product_to_every_linear_layer(folder, adapter):
     assert changed == 3 * 6
 
 
-def test_an_adapter_starts_as_no_change(folder):
+def test_a_fresh_adapter_changes_nothing(folder):
     model = SimilarityModel(folder, fresh(folder, rank=3))
     np.testing.assert_allclose(model.encode(SENTENCES), SimilarityModel(folder).encode(SENTENCES), atol=1e-6)
 
@@ -107,7 +107,7 @@ def test_only_the_adapter_and_the_marks_are_trained(folder):
 
 
 @pytest.mark.parametrize("kind", ["adapter", "full"])
-def test_a_saved_model_comes_back(folder, adapter, tmp_path, kind):
+def test_a_saved_model_loads(folder, adapter, tmp_path, kind):
     weights = adapter
     if kind == "full":
         whole = fresh(folder, rank=0)
@@ -124,13 +124,13 @@ def test_a_saved_model_comes_back(folder, adapter, tmp_path, kind):
     assert abs(untrained.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
 
 
-def test_the_packaged_model_is_the_one_that_indexes_were_made_with():
+def test_the_fingerprint_of_the_packaged_model_is_stable():
     model = load_similarity()
     assert model.fingerprint == "eb671879eb055b90b02ce4f9dfb8c84cc04856a3e9464ea6c0478e475785562d"
     assert model.encoder.tokenizer.limit == 128
 
 
-def test_fingerprints_tell_models_apart(folder, adapter):
+def test_different_models_have_different_fingerprints(folder, adapter):
     models = [
         SimilarityModel(folder),
         SimilarityModel(folder, max_pieces=20),
@@ -141,62 +141,62 @@ def test_fingerprints_tell_models_apart(folder, adapter):
     assert SimilarityModel(folder).fingerprint == models[0].fingerprint
 
 
-def test_a_damaged_adapter_is_not_used(folder, adapter, tmp_path):
+def test_a_damaged_adapter_is_rejected(folder, adapter, tmp_path):
     SimilarityModel(folder, adapter).save(tmp_path)
     path = tmp_path / "adapter.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ModelError, match="is damaged or of another version: expected sha256"):
+    with pytest.raises(ModelError, match="sha256"):
         load_similarity(tmp_path)
     path.unlink()
-    with pytest.raises(ModelError, match="is missing"):
+    with pytest.raises(ModelError):
         load_similarity(tmp_path)
 
 
-def test_an_adapter_of_other_weights_is_not_used(folder, adapter, tmp_path):
+def test_an_adapter_of_other_weights_is_rejected(folder, adapter, tmp_path):
     other = build_model(tmp_path / "other", seed=5)
     saved = SimilarityModel(folder, adapter).save(tmp_path / "saved")
-    with pytest.raises(ModelError, match=r"was trained over .* not over"):
+    with pytest.raises(ModelError):
         SimilarityModel(other, adapter)
     settings = json.loads((saved / SETTINGS_FILE).read_text())
     for change in ({"base": {"name": str(other.path), "fingerprint": other.fingerprint}}, {"max_pieces": 41}):
         (saved / SETTINGS_FILE).write_text(json.dumps(settings | change))
-        with pytest.raises(ModelError, match=r"is not what was written with adapter\.safetensors"):
+        with pytest.raises(ModelError):
             load_similarity(saved)
 
 
-def test_an_adapter_of_another_shape_is_not_used(folder, adapter):
+def test_an_adapter_of_another_shape_is_rejected(folder, adapter):
     tensors = dict(adapter.tensors)
     dropped = next(name for name in tensors if name.endswith(".up"))
     del tensors[dropped]
-    with pytest.raises(ModelError, match=rf"do not fit the model: 1 tensors, the first is {dropped}"):
+    with pytest.raises(ModelError, match=dropped):
         SimilarityModel(folder, replace(adapter, tensors=tensors))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ("{", "is not whole JSON"),
-        ("[" * 100_000, "is not whole JSON"),
-        ("[]", "expected an object"),
-        ({"version": 99}, "is of version 99, this erda reads version 1"),
-        ({"version": "1"}, "version: expected a whole number"),
-        ({"base": "minilm"}, "base: expected an object"),
-        ({"max_pieces": 0}, "max_pieces: must be at least 1"),
-        ({"weights": {"file": "../adapter.safetensors", "sha256": "0"}}, "names a file outside of itself"),
+        "{",
+        "[" * 100_000,
+        "[]",
+        {"version": 99},
+        {"version": "1"},
+        {"base": "minilm"},
+        {"max_pieces": 0},
+        {"weights": {"file": "../adapter.safetensors", "sha256": "0"}},
     ],
 )
-def test_a_broken_settings_file_is_one_line(folder, adapter, tmp_path, change, message):
+def test_an_invalid_settings_file_is_rejected_in_one_line(folder, adapter, tmp_path, change):
     path = SimilarityModel(folder, adapter).save(tmp_path) / SETTINGS_FILE
     path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ModelError, match=message) as fault:
+    with pytest.raises(ModelError) as fault:
         load_similarity(tmp_path)
     assert str(tmp_path) in str(fault.value)
     assert len(str(fault.value).splitlines()) == 1
 
 
-def test_a_half_copy_answers_for_its_original(folder, adapter, tmp_path):
+def test_an_adapter_of_a_half_copy_loads_over_the_original(folder, adapter, tmp_path):
     copy = half_copy(str(folder.path), tmp_path / "half")
     assert (origin(copy).name, origin(copy).fingerprint) == (str(folder.path), folder.fingerprint)
     sizes = [(one / "model.safetensors").stat().st_size for one in (copy.path, folder.path)]
@@ -209,35 +209,25 @@ def test_a_half_copy_answers_for_its_original(folder, adapter, tmp_path):
     assert over_original.fingerprint == trained.fingerprint
 
 
-def test_what_cannot_be_done_is_said(folder, tmp_path):
-    with pytest.raises(ModelError, match="an untrained similarity model is not saved"):
-        SimilarityModel(folder).save(tmp_path)
-    with pytest.raises(SettingsError, match="Unknown number type 'float16'"):
-        SimilarityModel(folder, dtype="float16")
-    with pytest.raises(ModelError, match="No model folder at"):
-        load_similarity(tmp_path / "nothing")
-    with pytest.raises(ModelError, match="expected adapter or full"):
-        TrainedWeights("prompt", {}, origin(folder), 40)
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_batches_hold_at_least_one_sentence(folder, size):
-    with pytest.raises(SettingsError, match=f"batch_size is {size}; expected 1 or more"):
-        SimilarityModel(folder).encode(SENTENCES, batch_size=size)
-
-
-def test_a_device_that_is_none_or_not_there_is_refused(folder, monkeypatch):
+def test_invalid_arguments_raise(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for load in (lambda device: SimilarityModel(folder, device=device), lambda device: load_similarity(device=device)):
-        with pytest.raises(SettingsError, match="device: 'nonsense' is none that erda runs on"):
-            load("nonsense")
-        with pytest.raises(SettingsError, match="PyTorch sees no CUDA device here"):
-            load("cuda")
+    model = SimilarityModel(folder)
+    for error, call in (
+        (ModelError, lambda: model.save(tmp_path)),
+        (ModelError, lambda: load_similarity(tmp_path / "missing")),
+        (ModelError, lambda: TrainedWeights("prompt", {}, origin(folder), 40)),
+        (SettingsError, lambda: SimilarityModel(folder, dtype="float16")),
+        (SettingsError, lambda: SimilarityModel(folder, device="nonsense")),
+        (SettingsError, lambda: SimilarityModel(folder, device="cuda")),
+        (SettingsError, lambda: model.encode(SENTENCES, batch_size=0)),
+    ):
+        with pytest.raises(error):
+            call()
 
 
-def test_half_precision_is_close_or_refused(folder):
+def test_bfloat16_is_close_or_rejected(folder):
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        with pytest.raises(SettingsError, match="bfloat16 is very slow on this CPU"):
+        with pytest.raises(SettingsError):
             SimilarityModel(folder, dtype="bfloat16")
         return
     exact, rounded = (SimilarityModel(folder, dtype=dtype).encode(SENTENCES) for dtype in ("float32", "bfloat16"))

@@ -24,7 +24,7 @@ def test_infonce_by_hand():
     assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
 
 
-def test_infonce_against_a_loop():
+def test_infonce_equals_a_loop():
     generator = torch.Generator().manual_seed(0)
     similarities = torch.rand(4, 7, generator=generator) * 2 - 1
     pair = [5, 6, 5, 8, 9, 5, 6]  # column 2 and 5 are no negatives of row 0
@@ -51,7 +51,7 @@ def test_paper_loss_by_hand():
 
 
 @pytest.mark.parametrize("objective", ["infonce", "paper"])
-def test_the_loss_of_a_batch_against_single_sentences(folder, rows, objective):
+def test_the_loss_of_a_batch_equals_a_loop(folder, rows, objective):
     settings = changed_settings(
         SMALL, {"objective": objective, "blank_names": 0.0, "temperature": 0.5, "batch_size": 6}
     )
@@ -79,7 +79,7 @@ def test_the_loss_of_a_batch_against_single_sentences(folder, rows, objective):
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
 @pytest.mark.parametrize("rank", [4, 0])
-def test_cached_gradients_are_the_plain_ones(tmp_path, kind, rank):
+def test_chunked_gradients_equal_whole_ones(tmp_path, kind, rank):
     folder = build_model(tmp_path / "model", kind, n_layers=2)
     rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
     settings = changed_settings(SMALL, {"rank": rank})
@@ -102,7 +102,7 @@ def test_cached_gradients_are_the_plain_ones(tmp_path, kind, rank):
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
-def test_bfloat16_is_float32_but_for_rounding(tmp_path, kind):
+def test_bfloat16_equals_float32_up_to_rounding(tmp_path, kind):
     folder = build_model(tmp_path / "model", kind, n_layers=2)
     rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
     settings = changed_settings(SMALL, {"rank": 0, "temperature": 0.5})
@@ -118,8 +118,7 @@ def test_bfloat16_is_float32_but_for_rounding(tmp_path, kind):
     assert torch.cosine_similarity(*gradients, dim=0) > 0.99
 
 
-def test_gradients_are_those_of_the_model_as_it_is_loaded(folder, rows):
-    """The gradient of the loss along a direction, against a difference."""
+def test_gradients_equal_finite_differences(folder, rows):
     settings = changed_settings(SMALL, {"temperature": 1.0})
     batch = batches_of(rows)[0]
     learner = Learner(folder, rows, settings, Machine(), CPU)

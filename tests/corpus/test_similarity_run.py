@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,15 +16,9 @@ SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
 
 
 @given(SCORES, SCORES)
-def test_auc_counts_wins_and_half_the_ties(positive, negative):
+def test_auc_equals_a_loop(positive, negative):
     slow = np.mean([(p > n) + 0.5 * (p == n) for p in positive for n in negative])
     assert auc(np.array(positive), np.array(negative)) == pytest.approx(slow)
-
-
-def test_auc_by_hand():
-    assert auc(np.array([0.9, 0.5]), np.array([0.1, 0.7])) == 0.75
-    with pytest.raises(DataError, match="at least one positive"):
-        auc(np.array([]), np.array([1.0]))
 
 
 @pytest.mark.parametrize("block_size", [1, 7, 1000])
@@ -35,17 +31,17 @@ def test_agreement_is_leave_one_out(block_size):
         others = [j for j in range(30) if j != i]
         right += relations[max(others, key=lambda j: float(vectors[i] @ vectors[j]))] == relations[i]
     assert neighbour_agreement(vectors, relations, block_size=block_size) == pytest.approx(right / 30)
-    with pytest.raises(DataError, match="at least two"):
+    with pytest.raises(DataError):
         neighbour_agreement(vectors[:1], ["r0"])
 
 
-class Spy:
-    """Vectors that know the relation only while names are blanked."""
+class MaskedOnly:
+    """A model that knows the relation only if names are masked."""
 
     def __init__(self, examples):
         self.examples = examples
 
-    def encode(self, examples, *, blank_names=False, progress=False):
+    def encode(self, examples, *, blank_names=False):
         ways = sorted({one.relation for one in examples})
         rng = np.random.default_rng(len(examples))
         exact = np.eye(len(ways), dtype=np.float32)[[ways.index(one.relation) for one in examples]]
@@ -55,23 +51,21 @@ class Spy:
         return torch.from_numpy(self.encode([self.examples[row] for row in rows], **how))
 
 
-def test_both_numbers_of_a_model(tmp_path):
+def test_auc_and_agreement_of_a_model(tmp_path):
     examples = toy_sentences(80)
     rows = toy_rows(build_model(tmp_path, n_layers=1), tmp_path / "rows.jsonl", examples)
     held_out = HeldOut(rows, mine_pairs(rows, np.arange(len(rows)), seed=0))
-    found = evaluate(Spy(examples), held_out=held_out, validation=examples)
+    found = evaluate(MaskedOnly(examples), held_out=held_out, validation=examples)
     assert found.auc == pytest.approx(0.5, abs=0.2)
     assert found.auc_blanked > 0.6
     assert found.n_pairs == 80
     assert found.n_validation == 240
     assert 0 < found.agreement < 0.6
-    nothing = evaluate(Spy([]), held_out=HeldOut(rows, mine_pairs(rows, np.arange(0), seed=0)))
+    nothing = evaluate(MaskedOnly([]), held_out=HeldOut(rows, mine_pairs(rows, np.arange(0), seed=0)))
     assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
 
 
 def test_validation_needs_relations():
-    from dataclasses import replace
-
     examples = [replace(one, relation=None) for one in toy_sentences(4)]
-    with pytest.raises(DataError, match="12 of 12 have none"):
-        evaluate(Spy([]), validation=examples)
+    with pytest.raises(DataError):
+        evaluate(MaskedOnly([]), validation=examples)

@@ -1,4 +1,4 @@
-"""Similarity models: what training finds, and what it refuses."""
+"""Training of similarity models."""
 
 import os
 import random
@@ -22,19 +22,11 @@ from erda.fields import changed_settings, checked_settings
 
 
 @pytest.mark.parametrize("rank", [4, 0])
-def test_training_finds_how_entities_relate(folder, tmp_path, rank):
+def test_training_improves_auc_and_agreement(folder, tmp_path, rank):
     rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(80))
     rate = 3e-2 if rank else 1e-2
-    settings = changed_settings(
-        SMALL,
-        {
-            "rank": rank,
-            "batch_size": 16,
-            "n_epochs": 8,
-            "learning_rate": rate,
-            "blank_names": 1.0,
-        },
-    )
+    changes = {"rank": rank, "batch_size": 16, "n_epochs": 8, "learning_rate": rate, "blank_names": 1.0}
+    settings = changed_settings(SMALL, changes)
     trained = train(folder, rows, settings, out=tmp_path / "model")
     assert trained.n_steps == 40
     assert trained.losses[-1][1] < trained.losses[0][1] - 0.3
@@ -51,7 +43,7 @@ def test_training_finds_how_entities_relate(folder, tmp_path, rank):
     assert after > before
 
 
-def test_packed_sentences_have_the_vectors_of_sentences(folder, rows):
+def test_packed_sentences_have_the_vectors_of_examples(folder, rows):
     model = SimilarityModel(folder)
     picked = np.array([7, 3, 110, 3])
     for blank in (False, True):
@@ -60,7 +52,7 @@ def test_packed_sentences_have_the_vectors_of_sentences(folder, rows):
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, rows, tmp_path):
+def test_the_seed_determines_the_weights_and_global_random_states_stay(folder, rows, tmp_path):
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -74,22 +66,21 @@ def test_the_seed_decides_everything_and_nothing_else_is_touched(folder, rows, t
     assert torch.equal(torch.get_rng_state(), states[2])
 
 
-def test_training_begins_from_weights_that_are_there(folder, rows, tmp_path):
+def test_training_starts_from_given_weights(folder, rows, tmp_path):
     first = train(folder, rows, SMALL, out=tmp_path / "first")
     start = {"start": str(tmp_path / "first")}
     still = changed_settings(SMALL, {**start, "learning_rate": 1e-12, "weight_decay": 0.0})
     again = train(folder, rows, still, out=tmp_path / "again")
     for name, one in first.weights.tensors.items():
         assert torch.allclose(one.float(), again.weights.tensors[name].float(), atol=1e-6)
-    with pytest.raises(ModelError, match="has rank 4 and scale 1, the training rank 2"):
-        train(folder, rows, changed_settings(SMALL, {**start, "rank": 2}), out=tmp_path / "other")
-    with pytest.raises(ModelError, match="No adapter at"):
-        train(folder, rows, changed_settings(SMALL, {"start": "nowhere"}), out=tmp_path / "other")
+    for wrong in ({**start, "rank": 2}, {"start": "nowhere"}):
+        with pytest.raises(ModelError):
+            train(folder, rows, changed_settings(SMALL, wrong), out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
-def test_training_that_diverges_is_said(folder, rows, tmp_path):
-    with pytest.raises(DataError, match=r"training diverged .* lower --learning-rate"):
+def test_divergence_raises(folder, rows, tmp_path):
+    with pytest.raises(DataError, match="diverged"):
         train(folder, rows, changed_settings(SMALL, {"weight_decay": 1e30, "learning_rate": 1.0}), out=tmp_path)
     assert (tmp_path / CHECKPOINTS).exists()
 
@@ -142,28 +133,30 @@ def test_two_processes_train_one_model(folder, rows, tmp_path):
         ("similarity.json", "{}"),
     ],
 )
-def test_files_of_somebody_elses_are_refused_and_left_alone(folder, rows, tmp_path, name, content):
+def test_files_of_the_user_are_rejected_and_never_touched(folder, rows, tmp_path, name, content):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     for resume in (True, False):
-        with pytest.raises(DataError, match="Name another folder for --out"):
+        with pytest.raises(DataError):
             train(folder, rows, SMALL, out=tmp_path, resume=resume)
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
     assert path.read_text() == content
 
 
-def test_what_cannot_be_trained_is_said(folder, rows, tmp_path):
-    with pytest.raises(SettingsError, match=r"objective: Unknown word 'papr'\. Did you mean 'paper'"):
-        checked_settings(TrainingSettings, {"objective": "papr"})
+def test_invalid_settings_are_reported_together():
     with pytest.raises(SettingsError) as fault:
-        checked_settings(TrainingSettings, {"blank_names": 1.5, "batch_size": 1})
-    assert str(fault.value).splitlines() == [
-        "blank_names: must be at most 1, got 1.5.",
-        "batch_size: must be at least 2, got 1.",
+        checked_settings(TrainingSettings, {"objective": "papr", "blank_names": 1.5, "batch_size": 1})
+    assert [line.partition(":")[0] for line in str(fault.value).splitlines()] == [
+        "objective",
+        "blank_names",
+        "batch_size",
     ]
-    with pytest.raises(DataError, match="1 pairs of sentences: nothing to train on"):
+
+
+def test_missing_pairs_or_negatives_raise(folder, rows, tmp_path):
+    with pytest.raises(DataError):
         train(folder, rows, SMALL, out=tmp_path, limit=1)
     alone = replace(rows, tail=rows.head + 1000)
-    with pytest.raises(DataError, match="no two entity pairs share an entity"):
+    with pytest.raises(DataError):
         train(folder, alone, changed_settings(SMALL, {"objective": "paper"}), out=tmp_path)

@@ -1,4 +1,4 @@
-"""`erda corpus train` and `erda corpus pairs` as commands."""
+"""The commands `erda corpus train`, `pairs` and `evaluate`."""
 
 import argparse
 import json
@@ -16,21 +16,9 @@ from erda.cli import corpus_train
 from erda.corpus.similarity import load_similarity
 from erda.errors import SettingsError
 
-# a machine with a GPU has PyTorch, transformers, NumPy, safetensors, pydantic, tqdm, filelock and platformdirs
-ABSENT = [
-    "duckdb",
-    "faiss",
-    "pyarrow",
-    "matplotlib",
-    "sklearn",
-    "pooch",
-    "datasets",
-    "peft",
-    "numba",
-    "scipy",
-    "jinja2",
-]
-ABSENT += ["ray", "optuna", "rich"]
+# a training machine has PyTorch, transformers, NumPy, safetensors, pydantic, tqdm, filelock and platformdirs
+ABSENT = ["duckdb", "faiss", "pyarrow", "matplotlib", "sklearn", "pooch", "datasets", "peft", "numba", "scipy"]
+ABSENT += ["jinja2", "ray", "optuna", "rich"]
 COMMAND = f"""
 import argparse, sys
 for name in {ABSENT!r}:
@@ -43,7 +31,7 @@ raise SystemExit(options.handler(options))
 """
 
 
-def test_training_imports_nothing_of_the_corpus_libraries():
+def test_training_imports_no_corpus_libraries():
     modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_train"
     code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -51,7 +39,7 @@ def test_training_imports_nothing_of_the_corpus_libraries():
 
 
 @pytest.mark.slow
-def test_training_from_a_file_where_the_corpus_libraries_are_absent(folder, tmp_path, capsys):
+def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, capsys):
     write_tagged(tmp_path / "tagged.jsonl", toy_sentences(100))
     packed = tmp_path / "pairs.npz"
     out = run_command("pairs", tmp_path / "tagged.jsonl", "--encoder", folder.path, "--out", packed)
@@ -103,27 +91,28 @@ def run_command(*arguments: object) -> str:
     return done.stdout
 
 
-def test_a_device_that_is_not_there_is_said_before_anything_is_read(tmp_path, monkeypatch):
+def test_a_missing_device_is_rejected_before_reading(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for command in (["train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model"], ["evaluate"]):
-        with pytest.raises(SettingsError, match="'cuda' was asked for, but PyTorch sees no CUDA device here"):
+        with pytest.raises(SettingsError, match="CUDA"):
             erda_corpus(*command, "--device", "cuda")
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "message"),
+    ("flag", "value"),
     [
-        ("--held-out", "1", "--held-out is 1.0: expected 0 or more and less than 1"),
-        ("--limit", "0", "--limit is 0: expected 1 or more"),
-        ("--save-steps", "0", "save_steps: must be at least 1, got 0"),
-        ("--chunk-size", "-1", "chunk_size: must be at least 0, got -1"),
-        ("--max-pieces", "0", "max_pieces: must be at least 1, got 0"),
-        ("--scale", "nan", "scale: expected a finite number, got nan"),
-        ("--seed", "-1", "seed: must be at least 0, got -1"),
+        ("--held-out", "1"),
+        ("--limit", "0"),
+        ("--save-steps", "0"),
+        ("--chunk-size", "-1"),
+        ("--max-pieces", "0"),
+        ("--scale", "nan"),
+        ("--seed", "-1"),
     ],
 )
-def test_flags_that_cannot_work_are_refused_before_anything_is_read(tmp_path, flag, value, message):
-    with pytest.raises(SettingsError, match=message):
+def test_invalid_flags_are_rejected_before_reading(tmp_path, flag, value):
+    with pytest.raises(SettingsError) as fault:
         erda_corpus("train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model", flag, value)
+    assert flag.strip("-").replace("-", "_") in str(fault.value).replace("-", "_")
     assert not (tmp_path / "model").exists()

@@ -1,4 +1,4 @@
-"""A training that was cut off goes on."""
+"""Checkpoints of an interrupted training."""
 
 import json
 from errno import ENOSPC
@@ -17,14 +17,14 @@ from erda.fields import changed_settings
 
 
 @pytest.mark.parametrize("changes", [{}, {"rank": 0, "objective": "paper"}])
-def test_an_interrupted_training_goes_on(folder, rows, tmp_path, changes):
+def test_a_resumed_training_equals_an_uninterrupted_one(folder, rows, tmp_path, changes):
     settings = changed_settings(SMALL, {"n_epochs": 2, **changes})
     whole = train(folder, rows, settings, out=tmp_path / "whole")
     interrupt(folder, rows, settings, out=tmp_path / "part", save_steps=5)
-    with pytest.raises(SettingsError, match="unfinished training with another encoder, other settings or pairs"):
+    with pytest.raises(SettingsError):
         train(folder, rows, changed_settings(settings, {"seed": 3}), out=tmp_path / "part")
     other = build_model(tmp_path / "other", n_layers=2, seed=5)
-    with pytest.raises(SettingsError, match="unfinished training with another encoder"):
+    with pytest.raises(SettingsError):
         train(other, rows, settings, out=tmp_path / "part")
     seen: list[int] = []
     machine = Machine(save_steps=5)
@@ -42,7 +42,7 @@ def interrupt(folder, rows, settings, *, out, save_steps):
         train(folder, rows, settings, out=out, machine=Machine(save_steps=save_steps), after_step=stop)
 
 
-def test_a_damaged_checkpoint_starts_the_training_anew(folder, rows, tmp_path, capsys):
+def test_a_damaged_checkpoint_restarts_the_training(folder, rows, tmp_path, capsys):
     settings = changed_settings(SMALL, {"n_epochs": 2})
     whole = train(folder, rows, settings, out=tmp_path / "whole")
     interrupt(folder, rows, settings, out=tmp_path / "part", save_steps=2)
@@ -53,12 +53,12 @@ def test_a_damaged_checkpoint_starts_the_training_anew(folder, rows, tmp_path, c
     path.write_bytes(content)
     seen: list[int] = []
     resumed = train(folder, rows, settings, out=tmp_path / "part", after_step=seen.append)
-    assert "checkpoint.npz: is damaged" in capsys.readouterr().err
+    assert "checkpoint.npz: damaged" in capsys.readouterr().err
     assert seen[0] == 1
     assert resumed.weights.digest == whole.weights.digest
 
 
-def test_a_full_disk_is_said_when_a_checkpoint_does_not_fit(folder, rows, tmp_path, monkeypatch):
+def test_a_full_disk_while_writing_a_checkpoint_raises(folder, rows, tmp_path, monkeypatch):
     write = Path.write_bytes
 
     def no_room(self, content):
@@ -67,11 +67,11 @@ def test_a_full_disk_is_said_when_a_checkpoint_does_not_fit(folder, rows, tmp_pa
         return write(self, content)
 
     monkeypatch.setattr(Path, "write_bytes", no_room)
-    with pytest.raises(WriteError, match=r"checkpoint\.npz: the disk is full\. What was there before is intact"):
+    with pytest.raises(WriteError, match=r"checkpoint\.npz"):
         train(folder, rows, SMALL, out=tmp_path, machine=Machine(save_steps=2))
 
 
-def test_an_unfinished_training_can_be_given_up(folder, rows, tmp_path):
+def test_an_unfinished_training_can_be_discarded(folder, rows, tmp_path):
     other = {"made_by": "erda corpus train", "version": 3, "settings": SMALL.model_dump(), "pairs": "other"}
     (tmp_path / CHECKPOINTS).mkdir()
     (tmp_path / CHECKPOINTS / "run.json").write_text(json.dumps(other))

@@ -15,7 +15,7 @@ from erda.corpus.corpus_store import CorpusStore
 
 
 def row(text: str, head: str, tail: str, *, ids: tuple[str | None, str | None] = (None, None), **more: Any) -> dict:
-    """A tagged sentence; head and tail are found in the text."""
+    """Make a tagged sentence; the spans are located in the text."""
     tokens = text.split()
 
     def entity(name: str, entity_id: str | None) -> dict:
@@ -27,7 +27,7 @@ def row(text: str, head: str, tail: str, *, ids: tuple[str | None, str | None] =
 
 
 def random_rows(n: int, *, seed: int = 0, n_entities: int = 30) -> list[dict]:
-    """Rows over a few entities, so that pairs repeat; every sentence is another."""
+    """Make rows of different sentences over a few entities, so that pairs repeat."""
     rng = random.Random(seed)
     names = [f"Entity{i}" for i in range(n_entities)]
     rows = []
@@ -39,14 +39,14 @@ def random_rows(n: int, *, seed: int = 0, n_entities: int = 30) -> list[dict]:
 
 
 def write_rows(path: Path, rows: list[dict]) -> Path:
-    """A JSONL file, packed if its name says so."""
+    """Write a JSONL file, compressed if its name ends in .gz."""
     text = "".join(json.dumps(value) + "\n" for value in rows)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
 
 
 def toy_store(folder: Path, rows: list[dict], **settings: Any) -> CorpusStore:
-    """A corpus of rows."""
+    """Build a corpus of rows."""
     folder.mkdir(parents=True, exist_ok=True)
     build_corpus([write_rows(folder / "rows.jsonl", rows)], folder / "corpus", **settings)
     return CorpusStore.open(folder / "corpus")

@@ -1,4 +1,4 @@
-"""Sentences over the tiny vocabulary in which the words between two names say how they relate."""
+"""Sentences over the tiny vocabulary; the words between two names express the relation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILLERS = ["the", "a", "of", "is", "city", "king"]
 
 
 def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> list[Example]:
-    """`per_pair` sentences for each entity pair; pair (h, t) relates in way h % 4, its tail is shared by others."""
+    """Make `per_pair` sentences per entity pair; pair h has relation h % 4 and shares its tail with other pairs."""
     rng = random.Random(seed)
     found = []
     for number in range(n_pairs):
@@ -45,7 +45,7 @@ def toy_sentences(n_pairs: int = 60, *, seed: int = 0, per_pair: int = 3) -> lis
 
 
 def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
-    """A tagged JSONL file of examples."""
+    """Write examples as tagged JSONL."""
     from erda.data.formats.jsonl_examples import example_to_json
 
     path.write_text("".join(json.dumps(example_to_json(one) | {"id": None}) + "\n" for one in examples))
@@ -53,13 +53,13 @@ def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
 
 
 def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> PairRows:
-    """Examples packed for a tiny model, by way of a file."""
+    """Pack examples for a tiny model."""
     return read_rows([write_tagged(path, examples)], MarkedTokenizer.load(folder, mode="markers"))
 
 
 def batches_of(
     rows: PairRows, *, limit: int | None = None, share: int = 0, n_shares: int = 1, **changes: Any
 ) -> PairBatches:
-    """Batches of all sentences, with `SMALL` settings but for `changes`."""
+    """Batches of all sentences, with the settings `SMALL` and `changes`."""
     settings = changed_settings(SMALL, changes)
     return PairBatches(rows, np.arange(len(rows)), settings, limit=limit, share=share, n_shares=n_shares)

@@ -1,4 +1,4 @@
-"""A similarity model without weights: a sentence's vector counts its words (entity names left out) in hashed bins."""
+"""A similarity model without weights: vectors count the words outside the entities in hashed bins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from erda.types import Example
 
 
 class ToySimilarity:
-    """What the index and the augmentation use of a `SimilarityModel`."""
+    """Stand-in for `SimilarityModel` in tests of the index and the augmentation."""
 
     def __init__(self, name: str = "toy", dim: int = 64) -> None:
         self.base = name
@@ -21,7 +21,7 @@ class ToySimilarity:
         self.n_encoded = 0
         self.n_calls = 0
 
-    def encode(self, examples: Sequence[Example], *, batch_size: int = 64, progress: bool = False) -> np.ndarray:
+    def encode(self, examples: Sequence[Example], *, batch_size: int = 64) -> np.ndarray:
         self.n_calls += 1
         self.n_encoded += len(examples)
         vectors = np.zeros((len(examples), self.dim), np.float32)

@@ -1,4 +1,4 @@
-"""`erda corpus`: `build` makes a corpus, `stats`, `show` and `search` look into it; the others add themselves."""
+"""`erda corpus build | stats | show | search`: build and inspect a corpus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from erda.corpus.corpus_store import CorpusSentence
 
 EXAMPLES = """\
-`erda corpus COMMAND --help` says more about a command; docs/corpus.md shows the whole path.
+`erda corpus COMMAND --help` describes a command; docs/corpus.md shows the whole workflow.
 
 examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
@@ -40,11 +40,11 @@ BUILD_EXAMPLES = """examples:
 
 def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `corpus` to the command line."""
-    about = "Build a corpus of unlabelled text with tagged entities, and look into it."
+    about = "Build and inspect a corpus of unlabelled text with tagged entities."
     group = add_command(subparsers, "corpus", about, EXAMPLES)
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_build(commands)
-    _add_looking(commands)
+    _add_inspection(commands)
     corpus_train.add_commands(commands)
     corpus_index.add_commands(commands)
 
@@ -53,34 +53,34 @@ def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES)
     add = parser.add_argument
     count = partial(add, metavar="N", type=int)
-    add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read, also .gz and .bz2")
+    add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read; .gz and .bz2 too")
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
     add_exclude_arguments(parser)
-    add("--add", action="store_true", help="add the sources to the corpus that is there")
-    about = "go on with an unfinished build (default), or give it up and begin anew"
+    add("--add", action="store_true", help="add the sources to the existing corpus")
+    about = "resume an unfinished build (default), or discard it and start over"
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help=about)
-    about = "ordered entity pairs that one sentence gives, closest first (default: 12); JSONL rows are single pairs"
+    about = "maximum ordered entity pairs per sentence, closest first (default: 12); JSONL rows are single pairs"
     count("--max-pairs", default=12, help=about)
-    count("--max-tokens", default=250, help="longer sentences are dropped (default: 250)")
+    count("--max-tokens", default=250, help="drop longer sentences (default: 250)")
     add("--format", metavar="NAME", help="jsonl, wikipedia, documents or text (default: by file name)")
-    add("--names", metavar="FILE", type=Path, help="plain text: entity names, one a line [tab id]")
-    add("--spacy", metavar="MODEL", help="plain text: a spaCy pipeline that finds the entities")
-    count("--workers", default=1, help="processes for wikitext (default: 1)")
-    add("--memory", metavar="SIZE", default="2GB", help="what sorting may use (default: 2GB)")
+    add("--names", metavar="FILE", type=Path, help="plain text: entity names, one per line [tab id]")
+    add("--spacy", metavar="MODEL", help="plain text: spaCy pipeline that finds the entities")
+    count("--workers", default=1, help="processes that parse wikitext (default: 1)")
+    add("--memory", metavar="SIZE", default="2GB", help="memory for sorting (default: 2GB)")
     parser.set_defaults(handler=build)
 
 
-def _add_looking(commands: Commands[argparse.ArgumentParser]) -> None:
-    about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and what was left out."
+def _add_inspection(commands: Commands[argparse.ArgumentParser]) -> None:
+    about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and dropped rows."
     stats = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n")
     stats.set_defaults(handler=show_stats)
 
-    about = "Show the sentences of an entity pair, head first; case and spacing of the names do not matter."
+    about = "Show the sentences of an entity pair, head first; case and spacing of the names are ignored."
     examples = 'examples:\n  erda corpus show corpora/mine "Kim Campbell" "Prime Minister of Canada"\n'
     show = add_command(commands, "show", about, examples)
     show.set_defaults(handler=show_pair)
 
-    about = "Show sentences that hold every word of a text, those that hold it as it stands first."
+    about = "Show sentences that contain every word of a text; exact phrases come first."
     search = add_command(commands, "search", about, 'examples:\n  erda corpus search corpora/mine "was born in"\n')
     search.set_defaults(handler=search_text)
 
@@ -89,12 +89,12 @@ def _add_looking(commands: Commands[argparse.ArgumentParser]) -> None:
     show.add_argument("head", metavar="HEAD", help="name (or title) of the head entity")
     show.add_argument("tail", metavar="TAIL", help="name (or title) of the tail entity")
     show.add_argument("--limit", metavar="N", type=int, default=50, help="sentences to show (default: 50)")
-    search.add_argument("text", metavar="TEXT", help="words to look for; case does not matter")
+    search.add_argument("text", metavar="TEXT", help="words to search for; case is ignored")
     search.add_argument("--limit", metavar="N", type=int, default=20, help="sentences to show (default: 20)")
 
 
 def build(args: argparse.Namespace) -> int:
-    """Build and print what entered and what was dropped."""
+    """Build a corpus and print the numbers of added and dropped rows."""
     from erda.corpus.corpus_build import BuildSettings, build_corpus
     from erda.corpus.sources import Limits, SourceSettings
 
@@ -119,12 +119,12 @@ def build(args: argparse.Namespace) -> int:
 def _print_report(report: BuildReport, folder: Path) -> None:
     manifest = report.manifest
     if not report.n_added:
-        print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, every file checked).")
+        print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
         return
     print(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
     latest = manifest.segments[-1]
     if latest.dropped:
-        print("Left out, by reason:")
+        print("Dropped, by reason:")
     places: dict[str, str] = {}
     for source in latest.sources:
         for reason, shown in source.places.items():
@@ -147,14 +147,14 @@ def show_stats(args: argparse.Namespace) -> int:
         ("repeated pairs", f"{stats.repeated_pairs:,} ({share:.1%} of the rows)"),
         ("entities", f"{stats.n_entities:,}"),
         ("documents", f"{stats.n_documents:,}"),
-        ("tokens a sentence", f"{lengths}, longest {stats.length_max}"),
+        ("tokens", f"{lengths}, longest {stats.length_max}"),
         ("version", stats.digest[:12]),
-        ("kept out", printable(", ".join(stats.excluded_from)) or "nothing was excluded"),
+        ("excluded", printable(", ".join(stats.excluded_from)) or "nothing"),
     ):
         print(f"{name:<18} {value}")
     for title, counts in (
-        ("Sources (rows before duplicates were dropped):", stats.sources),
-        ("Left out, by reason:", tuple(stats.dropped.items())),
+        ("Sources (rows before removing duplicates):", stats.sources),
+        ("Dropped, by reason:", tuple(stats.dropped.items())),
     ):
         print(f"\n{title}")
         for name, n in counts:
@@ -165,7 +165,7 @@ def show_stats(args: argparse.Namespace) -> int:
 
 
 def show_pair(args: argparse.Namespace) -> int:
-    """Print the sentences of a pair."""
+    """Print the sentences of an entity pair."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.text.keys import EntityPair
 
@@ -184,18 +184,18 @@ def show_pair(args: argparse.Namespace) -> int:
 
 
 def search_text(args: argparse.Namespace) -> int:
-    """Print sentences that hold a text."""
+    """Print sentences that contain every word of a text."""
     from erda.corpus.corpus_store import CorpusStore
 
     found = CorpusStore.open(args.directory).search(args.text, limit=args.limit)
     print_sentences(found.sentences)
     more = f"; the first {len(found.sentences):,} are shown" if found.n_rows > len(found.sentences) else ""
-    print(f"{found.n_rows:,} rows hold '{args.text}'{more}.")
+    print(f"{found.n_rows:,} rows contain '{args.text}'{more}.")
     return 0
 
 
 def print_sentences(sentences: Iterable[CorpusSentence]) -> None:
-    """Print sentences with their row, entities in brackets, and their source."""
+    """Print sentences with row number, entities in brackets, and source."""
     for sentence in sentences:
         source = f"  ({printable(sentence.example.source)})" if sentence.example.source else ""
         print(f"{sentence.row:>9}  {marked(sentence.example)}{source}")

@@ -1,4 +1,4 @@
-"""`erda corpus index | augment | narrow`: search a corpus by vectors, and what is done with what was found."""
+"""`erda corpus index | augment | narrow`: index a corpus and find sentences near examples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from erda.corpus.vector_shards import Embedder
 
 INDEX_EXAMPLES = """\
-A run that was stopped goes on where it stopped. After 'erda corpus build --add' only the new sentences are embedded
-and added. docs/augmentation.md says which kind of index is chosen when.
+Run the same command again to resume after an interruption. After 'erda corpus build --add' only the new sentences are
+embedded and added. docs/augmentation.md describes how the kind of index is chosen.
 
 examples:
   erda corpus index corpora/wiki
@@ -28,7 +28,7 @@ examples:
   erda corpus index corpora/wiki --engine ray --address 10.0.0.1:6379
 """
 AUGMENT_EXAMPLES = """\
-The file written is in our own format, so that what you trust of it can be added to your examples.
+The output is in erda's JSONL format: add the lines that you trust to your examples.
 
 examples:
   erda corpus augment my-examples.jsonl --corpus corpora/wiki
@@ -38,9 +38,9 @@ examples:
       --set n_neighbours=5 --set search_matched=true
 """
 NARROW_EXAMPLES = """\
-By vectors: for these examples the narrowed corpus answers as the whole one, as long as K + 24 neighbours are no more
-than --top. By words (TF-IDF of what stands outside the two entities): no index is needed, so that only what is kept
-has to be embedded; minutes for a million sentences.
+By vectors: for these examples the small corpus gives the results of the whole one while K + 24 neighbours are at most
+--top. By words (TF-IDF of the words outside the two entities): needs no index, so only the selected sentences have to
+be embedded; takes minutes for a million sentences.
 
 examples:
   erda corpus narrow corpora/wiki my-examples.jsonl --out near.jsonl.gz
@@ -51,76 +51,77 @@ examples:
 
 def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add `index`, `augment` and `narrow` to the group `corpus`."""
-    about = "Embed all sentences of a corpus and make the index that finds the nearest ones."
+    about = "Embed all sentences of a corpus and build a nearest-neighbour index."
     parser = add_command(commands, "index", about, INDEX_EXAMPLES)
-    parser.add_argument("corpus", metavar="DIR", type=Path, help="a corpus made by 'erda corpus build'")
+    parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
     add_model_arguments(parser)
     add = parser.add_argument
-    add("--factory", metavar="STRING", help="kind of FAISS index, e.g. Flat (default: chosen by size)")
-    add("--batch-size", metavar="N", type=int, default=64, help="sentences a batch (default: 64)")
+    add("--factory", metavar="STRING", help="FAISS factory string, e.g. Flat (default: chosen by size)")
+    add("--batch-size", metavar="N", type=int, default=64, help="sentences per batch (default: 64)")
     add("--dtype", default="float32", help="float32, bfloat16 on a GPU, int8 on a CPU (default: float32)")
-    add("--jobs", metavar="N", type=int, help="processes of this machine that embed (default: 1)")
-    add("--rebuild", action="store_true", help="throw away the vectors and the index of before")
+    add("--jobs", metavar="N", type=int, help="local embedding processes (default: 1)")
+    add("--rebuild", action="store_true", help="delete existing vectors and index first")
     add_engine_arguments(parser, "embed")
-    add("--workers", metavar="N", type=int, help="Ray workers (default: one a GPU, or a CPU)")
+    add("--workers", metavar="N", type=int, help="Ray workers (default: one per GPU, or per CPU)")
     parser.set_defaults(handler=make_index)
 
-    about = "Show and write the extra examples that a file of examples would get from a corpus."
+    about = "Find extra examples for a file of examples in a corpus; show and write them."
     parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES)
     add = parser.add_argument
     add("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
-    add("--corpus", metavar="DIR", type=Path, required=True, help="a corpus with an index")
-    add("--out", metavar="FILE", type=Path, help="where to write (default: FILE's name + .extra.jsonl)")
-    add("--known", metavar="FILE", type=Path, action="append", default=[], help="never these sentences")
-    about = "examples of other relations, for --agreement to look at; never these sentences either"
+    add("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
+    add("--out", metavar="FILE", type=Path, help="output file (default: FILE's name + .extra.jsonl)")
+    add("--known", metavar="FILE", type=Path, action="append", default=[], help="sentences to skip")
+    about = "examples of other relations, for --agreement; their sentences are skipped too"
     add("--exemplars", metavar="FILE", type=Path, action="append", default=[], help=about)
-    add("--format", metavar="NAME", help="format of FILE (default: what it looks like)")
+    add("--format", metavar="NAME", help="format of FILE (default: detected)")
     add_model_arguments(parser)
     add_augment_arguments(parser)
-    add("--show", metavar="N", type=int, default=3, help="to print a relation (default: 3)")
+    add("--show", metavar="N", type=int, default=3, help="extra examples to print per relation (default: 3)")
     parser.set_defaults(handler=augment)
 
-    about = "Write the sentences of a corpus that some examples would find: a small corpus to carry along."
+    about = "Write the sentences of a corpus that are near some examples, for a smaller corpus."
     parser = add_command(commands, "narrow", about, NARROW_EXAMPLES)
     add = parser.add_argument
-    add("corpus", metavar="DIR", type=Path, help="a corpus; with an index, unless --by words")
+    add("corpus", metavar="DIR", type=Path, help="corpus, with an index unless --by words")
     add("files", metavar="FILE", type=Path, nargs="+", help="examples in any format of docs/data.md")
-    add("--out", metavar="FILE", type=Path, required=True, help="tagged JSONL; gzip where it ends so")
-    add("--by", choices=("vectors", "words"), default="vectors", help="what is near (default: vectors)")
-    add("--top", metavar="N", type=int, default=50, help="neighbours of an example (default: 50)")
-    about = "neighbours that the examples of a relation share, at least one each (default: no limit)"
+    add("--out", metavar="FILE", type=Path, required=True, help="tagged JSONL; .gz compresses")
+    add("--by", choices=("vectors", "words"), default="vectors", help="distance (default: vectors)")
+    add("--top", metavar="N", type=int, default=50, help="neighbours per example (default: 50)")
+    about = "neighbours shared by the examples of a relation, at least one each (default: no limit)"
     add("--per-relation", metavar="N", type=int, help=about)
     add_model_arguments(parser)
     parser.set_defaults(handler=narrow)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The similarity model and where it runs."""
-    about = "a folder of 'erda corpus train', or an encoder (default: the one that ships)"
+    """Add options for the similarity model and its device."""
+    about = "folder of 'erda corpus train', or an encoder (default: the packaged model)"
     parser.add_argument("--model", metavar="NAME", help=about)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser, what: str) -> None:
-    """This machine or a Ray cluster."""
+    """Add options for this machine or a Ray cluster."""
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help=f"where to {what} (default: local)")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster: auto, local or HOST:PORT (default: auto)")
 
 
 def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
-    """What may become an extra example; what is not given is the paper's."""
+    """Add options for `AugmentSettings`."""
     add = parser.add_argument
     off = partial(add, action="store_const", const=False)
-    add("--threshold", dest="match_threshold", metavar="S", type=float, help="alpha of entity matches (default: 0.65)")
-    add("--max-matches", metavar="N", type=int, help="matches an example (default: 16)")
-    add("--neighbours", dest="n_neighbours", metavar="K", type=int, help="neighbours an example (default: 1)")
-    add("--neighbour-threshold", metavar="S", type=float, help="least score (default: 0)")
-    off("--no-matching", dest="entity_matching", help="without entity matching (the paper's w.o. EM)")
-    off("--no-search", dest="similarity_search", help="without similarity search (the paper's w.o. SS)")
-    about = "keep only what is nearer to its own relation than to any other of the file (default: none)"
+    about = "alpha: matches must exceed this similarity (default: 0.65)"
+    add("--threshold", dest="match_threshold", metavar="S", type=float, help=about)
+    add("--max-matches", metavar="N", type=int, help="matches per example (default: 16)")
+    add("--neighbours", dest="n_neighbours", metavar="K", type=int, help="neighbours per example (default: 1)")
+    add("--neighbour-threshold", metavar="S", type=float, help="minimum similarity of neighbours (default: 0)")
+    off("--no-matching", dest="entity_matching", help="no entity matching (the paper's w.o. EM)")
+    off("--no-search", dest="similarity_search", help="no similarity search (the paper's w.o. SS)")
+    about = "keep only sentences nearer to their own relation than to any other of the file (default: none)"
     add("--agreement", choices=("none", "mean", "nearest"), help=about)
-    add("--agreement-margin", metavar="M", type=float, help="by so much (default: 0)")
-    about = "any setting of augmentation by the name that `erda run` has for it; the flags above win"
+    add("--agreement-margin", metavar="M", type=float, help="minimum difference for --agreement (default: 0)")
+    about = "any augmentation setting by its name in `erda run`; the flags above win"
     add("--set", dest="sets", metavar="NAME=VALUE", action="append", default=[], help=about)
 
 
@@ -135,7 +136,7 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
 
 
 def make_index(args: argparse.Namespace) -> int:
-    """Embed what is new and make the index or add to it."""
+    """Embed new rows, and make the index or add to it."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
     from erda.corpus.vector_index import build_index
@@ -149,7 +150,7 @@ def make_index(args: argparse.Namespace) -> int:
     )
     store = CorpusStore.open(args.corpus)
     here = {"device": args.device, "dtype": args.dtype}
-    model = load_similarity(args.model, **({} if args.engine == "ray" else here))  # Ray: only to know which one it is
+    model = load_similarity(args.model, **({} if args.engine == "ray" else here))  # Ray: only for its fingerprint
     worker = ShardWorker(
         corpus=store.folder,
         digest=store.digest,
@@ -175,14 +176,14 @@ def make_index(args: argparse.Namespace) -> int:
         show=lambda line: print(line, file=sys.stderr),
     )
     about = index.about
-    print(f"{about.n_rows:,} rows, {about.dim} numbers each, {about.factory}: {about.file.size / 1e6:,.1f} MB")
+    print(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
     print("exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search")
     print(f"in {index.shards.folder}")
     return 0
 
 
 def augment(args: argparse.Namespace) -> int:
-    """Find, write and print."""
+    """Find extra examples, write them, and print some."""
     from erda.corpus.augment import open_augmenter, write_extras
     from erda.data.own_data import read_examples
 
@@ -202,7 +203,7 @@ def augment(args: argparse.Namespace) -> int:
 
 
 def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
-    """A few extra examples of each relation, and the counts."""
+    """Print a few extra examples of each relation, and the counts."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
     by_relation: dict[str, list[str]] = {}
     for extra in sorted(found.extras, key=lambda extra: -extra.score):
@@ -219,11 +220,11 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
     counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
     print(f"\n{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
     if found.dropped:
-        print("turned down: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
+        print("rejected: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
 
 
 def narrow(args: argparse.Namespace) -> int:
-    """Search and write."""
+    """Select the rows near some examples and write them."""
     from erda.corpus.augment import open_augmenter
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows

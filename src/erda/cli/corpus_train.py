@@ -1,4 +1,4 @@
-"""`erda corpus train`, `pairs`, `evaluate` and `background`: the similarity model."""
+"""`erda corpus train | pairs | evaluate | background`: train and measure similarity models."""
 
 from __future__ import annotations
 
@@ -41,41 +41,39 @@ EVALUATE_EXAMPLES = """examples:
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `train`, `pairs`, `evaluate` and `background`."""
     _add_train(commands)
-    about = (
-        "Pack sentences as word pieces into one file, to train from it at once, also on a machine without the corpus."
-    )
+    about = "Pack sentences as word pieces into one file, to train from it on a machine without the corpus."
     pairs = add_command(commands, "pairs", about, PAIRS_EXAMPLES)
     pairs.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
-    about = "pretrained model whose word pieces they become; minilm and mpnet have the same (default: minilm)"
+    about = "pretrained model with the word pieces; minilm and mpnet share theirs (default: minilm)"
     pairs.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
     add_exclude_arguments(pairs)
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
-    pairs.add_argument("--seed", metavar="N", type=int, default=0, help="which pairs are drawn (default: 0)")
+    pairs.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the draw (default: 0)")
     add_engine_arguments(pairs, "mine pairs")
-    pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="file to write, .npz")
+    pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="output file, .npz")
     pairs.set_defaults(handler=write_pair_file)
 
     about = "Measure a similarity model: AUC on held-out entity pairs, and how often neighbours have the same relation."
     evaluate = add_command(commands, "evaluate", about, EVALUATE_EXAMPLES)
     evaluate.add_argument("model", metavar="MODEL", nargs="?", help="folder or encoder (default: the packaged model)")
     evaluate.add_argument(
-        "--pairs", metavar="SOURCE", type=Path, nargs="+", default=[], help="where held-out pairs are"
+        "--pairs", metavar="SOURCE", type=Path, nargs="+", default=[], help="sources of held-out pairs"
     )
     _add_measuring(evaluate)
     evaluate.set_defaults(handler=evaluate_model)
 
-    about = "Write what relations never taught look like to a trained model, beside it: for 'no relation' as an answer."
+    about = "Write the background of trained weights: vectors of other sentences, for the answer 'no relation'."
     background = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
-    background.add_argument("model", metavar="MODEL", help="a folder; minilm or mpnet: the package's")
+    background.add_argument("model", metavar="MODEL", help="folder of a model, or packaged minilm or mpnet")
     background.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
-    background.add_argument("--sentences", metavar="N", type=int, default=6000, help="to draw (default: 6000)")
-    background.add_argument("--seed", metavar="N", type=int, default=0, help="which are drawn (default: 0)")
+    background.add_argument("--sentences", metavar="N", type=int, default=6000, help="number to draw (default: 6000)")
+    background.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the draw (default: 0)")
     background.add_argument("--device", metavar="NAME", default="cpu", help="cpu or cuda (default: cpu)")
     background.set_defaults(handler=write_background)
 
 
 def train_model(args: argparse.Namespace) -> int:
-    """Train a similarity model and print what it gained."""
+    """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import Sources, run_training
     from erda.corpus.similarity_settings import Machine, TrainingSettings
     from erda.corpus.similarity_training import is_main_process
@@ -116,7 +114,7 @@ def write_pair_file(args: argparse.Namespace) -> int:
 
     check_limit(args.limit)
     if args.out.suffix != PACKED:
-        raise SettingsError(f"--out is {args.out}: expected a name that ends in {PACKED}.")
+        raise SettingsError(f"--out is {args.out}: expected a name ending in {PACKED}.")
     rows = read_rows(
         args.sources,
         MarkedTokenizer.load(find_model(args.encoder), mode="markers"),
@@ -130,12 +128,12 @@ def write_pair_file(args: argparse.Namespace) -> int:
     rows.save(args.out)
     print(f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB")
     for reason, n in (rows.made_of.left_out or {}).items():
-        print(f"  left out: {n:,}, {reason}")
+        print(f"  dropped: {n:,}, {reason}")
     return 0
 
 
 def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
-    """Who draws the pairs of corpus folders: a cluster, or None for this process."""
+    """The cluster that mines corpus folders; None mines in this process."""
     from erda.errors import SettingsError
 
     refuse(without_effect(args, local=(), ray=("address",)))
@@ -143,7 +141,7 @@ def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
         return None
     if not any(path.is_dir() for path in sources):
         shown = ", ".join(map(str, sources))
-        raise SettingsError(f"--engine ray: mines folders of 'erda corpus build' only, and {shown} is none.")
+        raise SettingsError(f"--engine ray: only for corpus folders of 'erda corpus build', not {shown}.")
     from erda.corpus.ray_jobs import RayJobs
 
     return RayJobs(address=args.address or "auto")
@@ -156,7 +154,7 @@ def write_background(args: argparse.Namespace) -> int:
     refuse(below_one(args, "sentences"))
     path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
     print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
-    print("Extractors that were taught before answer as they did; to take it over: erda teach --relearn --store DIR")
+    print("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")
     return 0
 
 
@@ -182,50 +180,51 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = add_command(commands, "train", about, TRAIN_EXAMPLES)
     add = parser.add_argument
     count, number = partial(add, metavar="N", type=int), partial(add, type=float)
-    add("folder", metavar="DIR", type=Path, nargs="?", help="folder of a corpus ('erda corpus build')")
-    about = "a packed file ('erda corpus pairs'), or tagged JSONL"
+    add("folder", metavar="DIR", type=Path, nargs="?", help="corpus of 'erda corpus build'")
+    about = "packed file of 'erda corpus pairs', or tagged JSONL files"
     add("--pairs", metavar="FILE", type=Path, nargs="+", default=[], help=about)
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
     add("--encoder", metavar="NAME", default="minilm", help="pretrained model to start from (default: minilm)")
-    count("--limit", help="pairs to train on (default: all that there are)")
+    count("--limit", help="pairs per epoch (default: all)")
     add_engine_arguments(parser, "mine pairs")
-    add("--objective", choices=("infonce", "paper"), default="infonce", help="what is learned (default: infonce)")
+    add("--objective", choices=("infonce", "paper"), default="infonce", help="loss (default: infonce)")
     number("--temperature", metavar="T", default=0.0, help="default: 0.07 for infonce, 1 for paper")
-    number("--blank-names", metavar="P", default=0.7, help="chance that a name is hidden (default: 0.7)")
-    about = "chance that only what is between the entities is shown, both names hidden (default: 0)"
+    number("--blank-names", metavar="P", default=0.7, help="probability of masking a name (default: 0.7)")
+    about = "probability of cropping to the words between the entities, names masked (default: 0)"
     number("--crop", metavar="P", default=0.0, help=about)
     count("--rank", default=32, help="rank of the adapter; 0 trains all weights (default: 32)")
     number("--scale", metavar="X", default=1.0, help="factor of the adapter (default: 1)")
-    add("--start", metavar="DIR", default="", help="trained weights to begin from, of the same rank")
-    number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all")
-    number("--weight-decay", metavar="X", default=0.01, help="of matrices (default: 0.01)")
-    count("--batch-size", default=256, help="pairs in a batch, on each device (default: 256)")
-    count("--epochs", dest="n_epochs", default=1, help="passes, each over pairs drawn anew (default: 1)")
-    count("--max-pieces", default=128, help="longest sentence in word pieces (default: 128)")
+    add("--start", metavar="DIR", default="", help="trained weights to start from, of the same rank")
+    number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all weights")
+    number("--weight-decay", metavar="X", default=0.01, help="weight decay of matrices (default: 0.01)")
+    count("--batch-size", default=256, help="pairs per batch and device (default: 256)")
+    count("--epochs", dest="n_epochs", default=1, help="epochs; each draws its pairs anew (default: 1)")
+    count("--max-pieces", default=128, help="maximum word pieces per sentence (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
-    about = "sentences computed at once, each twice, where a batch is too large for memory (default: 0, all)"
+    about = "sentences in memory at a time, each computed twice, for batches larger than memory (default: 0, all)"
     count("--chunk-size", default=0, help=about)
     count("--save-steps", default=500, help="steps between checkpoints (default: 500)")
     add("--measure", action=argparse.BooleanOptionalAction, default=True, help="measure before and after (default)")
-    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with an unfinished training")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="resume an unfinished training (default)")
     _add_measuring(parser)
     parser.set_defaults(handler=train_model)
 
 
 def add_exclude_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what keeps test and validation data out."""
-    about = "test and validation data: none of its sentences enters, whatever their case and spacing"
+    """Add options that exclude test and validation data."""
+    about = "files of test and validation data; their sentences are dropped, ignoring case and spacing"
     parser.add_argument("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
     about = (
-        "a sentence with this share of the 8-word runs of an excluded one stays out too (default: 0.5); "
-        "1: all of them, 0: near-duplicates may enter"
+        "also drop sentences with this share of the word 8-grams of an excluded sentence (default: 0.5; 0: keep "
+        "near-duplicates)"
     )
     parser.add_argument("--exclude-overlap", metavar="SHARE", type=float, default=0.5, help=about)
 
 
 def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--validation", metavar="FILE", type=Path, help="labelled sentences (default: FewRel's, if in the data folder)")
-    add("--held-out", metavar="P", type=float, default=0.04, help="share of entity pairs kept apart (default: 0.04)")
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
-    add("--seed", metavar="N", type=int, default=0, help="everything random comes from it (default: 0)")
+    about = "labelled sentences (default: FewRel's validation data, if in the data folder)"
+    add("--validation", metavar="FILE", type=Path, help=about)
+    add("--held-out", metavar="P", type=float, default=0.04, help="share of held-out entity pairs (default: 0.04)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="device (default: cpu)")
+    add("--seed", metavar="N", type=int, default=0, help="random seed (default: 0)")

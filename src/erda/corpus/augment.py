@@ -1,9 +1,9 @@
-"""Extra examples for a few-shot task out of unlabelled text (the paper, Section 3.4), each with where it came from.
+"""Find extra examples for a few-shot task in unlabelled text, with their provenance (the paper, Section 3.4).
 
-For each example of the task, sentences of the corpus with the same two entities are found (Q); those whose similarity
-with the example is over alpha get its relation. Where Q is empty, the K nearest sentences of the corpus get it.
-Sentences that are known already (the task's own, and those of earlier tasks) count for nothing, not even as members of
-Q. No sentence is taken twice: of all that claim it, an entity match goes before a neighbour, then the higher score.
+Q is the set of corpus sentences with the same two entities as an example. Members of Q whose similarity with the
+example exceeds alpha get its relation. Where Q is empty, the K nearest sentences of the corpus get it. Known sentences
+(of this task and of earlier ones) are never returned and do not count as members of Q. Each sentence is used at most
+once: an entity match wins over a neighbour, then the higher score wins.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 ENTITY_MATCH = "entity-match"
 NEIGHBOUR = "neighbour"
-MOST_NEIGHBOURS = 10_000  # of an example
-_PER_PAIR = 256  # of a pair with more sentences than this, the most similar ones are looked at
-SPARE = 24  # neighbours asked for beyond K, to stand in for those that are known or taken
-_KEPT_VECTORS = 20_000
-_BATCH_SIZE = 16  # a task is few sentences: batches of 64 would be a quarter padding
+MOST_NEIGHBOURS = 10_000  # per example
+_PER_PAIR = 256  # sentences considered per entity pair, the most similar first
+SPARE = 24  # neighbours retrieved beyond K, to replace sentences that are known or already used
+_CACHED_VECTORS = 20_000
+_BATCH_SIZE = 16  # a task has few sentences: a quarter of a batch of 64 would be padding
 
 
 class AugmentSettings(Settings):
-    """What may become an extra example; the defaults are the paper's.
+    """Which sentences may become extra examples; the defaults are the paper's.
 
-    `entity_matching` off is the paper's "w.o. EM", `similarity_search` off its "w.o. SS".
-    `agreement` keeps only what the whole task agrees on: the relation that an extra example gets must be nearer to it
-    than any other relation of the task (and of `exemplars`) by `agreement_margin`, measured to the relations' means
-    ("mean") or to their nearest examples ("nearest").
+    `entity_matching` off is the paper's "w.o. EM", `similarity_search` off its "w.o. SS". `agreement` filters extra
+    examples: an extra example must be nearer to its own relation than to any other relation of the task and of
+    `exemplars`, by at least `agreement_margin`. "mean" compares with the mean of each relation, "nearest" with its
+    nearest example.
     """
 
     entity_matching: bool = True
     similarity_search: bool = True
-    match_threshold: Similarity = 0.65  # alpha: only matches above it
-    max_matches: Count = 16  # of each example
+    match_threshold: Similarity = 0.65  # alpha; a match must exceed it
+    max_matches: Count = 16  # per example
     n_neighbours: Annotated[int, Field(ge=1, le=MOST_NEIGHBOURS)] = 1  # K
-    neighbour_threshold: Similarity = 0.0  # only neighbours at or above it
-    search_rejected: bool = False  # search also where there are matches but none is above alpha
-    search_matched: bool = False  # search for every example, matched or not
+    neighbour_threshold: Similarity = 0.0  # minimum score of a neighbour
+    search_rejected: bool = False  # also search where no match exceeds alpha
+    search_matched: bool = False  # search for every example
     agreement: Literal["none", "mean", "nearest"] = "none"
     agreement_margin: Annotated[float, Field(ge=-2, lt=2)] = 0.0
 
@@ -67,9 +67,9 @@ PAPERS = AugmentSettings()
 class Extra:
     """An extra example with its provenance.
 
-    `example` is row `row` of the corpus with the relation of `origin`, the example it was found for. `score` is the
-    similarity of the two; `margin` is how much nearer the relation is than the next one of the task (see
-    `AugmentSettings.agreement`): a measure of trust to filter or weight by.
+    `example` is row `row` of the corpus with the relation of `origin`, the example of the task. `score` is the
+    similarity of the two. `margin` is the similarity to its own relation minus that to the next relation (see
+    `AugmentSettings.agreement`): filter or weight by it.
     """
 
     example: Example
@@ -80,7 +80,7 @@ class Extra:
     row: int
 
     def to_json(self) -> dict[str, Any]:
-        """As a record keeps it; without `augmentation` it is an example of our own format."""
+        """Convert for a record; without the field `augmentation` it is an example in erda's JSONL format."""
         provenance = {
             "rule": self.rule,
             "score": round(self.score, 4),
@@ -94,28 +94,28 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """What was found for one task. `dropped` counts candidates that were turned down, by reason."""
+    """The extra examples of one task. `dropped` counts rejected candidates by reason."""
 
     extras: tuple[Extra, ...]
     n_examples: int
     n_matched: int  # examples with at least one sentence of their entity pair
-    n_searched: int  # examples whose neighbours were looked for
+    n_searched: int  # examples whose neighbours were searched
     dropped: dict[str, int] = field(default_factory=dict)
     settings: AugmentSettings = PAPERS
 
     @property
     def examples(self) -> tuple[Example, ...]:
-        """The extra examples themselves."""
+        """The extra examples without provenance."""
         return tuple(extra.example for extra in self.extras)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many extra examples each rule gave."""
+        """Number of extra examples by rule."""
         rules = Counter(extra.rule for extra in self.extras)
         return {ENTITY_MATCH: rules[ENTITY_MATCH], NEIGHBOUR: rules[NEIGHBOUR]}
 
     def to_json(self) -> dict[str, Any]:
-        """For a record: settings, counts, and every extra example with its provenance."""
+        """Convert for a record: settings, counts, and every extra example with its provenance."""
         return {
             "settings": self.settings.model_dump(),
             "n_examples": self.n_examples,
@@ -129,7 +129,7 @@ class Augmentation:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    place: int  # of the example it was found for
+    place: int  # index of the example in the task
     rule: str
     score: float
     sentence: CorpusSentence
@@ -152,15 +152,14 @@ class Augmenter:
         settings: AugmentSettings = PAPERS,
         **changes: Any,
     ) -> Augmentation:
-        """Extra examples for the examples of one task, which carry their relations.
+        """Find extra examples for the labelled examples of one task.
 
-        `known` are further examples whose sentences must not come back (`known_keys`: by their `sentence_key`);
-        `exemplars` stand for relations learned earlier, for `agreement` and margins. `changes` are settings by name:
-        `find(examples, n_neighbours=3)`.
+        Sentences of `known`, and those with a `sentence_key` in `known_keys`, are never returned. `exemplars` represent
+        relations learned earlier, for `agreement` and margins. `changes` override settings: `n_neighbours=3`.
         """
         settings = changed_settings(settings, changes)
         if any(example.relation is None for example in examples):
-            raise DataError("an example without a relation cannot be augmented: there is no relation to hand on.")
+            raise DataError("an example without a relation cannot be augmented; label every example.")
         if not examples:
             return Augmentation((), 0, 0, 0, settings=settings)
         dropped: Counter[str] = Counter()
@@ -174,7 +173,7 @@ class Augmenter:
             matched = {candidate.place for candidate in candidates}
             n_all = len(candidates)
             candidates = [one for one in candidates if one.score > settings.match_threshold]
-            dropped["match below the threshold"] += n_all - len(candidates)
+            dropped["below match_threshold"] += n_all - len(candidates)
         searched: list[int] = []
         if settings.similarity_search:
             served = {one.place for one in candidates} if settings.search_rejected else matched
@@ -186,14 +185,14 @@ class Augmenter:
         return Augmentation(tuple(extras), len(examples), len(matched), len(searched), counts, settings)
 
     def origin(self) -> dict[str, Any]:
-        """Which corpus and which model: their fingerprints, for a record."""
+        """Describe the corpus and the model, with their fingerprints, for a record."""
         name, n_rows = self.store.folder.name, len(self.store)
         return {"name": name, "n_rows": n_rows, "digest": self.store.digest, "model": self.model.fingerprint}
 
     def _encode(self, examples: Sequence[Example]) -> np.ndarray:
-        """Vectors of examples, [n, dim]; those seen before are not computed again."""
+        """Encode examples, with a cache: [n_examples, dim]."""
         new = [example for example in dict.fromkeys(examples) if example not in self._vectors]
-        if len(self._vectors) + len(new) > _KEPT_VECTORS:
+        if len(self._vectors) + len(new) > _CACHED_VECTORS:
             self._vectors.clear()
             new = list(dict.fromkeys(examples))
         if new:
@@ -203,7 +202,7 @@ class Augmenter:
     def _matches(
         self, examples: Sequence[Example], vectors: np.ndarray, taken: set[int], dropped: Counter[str]
     ) -> list[_Candidate]:
-        """Q of every example: all unknown sentences with its two entities, by one lookup and one query."""
+        """Find Q of every example, without known sentences, by one lookup and one query."""
         found = self.store.find([EntityPair.of(example) for example in examples])
         rows = np.unique(np.concatenate(found))
         by_row = dict(zip(rows.tolist(), self.index.vectors(rows), strict=True))
@@ -222,7 +221,7 @@ class Augmenter:
         taken: set[int],
         dropped: Counter[str],
     ) -> list[_Candidate]:
-        """The nearest sentences of these examples, a few more than K of each: one search and one query."""
+        """Find K + `SPARE` nearest sentences of each example, by one search and one query."""
         if not places:
             return []
         scores, rows = self.index.search(vectors[list(places)], settings.n_neighbours + SPARE)
@@ -244,15 +243,15 @@ class Augmenter:
             for place, row, score in scored
             if sentences[row].key not in taken
         ]
-        dropped["sentence that is known already"] += len(scored) - len(kept)
+        dropped["known sentence"] += len(scored) - len(kept)
         return kept
 
     def _margins(
         self, candidates: Sequence[_Candidate], known: Sequence[Example], vectors: np.ndarray, agreement: str
     ) -> np.ndarray:
-        """How much nearer each candidate is to the relation it would get than to the next relation: [n_candidates].
+        """Similarity of each candidate to its own relation minus that to the next relation: [n_candidates].
 
-        With a single relation there is no other: its own similarity.
+        With a single relation, the similarity to that relation.
         """
         if not candidates:
             return np.zeros(0)
@@ -274,7 +273,7 @@ class Augmenter:
 
 
 def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str = "cpu") -> Augmenter:
-    """The augmenter of a corpus folder that has an index for this similarity model (default: the one that ships)."""
+    """Open the augmenter of a corpus folder with an index of this similarity model (default: the packaged model)."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
     from erda.corpus.vector_index import VectorIndex
@@ -286,7 +285,7 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
 
 
 def write_extras(found: Augmentation, path: Path) -> None:
-    """Write the extra examples with their provenance, one JSON object a line; a file is whole or not there."""
+    """Write the extra examples with their provenance as JSONL, atomically."""
     write_lines(path, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
 
 
@@ -297,7 +296,7 @@ def _select(
     settings: AugmentSettings,
     dropped: Counter[str],
 ) -> list[Extra]:
-    """Hand out the sentences: entity matches first, then by score; each at most once, each example its share."""
+    """Select extra examples: entity matches first, then by score; each sentence once, each example up to its limit."""
     limits = {ENTITY_MATCH: settings.max_matches, NEIGHBOUR: settings.n_neighbours}
     order = sorted(
         range(len(candidates)),
@@ -309,13 +308,13 @@ def _select(
     for i in order:
         one, margin = candidates[i], float(margins[i])
         if given[one.place, one.rule] >= limits[one.rule]:
-            dropped["match beyond the limit"] += one.rule == ENTITY_MATCH
+            dropped["beyond max_matches"] += one.rule == ENTITY_MATCH
             continue
         if settings.agreement != "none" and margin < settings.agreement_margin:
-            dropped["another relation is nearer"] += 1
+            dropped["nearer to another relation"] += 1
             continue
         if one.sentence.key in taken:
-            dropped["sentence taken for another example"] += 1
+            dropped["used for another example"] += 1
             continue
         taken.add(one.sentence.key)
         given[one.place, one.rule] += 1

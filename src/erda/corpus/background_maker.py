@@ -1,4 +1,4 @@
-"""Making the background of trained weights (`erda.encoders.background`) from the sentences of tagged files."""
+"""Make the background of trained weights (`erda.encoders.background`) from tagged sentences."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ N_SENTENCES = 6000
 def make_background(
     model: str, sources: Sequence[Path], *, n_sentences: int = N_SENTENCES, seed: int = 0, device: str = "cpu"
 ) -> Path:
-    """Write the background of a folder of trained weights (of the package: `minilm`, `mpnet`), from tagged files."""
+    """Write the background of trained weights: of a folder, or of the packaged `minilm` or `mpnet`."""
     sentences = drawn_from(sources, n_sentences, seed)
     folder = adapter_folder(SHIPPED, base=model) if model in KNOWN_MODELS else user_path(model)
     similarity = load_similarity(folder, device=device)
     if similarity.weights is None:
-        raise ModelError(f"{model}: is no folder of trained weights, so it has no place for a background.")
-    vectors = similarity.encode(sentences, progress=True)
+        raise ModelError(f"{model}: not a folder of trained weights; make one with 'erda corpus train'.")
+    vectors = similarity.encode(sentences)
     return save_background(folder, centres_of(vectors, N_CENTRES, seed=seed), similarity.fingerprint)
 
 
 def drawn_from(sources: Sequence[Path], n: int, seed: int) -> list[Example]:
-    """n sentences of all, each as likely as another; only these are in memory."""
+    """Draw `n` sentences uniformly from all files (reservoir sampling)."""
     generator, drawn = random.Random(seed), list[Example]()
     for seen, example in enumerate(chain.from_iterable(map(tagged_rows, sources))):
         place = seen if seen < n else generator.randrange(seen + 1)
@@ -42,5 +42,5 @@ def drawn_from(sources: Sequence[Path], n: int, seed: int) -> list[Example]:
         elif place < n:
             drawn.append(example)
     if not drawn:
-        raise DataError(f"{', '.join(map(str, sources))}: no sentence.")
+        raise DataError(f"{', '.join(map(str, sources))}: no sentences.")
     return drawn

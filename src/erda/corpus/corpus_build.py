@@ -2,15 +2,14 @@
 
     sources -> staging.py (a DuckDB file) -> segments.py (sorted Parquet parts, lookup) -> corpus.json
 
-Every file is written under a temporary name and renamed; `corpus.json` comes last. Until then the folder `build/` holds
-the unfinished work, and the same call resumes it. A build overwrites or removes only files that `corpus.json` or
-`build/plan.json` prove to be its own.
+Every file is written atomically, `corpus.json` last. Until then the folder `build/` contains the unfinished build, and
+the same call resumes it. A build overwrites or removes only files that `corpus.json` or `build/plan.json` prove to be
+its own.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -36,19 +35,19 @@ from erda.corpus.sources import Limits, SourceSettings, open_source
 from erda.corpus.sql import connect, disk_faults, file_list
 from erda.corpus.staging import Staging
 from erda.errors import DataError
-from erda.files import is_unfinished, locked, read_sealed, remove_unfinished, sealed, sha256_of, write_json
+from erda.files import is_unfinished, locked, read_sealed, remove_own, remove_unfinished, sealed, sha256_of, write_json
 
 PLAN_FILE = "plan.json"
 _WORK = "build"
 _WORK_FILE = re.compile(r"plan\.json|staging\.duckdb[.\w]*|spill(/.*)?")
 _SEGMENT_FILE = re.compile(r"part-\d{5}\.parquet|keys\.npy|rows\.npy|excluded\.npz")
 _RETRY = "Run the same command again; if it fails again, start over with --no-resume."
-_BUSY = "another build is at work on this folder; wait for it or name another"
+_BUSY = "another build is running on this folder; wait for it, or use another folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """Which rows may enter, how sources are read, and how much memory sorting may use."""
+    """Limits of rows, settings of sources, and the memory for sorting."""
 
     limits: Limits = field(default_factory=Limits)
     reading: SourceSettings = field(default_factory=SourceSettings)
@@ -57,7 +56,7 @@ class BuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The manifest after a build, and the number of rows that the build added."""
+    """The manifest after a build, and the number of added rows."""
 
     manifest: Manifest
     n_added: int
@@ -65,14 +64,14 @@ class BuildReport:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBuild:
-    """The content of `plan.json`: what is being built, and into which segment."""
+    """The content of `plan.json`: the plan and the segment of an unfinished build."""
 
     plan: Plan
     segment: str
 
 
 class EmptyCorpusError(DataError):
-    """No row of the sources may enter."""
+    """The sources contain no valid row."""
 
 
 def build_corpus(
@@ -89,17 +88,17 @@ def build_corpus(
     """Build the corpus of `sources` in `folder`; `show` receives progress messages.
 
     The same call resumes an interrupted build, and verifies the files of a finished one. `add` appends to a finished
-    corpus. Sentences of the files `exclude` never enter, nor do near-duplicates that share at least `exclude_overlap`
-    of the word 8-grams of one (0: near-duplicates may enter).
+    corpus. Sentences of the files `exclude` are rejected, and so are near-duplicates: sentences that contain at least
+    the share `exclude_overlap` of the word 8-grams of an excluded sentence (0: accept near-duplicates).
     """
     lock = folder / ".lock"
-    if not lock.exists() or lock.stat().st_size:  # our lock is empty, and another build may hold it
-        _check_ownership(folder)  # before anything is written, the lock included
+    if not lock.exists() or lock.stat().st_size:  # an empty lock is erda's, and another build may hold it
+        _check_ownership(folder)  # before writing anything, even the lock
     with locked(folder, busy=_BUSY), disk_faults(folder, remedy=_RETRY):
         manifest = _check_ownership(folder)
         before = _unfinished(folder / _WORK)
         if before and (not resume or before.segment in manifest.segment_names):
-            _remove_work(folder, manifest, before)  # abandoned, or finished but not tidied up
+            _remove_work(folder, manifest, before)  # discarded, or finished but not tidied up
             before = None
         faults = [fault for file in manifest.files() if (fault := fault_of(folder, file))]
         if faults:
@@ -114,11 +113,11 @@ def build_corpus(
         if manifest.segments and not add:
             _tidy(folder, manifest)
             raise DataError(
-                f"{folder} already holds a corpus of {manifest.n_rows:,} rows made from other sources or settings; "
-                "add to it with --add, or name another folder with --out."
+                f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; add "
+                "to it with --add, or use another folder for --out."
             )
         if excluded.digest != known.digest:
-            build.refuse_contained(manifest)
+            build.reject_contained(manifest)
         try:
             segment = build.segment(manifest, plan, before)
         except EmptyCorpusError:
@@ -143,12 +142,12 @@ class _Build:
         return self.folder / _WORK
 
     def plan(self) -> Plan:
-        """Everything that decides the rows of the new segment, apart from earlier segments."""
+        """Describe everything that determines the rows of the new segment, apart from earlier segments."""
         if not self.sources:
-            raise DataError("no source given; name at least one file.")
+            raise DataError("no sources given; name at least one file.")
         for path in self.sources:
             if not path.is_file():
-                raise DataError(f"{path}: {'is a folder; name a file in it' if path.is_dir() else 'no such file'}.")
+                raise DataError(f"{path}: {'a folder; name a file in it' if path.is_dir() else 'no such file'}.")
         reading = self.settings.reading
         return Plan(
             sources=tuple(sha256_of(path) for path in self.sources),
@@ -159,23 +158,22 @@ class _Build:
             spacy=reading.spacy,
         )
 
-    def refuse_contained(self, manifest: Manifest) -> None:
-        """Reject new excluded sentences that the corpus already holds: rows are never removed."""
+    def reject_contained(self, manifest: Manifest) -> None:
+        """Reject new excluded sentences that the corpus already contains: rows are never removed."""
         parts = manifest.part_paths(self.folder)
         if not parts:
             return
-        self.show("looking for excluded sentences in the corpus")
+        self.show("searching the corpus for excluded sentences")
         query = f"SELECT text, sentence, count(*) FROM read_parquet({file_list(parts)}) GROUP BY ALL"
         found = connect(memory=self.settings.memory).execute(query)
-        held = 0
+        n_contained = 0
         while rows := found.fetchmany(10_000):
-            refused = self.excluded.refused({text: key for text, key, _ in rows})
-            held += sum(n for text, _, n in rows if text in refused)
-        if held:
+            rejected = self.excluded.rejected({text: key for text, key, _ in rows})
+            n_contained += sum(n for text, _, n in rows if text in rejected)
+        if n_contained:
             raise DataError(
-                f"{self.folder} already holds {held:,} rows of the sentences given with --exclude or near-duplicates "
-                "of them, and rows are never removed from a corpus; build it again in a new folder with all --exclude "
-                "files."
+                f"{self.folder}: the corpus already contains {n_contained:,} rows of --exclude sentences or their "
+                "near-duplicates, and rows are never removed; build it again in a new folder with all --exclude files."
             )
 
     def segment(self, manifest: Manifest, plan: Plan, before: UnfinishedBuild | None) -> Segment:
@@ -188,7 +186,10 @@ class _Build:
             self._read_sources(staging, files)
             self.show("sorting")
             n_rows = sort_rows(staging, files, manifest.part_paths(self.folder))
-            records = [_record(staging, path, file) for path, file in zip(self.sources, files, strict=True)]
+            records = [
+                SourceRecord(str(path.resolve()), file, staging.n_rows(file), **asdict(staging.progress(file).tally))
+                for path, file in zip(self.sources, files, strict=True)
+            ]
             self.show("writing the rows and the lookup of entity pairs")
             parts = write_parts(staging.connection, self.folder, folder, start=start, n_rows=n_rows)
             lookup = write_segment_lookup(staging.connection, self.folder, folder, start=start)
@@ -205,15 +206,15 @@ class _Build:
         )
 
     def _begin(self, build: UnfinishedBuild, before: UnfinishedBuild | None) -> None:
-        """Write `plan.json`; refuse to resume an unfinished build that has other settings."""
+        """Write `plan.json`; reject an unfinished build with other settings."""
         if before:
             names = [field.name for field in fields(Plan) if field.name != "sources"]
             differing = [name for name in names if getattr(before.plan, name) != getattr(build.plan, name)]
             differing += ["segment"] if before.segment != build.segment else []
             if differing:
                 raise DataError(
-                    f"{self.folder} holds an unfinished build with other settings ({', '.join(differing)}); "
-                    "finish it with the same settings, or give it up with --no-resume."
+                    f"{self.folder}: an unfinished build with other settings ({', '.join(differing)}); "
+                    "finish it with the same settings, or discard it with --no-resume."
                 )
         if before != build:
             write_json(self.work / PLAN_FILE, sealed(build))
@@ -223,7 +224,7 @@ class _Build:
 
         for number, (path, file) in enumerate(zip(self.sources, files, strict=True)):
             if file in files[:number]:
-                raise DataError(f"{path}: given twice (or two files with the same bytes).")
+                raise DataError(f"{path}: given twice, or identical to another source.")
             source = open_source(path, self.settings.reading)
             with tqdm(total=path.stat().st_size, desc=path.name, unit="B", unit_scale=True, disable=None) as bar:
 
@@ -239,8 +240,8 @@ class _Build:
             places = [place for tally in tallies for shown in tally.places.values() for place in shown]
             dropped = "; ".join(counts) or "nothing, the sources are empty"
             raise EmptyCorpusError(
-                "nothing to build a corpus of: no sentence with two entities may enter. "
-                f"Dropped: {dropped}." + "".join(f"\n{place}" for place in places)
+                f"the sources contain no valid sentence with two entities. Dropped: {dropped}."
+                + "".join(f"\n{place}" for place in places)
             )
 
     def finish(self, manifest: Manifest, exclude: Sequence[Path]) -> Manifest:
@@ -255,15 +256,11 @@ class _Build:
         return manifest
 
 
-def _record(staging: Staging, path: Path, file: str) -> SourceRecord:
-    return SourceRecord(str(path.resolve()), file, staging.n_rows(file), **asdict(staging.progress(file).tally))
-
-
-# -- files of the user's are never touched -----------------------------------------------------------------------------
+# -- ownership: files of the user are never touched --------------------------------------------------------------------
 
 
 def _check_ownership(folder: Path) -> Manifest:
-    """Return the manifest of the corpus in `folder`; reject a folder with files that are not the corpus's own."""
+    """Return the manifest of the corpus in `folder`; reject a folder with other files where a build would write."""
     has_corpus = (folder / MANIFEST).exists()
     manifest = read_manifest(folder) if has_corpus else Manifest()
     if not folder.is_dir():
@@ -279,24 +276,24 @@ def _check_ownership(folder: Path) -> Manifest:
         targets += [path for path in sorted(folder.iterdir()) if not (path.name in own or is_unfinished(path.name))]
     foreign = [path for path in targets if path.exists() and not (path.is_dir() and not any(path.iterdir()))]
     if foreign:
-        held = "holds files that are not of its corpus" if has_corpus else "is not empty and holds no corpus"
+        reason = "contains files that do not belong to its corpus" if has_corpus else "is not empty, but not a corpus"
         name = foreign[0].relative_to(folder)
-        raise DataError(f"{folder} {held} ({name}, ...), so nothing was touched; name a new folder with --out.")
+        raise DataError(f"{folder} {reason} ({name}, ...); use a new folder for --out.")
     return manifest
 
 
 def _unfinished(work: Path) -> UnfinishedBuild | None:
-    """Read the plan of an unfinished build; reject a `build/` with files that are not its own."""
+    """Read the plan of an unfinished build; reject a `build/` with other files."""
     try:
         names = [path.relative_to(work).as_posix() for path in work.rglob("*")] if work.exists() else []
     except OSError as error:
         raise DataError(f"{work}: cannot be read ({error.strerror}).") from None
-    remedy = "Remove it, or name another folder with --out."
+    remedy = "Remove it, or use another folder for --out."
     foreign = [name for name in names if not _is_ours(name, _WORK_FILE)]
     foreign += [name for name in names if PLAN_FILE not in names and not is_unfinished(Path(name).name)]
     if foreign or work.is_file():
         shown = f" ({foreign[0]})" if foreign else ""
-        raise DataError(f"{work}: not an unfinished build of erda's{shown}, so it is left as it is. {remedy}")
+        raise DataError(f"{work}: not an unfinished build of erda{shown}. {remedy}")
     return read_sealed(work / PLAN_FILE, UnfinishedBuild, remedy=remedy) if PLAN_FILE in names else None
 
 
@@ -306,17 +303,12 @@ def _is_ours(name: str, pattern: re.Pattern[str]) -> bool:
 
 def _remove_work(folder: Path, manifest: Manifest, build: UnfinishedBuild | None) -> None:
     """Remove an unfinished build; its plan, which proves ownership, goes last."""
-    work = folder / _WORK
     if build and build.segment not in manifest.segment_names:
-        shutil.rmtree(folder / "segments" / build.segment, ignore_errors=True)
+        remove_own(folder / "segments" / build.segment, lambda name: _is_ours(name, _SEGMENT_FILE))
         with suppress(OSError):
             (folder / "segments").rmdir()  # only if empty
-    for path in work.iterdir() if work.is_dir() else ():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != PLAN_FILE:
-            path.unlink()
-    shutil.rmtree(work, ignore_errors=True)
+    remove_own(folder / _WORK, lambda name: name != PLAN_FILE and _is_ours(name, _WORK_FILE))
+    remove_own(folder / _WORK, lambda name: name == PLAN_FILE)
 
 
 def _tidy(folder: Path, manifest: Manifest) -> None:

@@ -1,8 +1,8 @@
-"""Read a corpus: find the sentences of entity pairs, fetch rows, search text, mine pairs of rows.
+"""Read a corpus: find sentences by entity pair, fetch rows, search text, mine pairs of rows.
 
 A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change. Finding pairs
 reads a few pages of sorted keys (`lookup.py`). Fetching is one DuckDB query that reads only the row groups (2,048 rows
-each) with the requested rows, so memory does not grow with the corpus.
+each) of the requested rows, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CorpusSentence:
-    """A row of a corpus. `key` is the same for the same sentence, whatever its case, spacing or entity pair."""
+    """A row of a corpus. `key` identifies the sentence, ignoring case, spacing and the entity pair."""
 
     row: int
     key: int
@@ -94,7 +94,7 @@ class CorpusStore:
 
     @property
     def digest(self) -> str:
-        """Changes with every change of the rows or their numbers."""
+        """Digest of the rows and their numbers."""
         return self.manifest.digest
 
     @property
@@ -103,7 +103,7 @@ class CorpusStore:
         return self.manifest.versions
 
     def find(self, pairs: Sequence[EntityPair]) -> list[np.ndarray]:
-        """The rows of each pair, sorted: one pass over the lookup for all of them."""
+        """Find the rows of each pair, sorted, by one lookup."""
         keys = [sorted(lookup_keys(pair)) for pair in pairs]
         flat = np.array([key for group in keys for key in group], np.uint64)
         found = [lookup.find(flat) for lookup in self._lookups]
@@ -117,7 +117,7 @@ class CorpusStore:
     def sentences_of(
         self, pairs: Sequence[EntityPair], *, limit_per_pair: int | None = None
     ) -> list[tuple[CorpusSentence, ...]]:
-        """All sentences of each pair, in the order of `pairs`, found and fetched in one go.
+        """Find the sentences of each pair, in the order of `pairs`, by one lookup and one query.
 
         Entities match by id, or by name or page title, ignoring case and spacing (`erda.text.keys`).
         """
@@ -132,7 +132,7 @@ class CorpusStore:
         if not len(wanted):
             return []
         if wanted.min() < 0 or wanted.max() >= len(self):
-            raise DataError(f"{self.folder}: row {int(wanted.max())} asked for; rows are 0 to {len(self) - 1}.")
+            raise DataError(f"{self.folder}: row {int(wanted.max())} requested; rows are 0 to {len(self) - 1}.")
         unique = np.unique(wanted)
         numbers = ", ".join(map(str, unique.tolist()))
         query = f"SELECT {_FIELDS} FROM read_parquet({self._files(unique)}) WHERE row IN ({numbers})"
@@ -144,7 +144,7 @@ class CorpusStore:
         return [sentence.example for sentence in self.sentences(rows)]
 
     def batches(self, *, start: int = 0, stop: int | None = None, size: int = 10_000) -> Iterator[list[CorpusSentence]]:
-        """All rows from `start` to `stop` in order, `size` at a time: for embedding a whole corpus."""
+        """Yield the rows from `start` to `stop` in order, in batches of `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for left in range(start, stop, size):
             right = min(left + size, stop)
@@ -153,10 +153,10 @@ class CorpusStore:
             yield self._fetched(query, right - left)
 
     def search(self, text: str, *, limit: int = 20) -> SearchHits:
-        """Count the rows that hold every word of `text`, and return the first ones; exact phrases come first."""
+        """Count the rows that contain every word of `text`, and return the first `limit`; exact phrases come first."""
         words = [text[left:right].lower() for left, right in tokens_of(text)]
         if not words:
-            raise DataError("nothing to search for: the text has no words.")
+            raise DataError("the search text has no words.")
         if not self._parts:
             return SearchHits(0, [])
         rarest_first = sorted(set(words), key=len, reverse=True)
@@ -170,7 +170,7 @@ class CorpusStore:
         return SearchHits(hits[0][1] if hits else 0, self.sentences([row for row, _ in hits]))
 
     def names_like(self, name: str, *, limit: int = 5) -> list[str]:
-        """Entity names that contain `name`, the most common first: suggestions for a misspelt name."""
+        """Find entity names that contain `name`, the most common first."""
         if not self._parts or not plain(name):
             return []
         files = file_list(self._paths(self._parts))
@@ -182,7 +182,7 @@ class CorpusStore:
         return [record[0] for record in self._query(query, [plain(name)]).fetchall()]
 
     def positive_pairs(self, *, seed: int, limit: int | None = None, max_per_pair: int = 3) -> mining.RowPairs:
-        """Pairs of rows with the same two entities (`mining.positive_pairs`)."""
+        """Draw pairs of rows with the same two entities (`mining.positive_pairs`)."""
         with disk_faults(self.folder):
             return mining.positive_pairs(
                 self._engine(), self._paths(self._parts), seed=seed, limit=limit, max_per_pair=max_per_pair
@@ -191,14 +191,14 @@ class CorpusStore:
     def hard_negatives(
         self, *, seed: int, limit: int | None = None, anchors: Sequence[int] | np.ndarray | None = None
     ) -> mining.RowPairs:
-        """Pairs of rows that share exactly one entity, in the same role (`mining.hard_negatives`)."""
+        """Draw pairs of rows that share exactly one entity, in the same role (`mining.hard_negatives`)."""
         with disk_faults(self.folder):
             return mining.hard_negatives(
                 self._engine(), self._paths(self._parts), seed=seed, limit=limit, anchors=anchors
             )
 
     def stats(self) -> CorpusStats:
-        """Counts over the whole corpus; groups larger than memory spill to disk."""
+        """Count over the whole corpus; large groups spill to disk."""
         rows = f"read_parquet({file_list(self._paths(self._parts))})"
         counts: dict[str, Any] = {}
         for query in (
@@ -239,14 +239,14 @@ class CorpusStore:
     def _fetched(self, query: str, n_rows: int) -> list[CorpusSentence]:
         found = [_sentence(record) for record in self._query(query).fetchall()]
         if len(found) != n_rows:
-            raise DataError(f"{self.folder}: {len(found)} rows instead of {n_rows}; the corpus is damaged.")
+            raise DataError(f"{self.folder}: {len(found)} rows, expected {n_rows}; the corpus is damaged.")
         return found
 
     def _paths(self, parts: Sequence[CorpusPart]) -> list[Path]:
         return [self.folder / part.file.path for part in parts]
 
     def _files(self, rows: np.ndarray, *, between: bool = False) -> str:
-        """The parts that hold these rows (sorted), or all from the first to the last of them."""
+        """SQL list of the parts with these sorted rows, or of all parts from the first row to the last."""
         numbers = sorted({bisect_right(self._starts, row) - 1 for row in rows.tolist()})
         if between:
             numbers = list(range(numbers[0], numbers[-1] + 1))

@@ -1,4 +1,4 @@
-"""Read the sentences of test and validation files, in every format that erda reads."""
+"""Read the sentences of test and validation files in every format of erda."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sentences_of_file(path: Path) -> Iterator[str]:
     """Yield the sentences of a file.
 
     JSONL (`tokens` or `text`), CFRL splits (tab-separated), JSON lists or objects of lists whose items hold `tokens`,
-    `token`, `text` or `sents` (FewRel, TACRED, DocRED), or plain text with one sentence a line.
+    `token`, `text` or `sents` (FewRel, TACRED, DocRED), or plain text with one sentence per line.
     """
     endings = [ending for ending in path.suffixes if ending not in (".gz", ".bz2")]
     if endings and endings[-1] == ".json":
@@ -52,4 +52,4 @@ def _from_value(value: Any, place: str) -> Iterator[str]:
         if isinstance(value.get("text"), str):
             yield value["text"]
             return
-    raise DataError(f"{place}: no sentence in it; expected 'tokens', 'token', 'text' or 'sents'.")
+    raise DataError(f"{place}: no sentence; expected 'tokens', 'token', 'text' or 'sents'.")

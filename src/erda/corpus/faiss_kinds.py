@@ -1,12 +1,12 @@
-"""Choose a FAISS index by the number of rows, and tune how much of it a search visits.
+"""Choose a FAISS index by the number of rows, and tune its search effort.
 
 | rows | factory string | why |
 |---|---|---|
 | up to 200,000 | `Flat` | exact, and fast enough: the 50 queries of a task take well under a second |
 | more | `IVF<n>,PQ<dim / 4>x4fsr` | one bit per dimension, compared in registers: 96 bytes for 768 dimensions |
 
-An IVF index holds quantised vectors. A search therefore retrieves spare rows and scores all of them again with the
-vectors of the memory-mapped shards: recall returns, and scores are exact. docs/corpus.md has a plan for more than ten
+An IVF index holds quantised vectors. A search therefore retrieves spare rows and rescores all of them with the vectors
+of the memory-mapped shards, which restores recall and makes scores exact. docs/corpus.md has a plan for more than ten
 million rows.
 """
 
@@ -28,14 +28,14 @@ TARGET_RECALL = 0.98
 POINTS_PER_LIST = 40
 N_ITERATIONS = 8
 _QUERIES = 400
-_NEAR = 1e-5  # two products as close as this are the same
+_TOLERANCE = 1e-5  # products that differ by less are equal
 _EFFORT = {"IVF": "nprobe", "HNSW": "efSearch"}
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _SPARES = (16, 32, 64, 128, 256)
 
 
 def choose_factory(n_rows: int, dim: int) -> str:
-    """The factory string for a number of rows; see the table above.
+    """Choose the factory string for a number of rows; see the table above.
 
     >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000, 100)
     ('Flat', 'IVF2048,PQ96x4fsr', 'IVF2048,SQ8')
@@ -47,14 +47,14 @@ def choose_factory(n_rows: int, dim: int) -> str:
 
 
 def make_index(factory: str, shards: VectorShards) -> Any:
-    """Make an empty index, trained on a random sample of the vectors."""
+    """Make an empty index and train it on a random sample of the vectors."""
     import faiss
 
     try:
         index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError:
         raise SettingsError(
-            f"FAISS cannot make an index '{factory}' of vectors of {shards.dim} numbers; try 'Flat', 'HNSW32' or "
+            f"FAISS cannot make an index '{factory}' of {shards.dim} dimensions; try 'Flat', 'HNSW32' or "
             f"'{choose_factory(EXACT_ROWS + 1, shards.dim)}'."
         ) from None
     if index.is_trained:
@@ -64,7 +64,7 @@ def make_index(factory: str, shards: VectorShards) -> Any:
     if lists is not None:
         if lists.nlist > len(shards):
             raise SettingsError(
-                f"'{factory}' asks for {lists.nlist:,} lists, but there are {len(shards):,} rows; "
+                f"'{factory}' needs {lists.nlist:,} lists, but there are only {len(shards):,} rows; "
                 f"try '{choose_factory(len(shards), shards.dim)}'."
             )
         lists.cp.niter = N_ITERATIONS
@@ -80,7 +80,7 @@ def make_index(factory: str, shards: VectorShards) -> Any:
 
 
 def set_effort(index: Any, factory: str, effort: int) -> None:
-    """Set how much of the index a search visits: nprobe of an IVF index, efSearch of an HNSW index."""
+    """Set the search effort: nprobe of an IVF index, efSearch of an HNSW index."""
     import faiss
 
     name = _effort_name(factory)
@@ -90,9 +90,9 @@ def set_effort(index: Any, factory: str, effort: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """Search parameters of an index, and the recall@1 against exact search that they give.
+    """Search parameters of an index, and their recall@1 against exact search.
 
-    `effort` is nprobe or efSearch (0: not applicable); `spare` is the number of additional rows to score again.
+    `effort` is nprobe or efSearch (0: not applicable); `spare` is the number of extra rows to rescore.
     """
 
     effort: int = 0
@@ -101,9 +101,9 @@ class SearchEffort:
 
 
 def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
-    """The least effort that reaches `TARGET_RECALL` on a sample of rows, or the best effort if none does.
+    """Set the least effort that reaches `TARGET_RECALL` on a sample of rows, or the best effort if none does.
 
-    Effort is chosen first, with the maximum of spare rows, then the number of spare rows.
+    Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
     """
     if factory == "Flat":
         return SearchEffort()
@@ -116,7 +116,7 @@ def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
         _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
-        good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _NEAR
+        good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _TOLERANCE
         recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
         enough = next((i for i, recall in enumerate(recalls) if recall >= min(TARGET_RECALL, recalls[-1])), -1)
         tried.append(SearchEffort(effort, _SPARES[enough], recalls[enough]))
@@ -129,7 +129,7 @@ def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
 
 
 def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -> np.ndarray:
-    """Exact score of the nearest row of each query, except row `but[i]`: [n_queries]."""
+    """Exact score of the nearest row of each query i other than row `but[i]`: [n_queries]."""
     best = np.full(len(queries), -np.inf, np.float32)
     for start, vectors in shards:
         scores = queries @ vectors.T
@@ -140,7 +140,7 @@ def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -
 
 
 def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Exact products of each query with the rows that were found for it, [n, k]; -inf where the row is -1."""
+    """Exact products of each query with its rows [n, k]: [n, k]; -inf where the row is -1."""
     unique, places = np.unique(np.maximum(rows, 0), return_inverse=True)
     vectors = shards.vectors(unique)[places.reshape(rows.shape)]
     scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)

@@ -1,4 +1,4 @@
-"""The rows of entity pairs: sorted 64-bit keys and the row of each, in two memory-mapped files.
+"""Rows by entity pair: sorted 64-bit keys and the row of each, in two memory-mapped files.
 
 A binary search touches a few pages of the files, so memory does not grow with the corpus.
 """
@@ -17,7 +17,7 @@ _KINDS = (np.dtype(np.uint64), np.dtype(np.int64))
 
 
 class PairLookup:
-    """Two arrays of the same length on disk (`.npy`): sorted uint64 keys, int64 rows."""
+    """Rows by key, from two `.npy` files of the same length: sorted uint64 keys and int64 rows."""
 
     def __init__(self, keys: Path, rows: Path) -> None:
         self._keys, self._rows = _mapped(keys, _KINDS[0]), _mapped(rows, _KINDS[1])
@@ -25,13 +25,13 @@ class PairLookup:
             raise DataError(f"{rows}: {len(self._rows):,} rows for {len(self._keys):,} keys; the corpus is damaged.")
 
     def find(self, keys: np.ndarray) -> list[np.ndarray]:
-        """The rows stored under each key, in the order of the file."""
+        """Find the rows of each key, in the order of the file."""
         left, right = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
         return [np.array(self._rows[start:end]) for start, end in zip(left, right, strict=True)]
 
 
 def write_lookup(keys: Path, rows: Path, n_keys: int, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Write `n_keys` sorted keys and their rows batch by batch, unmapped: a full disk must raise, not crash."""
+    """Write `n_keys` sorted keys and their rows in batches; not memory-mapped, where a full disk would crash."""
     with (
         whole_file(keys) as key_path,
         whole_file(rows) as row_path,

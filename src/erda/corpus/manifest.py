@@ -22,7 +22,7 @@ from erda.files import inside, read_json, read_sealed, sealed, sha256_of, write_
 MANIFEST = "corpus.json"
 CHECKED = "checked.json"
 FORMAT = 1
-DAMAGED = "The corpus is damaged and was not read; build it again in a new folder."
+DAMAGED = "The corpus is damaged; build it again in a new folder."
 _REMEDY = "Build the corpus again in a new folder."
 
 
@@ -36,7 +36,7 @@ class StoredFile:
 
     @classmethod
     def of(cls, folder: Path, path: Path) -> StoredFile:
-        """Describe a file as it is now."""
+        """Describe a file in its current state."""
         return cls(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path))
 
 
@@ -52,7 +52,7 @@ class CorpusPart:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A source of a segment: its rows, and what was dropped by reason, with the first places."""
+    """A source of a segment: its rows, and the dropped rows by reason, with the first places."""
 
     path: str
     sha256: str
@@ -64,7 +64,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that decides the rows of a segment, apart from earlier segments; files by their sha256."""
+    """Everything that determines the rows of a segment, apart from earlier segments; files by their sha256."""
 
     sources: tuple[str, ...]
     limits: Limits
@@ -124,12 +124,12 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Digest of all rows in order; changes with every change of the corpus."""
+        """Digest of all rows, in order."""
         return digest_of(segment.digest for segment in self.segments)
 
     @property
     def versions(self) -> tuple[CorpusVersion, ...]:
-        """The corpus after the first build and after each `--add`; the last is the current one.
+        """The corpus after the first build and after each `--add`; the last version is the current one.
 
         An index of an earlier version covers the first rows of the corpus and can be extended.
         """
@@ -170,12 +170,12 @@ class _Format:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a corpus folder; reject one whose values contradict each other."""
+    """Read the manifest of a corpus folder; reject a damaged one, or paths outside of the folder."""
     path = folder / MANIFEST
     if not path.exists():
         if (folder / "build").is_dir():
-            raise DataError(f"{folder}: its build was not finished; run the same 'erda corpus build' again.")
-        raise DataError(f"{folder}: no corpus here; make one: erda corpus build SOURCE --out {folder}")
+            raise DataError(f"{folder}: its build is not finished; run the same 'erda corpus build' again.")
+        raise DataError(f"{folder}: no corpus here; build one: erda corpus build SOURCE --out {folder}")
     if read_json(path, _Format, remedy=_REMEDY).format != FORMAT:
         raise DataError(f"{path}: not a corpus of format {FORMAT}; build it again with this version of erda.")
     manifest = read_sealed(path, Manifest, remedy=_REMEDY)
@@ -196,7 +196,7 @@ def digest_of(digests: Iterable[str]) -> str:
 
 
 def fault_of(folder: Path, file: StoredFile) -> str | None:
-    """Describe what is wrong with a stored file; None if it is intact."""
+    """Describe the fault of a stored file; None if it is intact."""
     path = inside(folder, file.path)
     try:
         size = path.stat().st_size

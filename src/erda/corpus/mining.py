@@ -1,8 +1,8 @@
-"""Pairs of sentences to train a similarity model on, drawn from a corpus by queries that run out of core.
+"""Draw pairs of rows from a corpus to train a similarity model, by out-of-core queries.
 
 Positive: same head, same tail. Hard negative: exactly one shared entity, in the same role (the paper, Section 3.4).
-Nothing of a sentence is read, only keys and row numbers; groups are put in an order that depends on the seed alone
-(md5 of row and seed), and neighbours in that order are taken, so no entity's rows are ever multiplied out.
+The queries read keys and row numbers, never sentences. They shuffle the rows of each group by md5 of row and seed and
+pair neighbours, so the cost stays linear even for common entities.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 from erda.corpus.sql import file_list
 
-_STEPS = 3  # how many neighbours are tried on either side for a row with another entity
+_STEPS = 3  # neighbours tried on either side to find a row with another entity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPairs:
-    """Pairs of rows: `first[i]` goes with `second[i]`, all [n_pairs]. `shared[i]` says what they share.
+    """Pairs of rows `first[i]`, `second[i]`, sorted by the random number `place`; all arrays [n_pairs].
 
-    "both" for positive pairs, "head" or "tail" for hard negatives. They are sorted by `place`, a random number.
+    `shared[i]` is the shared role: "both" for positive pairs, "head" or "tail" for hard negatives.
     """
 
     first: np.ndarray
@@ -38,9 +38,9 @@ class RowPairs:
 def positive_pairs(
     connection: Any, parts: Sequence[Path], *, seed: int, limit: int | None = None, max_per_pair: int = 3
 ) -> RowPairs:
-    """Rows with the same head and the same tail, each row with the next of its group: at most `max_per_pair` a group.
+    """Pair rows with the same head and tail: each row with the next of its group, at most `max_per_pair` per group.
 
-    `limit` rows are drawn at random from all that there are.
+    `limit` draws that many pairs at random.
     """
     query = f"""
         WITH shuffled AS (
@@ -65,9 +65,9 @@ def hard_negatives(
     limit: int | None = None,
     anchors: Sequence[int] | np.ndarray | None = None,
 ) -> RowPairs:
-    """Rows that share the head but not the tail, or the tail but not the head.
+    """Pair rows that share the head but not the tail, or the tail but not the head.
 
-    With `anchors`, `first` is drawn from these rows only, each at most once a role: negatives for given positives.
+    With `anchors`, `first` contains only these rows, each at most once per role: negatives for given positives.
     """
     import pyarrow as pa
 
@@ -80,7 +80,7 @@ def hard_negatives(
 
 
 def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
-    """Each row with the nearest row of its group, in random order, whose other entity differs."""
+    """SQL that pairs each row with the nearest row of its shuffled group whose other entity differs."""
     steps = [f"{step}({{column}}, {n}) OVER here" for n in range(1, _STEPS + 1) for step in ("lead", "lag")]
     near = ", ".join(
         f"{step.format(column='row')} AS row_{i}, {step.format(column='other')} AS other_{i}"
@@ -101,7 +101,7 @@ def _sharing(role: str, other: str, parts: Sequence[Path], seed: int) -> str:
 
 
 def _place(salt: str, seed: int) -> str:
-    """SQL: a random-looking 64-bit number of a row that depends on salt and seed and on nothing else."""
+    """SQL of a pseudo-random 64-bit number of a row, determined by salt and seed."""
     return f"md5_number_lower(concat_ws(':', '{salt}', {seed:d}, row))"
 
 

@@ -1,8 +1,8 @@
-"""Which rows of a corpus some examples would find: by the vectors of its index, or by words where it has none.
+"""Select the rows of a corpus near some examples, by the vectors of its index or, without an index, by words.
 
-By words, a sentence is the words outside its two entities, those between them counted twice, each with the weight
-log(1 + count) * log((1 + n) / (1 + n with the word)) of n sentences; near is a large cosine. That is far quicker than
-embedding, so that words can choose among millions of sentences those that are worth an index.
+By words, a sentence is a TF-IDF vector of the words outside its two entities. Words between the entities count twice.
+The weight of a word is log(1 + count) * log((1 + n) / (1 + n with the word)), n being the number of sentences. This is
+much faster than embedding, so words can preselect which of millions of sentences are worth an index.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from erda.corpus.augment import Augmenter
     from erda.corpus.corpus_store import CorpusStore
 
-TOP = 50  # neighbours of an example
-_AT_ONCE = 512  # examples compared at once
-_READ = 10_000  # rows fetched by one query
+TOP = 50  # neighbours per example
+_BATCH_SIZE = 512  # examples
+_FETCH_SIZE = 10_000  # rows per query
 
 
 def near_by_vectors(
     augmenter: Augmenter, examples: Sequence[Example], *, top: int = TOP, per_relation: int | None = None
 ) -> np.ndarray:
-    """The rows that these examples would find, sorted: every sentence of their entity pairs, their `top` nearest.
+    """Select every sentence of the examples' entity pairs and the `top` nearest rows of each example, sorted.
 
-    A corpus of these rows alone gives the same extra examples as long as K + `SPARE` is no more than `top`. With
-    `per_relation` the examples of a relation share so many neighbours: fewer each, where a relation has many.
+    A corpus of these rows gives the same extra examples while K + `SPARE` <= `top`. `per_relation` is the number of
+    neighbours that the examples of a relation share.
     """
     from tqdm import tqdm
 
     shares = _shares(examples, top, per_relation)
-    rows = _of_their_pairs(augmenter.store, examples)
-    for start in tqdm(range(0, len(examples), _AT_ONCE), desc="searching", unit="batch", disable=None):
-        vectors = augmenter.model.encode(examples[start : start + _AT_ONCE])
+    rows = augmenter.store.find([EntityPair.of(example) for example in examples])
+    for start in tqdm(range(0, len(examples), _BATCH_SIZE), desc="searching", unit="batch", disable=None):
+        vectors = augmenter.model.encode(examples[start : start + _BATCH_SIZE])
         found = augmenter.index.search(vectors, int(shares.max())).rows
-        within = np.arange(found.shape[1]) < shares[start : start + _AT_ONCE, None]
+        within = np.arange(found.shape[1]) < shares[start : start + _BATCH_SIZE, None]
         rows.append(found[within & (found >= 0)])
     return np.unique(np.concatenate(rows))
 
@@ -53,7 +53,7 @@ def near_by_vectors(
 def near_by_words(
     store: CorpusStore, examples: Sequence[Example], *, top: int = TOP, per_relation: int | None = None
 ) -> np.ndarray:
-    """As `near_by_vectors`, but the nearest by words; needs no index. Reads the corpus twice, a few rows at a time."""
+    """Select as `near_by_vectors`, but nearest by words. Needs no index; streams the corpus twice."""
     require("duckdb", "sklearn")
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.preprocessing import normalize
@@ -61,52 +61,53 @@ def near_by_words(
     shares = _shares(examples, top, per_relation)
     counter = HashingVectorizer(analyzer=context_words, norm=None, alternate_sign=False, dtype=np.float32)
     n_with = np.zeros(counter.n_features, np.int64)
-    for part in _parts(store, "counting words"):
+    for part in _batches(store, "counting words"):
         n_with += np.bincount(counter.transform(part).indices, minlength=len(n_with))
     rarity = np.log((1 + len(store)) / (1 + n_with)).astype(np.float32)
 
-    def weighed(part: Sequence[Example]) -> Any:
+    def weighted(part: Sequence[Example]) -> Any:
         words = counter.transform(part)
         words.data = np.log1p(words.data) * rarity[words.indices]
         return normalize(words, copy=False)
 
-    groups = [slice(start, start + _AT_ONCE) for start in range(0, len(examples), _AT_ONCE)]
-    nearest = [_Nearest(weighed(examples[group]), shares[group]) for group in groups]
+    groups = [slice(start, start + _BATCH_SIZE) for start in range(0, len(examples), _BATCH_SIZE)]
+    nearest = [_Nearest(weighted(examples[group]), shares[group]) for group in groups]
     start = 0
-    for part in _parts(store, "comparing"):
-        vectors = weighed(part)
+    for part in _batches(store, "comparing"):
+        vectors = weighted(part)
         for one in nearest:
-            one.look(vectors, start)
+            one.update(vectors, start)
         start += len(part)
-    return np.unique(np.concatenate([*_of_their_pairs(store, examples), *(one.rows() for one in nearest)]))
+    of_pairs = store.find([EntityPair.of(example) for example in examples])
+    return np.unique(np.concatenate([*of_pairs, *(one.rows() for one in nearest)]))
 
 
 def context_words(example: Example) -> list[str]:
-    """The words outside the two entities in lower case, those between them twice."""
+    """Lower-case words outside the two entities; words between the entities come twice."""
     first, second = sorted((example.head.span, example.tail.span))
     between = example.tokens[first.end : second.start]
     return " ".join((*example.tokens[: first.start], *between, *between, *example.tokens[second.end :])).lower().split()
 
 
 def write_rows(store: CorpusStore, rows: np.ndarray, path: Path) -> None:
-    """Write rows of a corpus as tagged JSONL (gzip by its name), which `erda corpus build` takes."""
-    parts = (rows[start : start + _READ] for start in range(0, len(rows), _READ))
+    """Write rows of a corpus as tagged JSONL for `erda corpus build`; a name ending in .gz compresses."""
+    parts = (rows[start : start + _FETCH_SIZE] for start in range(0, len(rows), _FETCH_SIZE))
     examples = (example for part in parts for example in store.rows(part))
     write_lines(path, (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples))
 
 
 class _Nearest:
-    """The nearest rows of some examples among those seen so far."""
+    """Running nearest rows of a batch of examples."""
 
     def __init__(self, vectors: Any, shares: np.ndarray) -> None:
-        self._words = np.unique(vectors.indices)  # no other word counts, but for the length of a vector
+        self._words = np.unique(vectors.indices)  # other words matter only for the length of a row's vector
         self._vectors = vectors[:, self._words].T.toarray()  # [n_words, n_examples]
         self._shares, self._top = shares, int(shares.max())
         self._scores = np.zeros((len(shares), 0), np.float32)
         self._rows = np.zeros((len(shares), 0), np.int64)
 
-    def look(self, vectors: Any, start: int) -> None:
-        """Look at the rows from `start` on, sparse [n_rows, n_features]."""
+    def update(self, vectors: Any, start: int) -> None:
+        """Compare with the rows from `start` on: sparse [n_rows, n_features]."""
         found = np.ascontiguousarray((vectors[:, self._words] @ self._vectors).T)
         best = np.argpartition(found, max(0, found.shape[1] - self._top), axis=1)[:, -self._top :]
         scores = np.hstack([self._scores, np.take_along_axis(found, best, 1)])
@@ -115,34 +116,30 @@ class _Nearest:
         self._scores, self._rows = (np.take_along_axis(one, order, 1) for one in (scores, rows))
 
     def rows(self) -> np.ndarray:
-        """Each example's share, of those that have a word in common with it."""
+        """The nearest rows of each example, up to its share; rows without a common word are left out."""
         within = np.arange(self._rows.shape[1]) < self._shares[:, None]
         return self._rows[within & (self._scores > 0)]
 
 
 def _shares(examples: Sequence[Example], top: int, per_relation: int | None) -> np.ndarray:
-    """How many neighbours each example gets, at least one: [n_examples]."""
-    asked = {"top": top, "per-relation": top if per_relation is None else per_relation}
-    faults = [f"--{name}: must be at least 1, got {n}." for name, n in asked.items() if n < 1]
+    """Number of neighbours of each example, at least one: [n_examples]."""
+    given = {"top": top, "per-relation": top if per_relation is None else per_relation}
+    faults = [f"--{name}: must be at least 1, got {n}." for name, n in given.items() if n < 1]
     if faults:
         raise SettingsError(join_faults(faults))
     if not examples:
-        raise DataError("no examples were given, so there is nothing that they would find.")
+        raise DataError("no examples given.")
     if per_relation is None:
         return np.full(len(examples), top)
     n_of = Counter(example.relation for example in examples)
     return np.array([min(top, max(1, per_relation // n_of[example.relation])) for example in examples])
 
 
-def _of_their_pairs(store: CorpusStore, examples: Sequence[Example]) -> list[np.ndarray]:
-    return store.find([EntityPair.of(example) for example in examples])
-
-
-def _parts(store: CorpusStore, doing: str) -> Iterator[list[Example]]:
-    """All rows in order, some at a time, with a bar."""
+def _batches(store: CorpusStore, task: str) -> Iterator[list[Example]]:
+    """Yield all rows in order, with a progress bar."""
     from tqdm import tqdm
 
-    with tqdm(total=len(store), desc=doing, unit="row", unit_scale=True, disable=None) as bar:
-        for batch in store.batches(size=_READ):
+    with tqdm(total=len(store), desc=task, unit="row", unit_scale=True, disable=None) as bar:
+        for batch in store.batches(size=_FETCH_SIZE):
             yield [sentence.example for sentence in batch]
             bar.update(len(batch))

@@ -1,4 +1,4 @@
-"""Training batches: pairs drawn anew each pass, names hidden and sentences cropped at random."""
+"""Training batches: pairs are drawn anew each epoch; names are masked and sentences cropped at random."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from erda.corpus.similarity_settings import TrainingSettings
 from erda.corpus.training_pairs import NONE, PairRows, PairSet, mine_pairs
 from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Shown
 
-AROUND = 3  # pieces that a cropped sentence keeps before and after its entities, at most
-PASS, STEP = 1, 2  # seeds of a pass and of a step differ
+AROUND = 3  # maximum number of pieces that a cropped sentence keeps before and after its entities
+EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch:
-    """n pairs with m hard negatives: the sentences in the order first, second, negative."""
+    """n pairs with m hard negatives, in the order first, second, negative."""
 
     shown: Shown  # [2n + m]
     pair: np.ndarray  # [2n + m] numbers of entity pairs
@@ -24,9 +24,9 @@ class PairBatch:
 
 
 class PairBatches:
-    """The batches of a training by step number, decided by the seed alone. Each pass draws its pairs anew.
+    """The batches of a training by step number, determined by the seed.
 
-    `among` are the training rows, `limit` is the maximum number of pairs a pass, `n_shares` devices share each batch.
+    `among` are the training rows, `limit` is the maximum number of pairs per epoch, `n_shares` devices share a batch.
     """
 
     def __init__(
@@ -41,27 +41,27 @@ class PairBatches:
     ) -> None:
         self.rows, self.among, self.settings, self.limit = rows, among, settings, limit
         self.share, self.n_shares = share, n_shares
-        self._epoch, self._pass = 0, self._drawn(0)
-        self.n_pairs = len(self._pass)
-        self.n_batches = max(1, self.n_pairs // (settings.batch_size * n_shares))  # what is left over waits a pass
+        self._epoch, self._pairs = 0, self._drawn(0)
+        self.n_pairs = len(self._pairs)
+        self.n_batches = max(1, self.n_pairs // (settings.batch_size * n_shares))  # an incomplete last batch is dropped
 
     @property
     def n_steps(self) -> int:
-        """Batches of all passes."""
+        """Number of batches of all epochs."""
         return self.n_batches * self.settings.n_epochs
 
     @property
     def has_negatives(self) -> bool:
-        """Whether any pair of the pass has a hard negative."""
-        return bool((self._pass.negative != NONE).any())
+        """Whether any pair of the epoch has a hard negative."""
+        return bool((self._pairs.negative != NONE).any())
 
     def __getitem__(self, step: int) -> PairBatch:
         settings = self.settings
         epoch, at = divmod(step, self.n_batches)
         if epoch != self._epoch:
-            self._epoch, self._pass = epoch, self._drawn(epoch)
+            self._epoch, self._pairs = epoch, self._drawn(epoch)
         size = settings.batch_size * self.n_shares
-        pairs = self._pass.take(slice(at * size + self.share, min((at + 1) * size, self.n_pairs), self.n_shares))
+        pairs = self._pairs.take(slice(at * size + self.share, min((at + 1) * size, self.n_pairs), self.n_shares))
         rng = np.random.default_rng([settings.seed, step, STEP, self.share])
         (anchor,) = np.nonzero(pairs.negative != NONE)
         rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor]])
@@ -71,9 +71,8 @@ class PairBatches:
             cropped = rng.random(len(rows)) < settings.crop
             names[cropped] = rng.choice([MASKED, SOMETHING], (int(cropped.sum()), 1))
             around[cropped] = rng.integers(AROUND + 1, size=(int(cropped.sum()), 2))
-        shown = Shown(rows, names, around)
-        return PairBatch(shown, self.rows.pair[rows], anchor)
+        return PairBatch(Shown(rows, names, around), self.rows.pair[rows], anchor)
 
     def _drawn(self, epoch: int) -> PairSet:
-        seed, negatives = [self.settings.seed, epoch, PASS], self.settings.objective == "paper"
+        seed, negatives = [self.settings.seed, epoch, EPOCH], self.settings.objective == "paper"
         return mine_pairs(self.rows, self.among, seed=seed, negatives=negatives).take(slice(self.limit))

@@ -1,7 +1,7 @@
-"""The two long jobs over a corpus, embedding and mining, on a Ray cluster through Ray Data.
+"""Embedding and mining of a corpus on a Ray cluster, through Ray Data.
 
-The corpus folder must lie on storage that every node sees under the same path (NFS, a mounted bucket), and `erda` must
-be installed on every node. Workers do exactly what the local engine does with each piece of work, so results are equal.
+The corpus folder must be on shared storage with the same path on every node (NFS, a mounted bucket), and `erda` must be
+installed on every node. Workers run the code of the local engine, so results are equal.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayJobs:
-    """Where and how widely to work. `address` is "auto", "local" (a cluster of this machine alone) or HOST:PORT.
+    """Jobs on a cluster. `address` is "auto", "local" (a cluster of this machine alone) or HOST:PORT.
 
-    `n_workers` similarity models are held at once (default: one for every GPU of the cluster, or for every CPU).
+    `n_workers` is the number of embedding workers, each with its own model (default: one per GPU, or per CPU).
     """
 
     address: str = "auto"
     n_workers: int | None = None
 
     def embedder(self, worker: ShardWorker) -> Embedder:
-        """What `embed_corpus` takes: each shard is computed and written by a worker of the cluster."""
-        device_kind(worker.device)  # a name that is none is said here, not by every node
-        model = None if worker.model is None else _everywhere(worker.model)
+        """Make an embedder for `embed_corpus` whose workers compute and write the shards."""
+        device_kind(worker.device)  # reject an invalid name here, not on every node
+        model = worker.model
+        if model is not None and user_path(model).is_dir():
+            model = str(user_path(model).resolve())
         return partial(self._embed, replace(worker, corpus=worker.corpus.resolve(), model=model))
 
     def _embed(self, worker: ShardWorker, folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:
@@ -70,7 +72,7 @@ class RayJobs:
     def positive_pairs(
         self, store: CorpusStore, *, seed: int, limit: int | None = None, max_per_pair: int = 3, n_buckets: int = 32
     ) -> RowPairs:
-        """As `CorpusStore.positive_pairs`, in `n_buckets` pieces: all rows with one head belong to one of them."""
+        """Draw the pairs of `CorpusStore.positive_pairs` in `n_buckets` buckets of heads."""
         mine = partial(positive_pairs, seed=seed, limit=limit, max_per_pair=max_per_pair)
         return self._mine(store, ("both",), mine, limit=limit, n_buckets=n_buckets)
 
@@ -83,7 +85,7 @@ class RayJobs:
         anchors: Sequence[int] | np.ndarray | None = None,
         n_buckets: int = 32,
     ) -> RowPairs:
-        """As `CorpusStore.hard_negatives`: buckets of heads give what shares a head, those of tails the rest."""
+        """Draw the pairs of `CorpusStore.hard_negatives` in buckets of heads and buckets of tails."""
         mine = partial(hard_negatives, seed=seed, anchors=None if anchors is None else np.asarray(anchors, np.int64))
         return self._mine(store, ("head", "tail"), mine, limit=limit, n_buckets=n_buckets)
 
@@ -96,7 +98,7 @@ class RayJobs:
         limit: int | None,
         n_buckets: int,
     ) -> RowPairs:
-        """Pairs of each kind (what they share) from buckets of rows, put in the order of the local draw."""
+        """Mine every bucket for each shared role, and sort the pairs into the order of the local engine."""
         paths = [path.resolve() for path in store.manifest.part_paths(store.folder)]
         works = [{"shared": kind, "bucket": bucket} for kind in kinds for bucket in range(n_buckets)]
         with self._cluster() as ray:
@@ -113,7 +115,7 @@ class RayJobs:
 
     @contextmanager
     def _cluster(self) -> Iterator[Any]:
-        """Connected to the cluster for the time of a job; what goes wrong there is said in our words."""
+        """Connect to the cluster for one job; raise its errors as errors of erda."""
         require_ray("ray.data")
         with connected(self.address) as ray:
             ray.data.DataContext.get_current().enable_progress_bars = False
@@ -121,18 +123,18 @@ class RayJobs:
             try:
                 yield ray
             except ray.exceptions.RayError as error:
-                raise _in_our_words(error) from error
+                raise _erda_error(error) from error
 
 
 @dataclass
 class _ShardActor:
-    """A worker on a node, as Ray Data calls it."""
+    """A `ShardWorker` as a callable for Ray Data."""
 
     worker: ShardWorker
     folder: Path
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Compute a shard: its plan in, plan and file out, both by column."""
+        """Embed a shard: columns of its plan in, columns of plan and file out."""
         (start,), (stop,), (version,) = batch["start"], batch["stop"], batch["version"]
         shard = self.worker.embed(self.folder, ShardPlan(int(start), int(stop), str(version)))
         return {name: [value] for name, value in {**asdict(shard.plan), **asdict(shard.file)}.items()}
@@ -141,10 +143,9 @@ class _ShardActor:
 def _mine_bucket(
     work: dict[str, Any], *, paths: Sequence[Path], mine: Callable[..., RowPairs], n_buckets: int
 ) -> dict[str, np.ndarray]:
-    """Run a query of `mining` over one bucket: the rows whose head (or tail) falls into it.
+    """Run a query of `mining` over one bucket: the rows whose head (or tail) hashes to it.
 
-    Only keys are read, a row group at a time, and only those of the bucket are kept. Of hard negatives only those that
-    share the role that the bucket was made by are whole, and kept.
+    A bucket of heads holds all rows of each head, so its hard negatives that share a tail are incomplete and dropped.
     """
     (shared,), (bucket,) = work["shared"], work["bucket"]
     key = "tail_key" if shared == "tail" else "head_key"
@@ -160,14 +161,8 @@ def _mine_bucket(
     return {name: getattr(pairs, name)[kept].astype(kind) for name, kind in _COLUMNS.items()}
 
 
-def _everywhere(model: str) -> str:
-    """A model's folder by its whole path, a model's name as it is."""
-    path = user_path(model)
-    return str(path.resolve()) if path.is_dir() else model
-
-
-def _in_our_words(error: BaseException) -> ErdaError:
-    """The fault of ours that a worker met (Ray hands its text over, with the traceback), or Ray's in one line."""
+def _erda_error(error: BaseException) -> ErdaError:
+    """Extract the error of erda from the traceback that Ray passes on, or shorten Ray's own error to one line."""
     found = _OURS.findall(str(error))
     if found:
         kind, message = found[-1]

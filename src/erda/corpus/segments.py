@@ -1,7 +1,7 @@
 """Second half of a build: sort the staged rows and write the files of a segment.
 
-A segment is a list of Parquet parts, sorted by entity pair, without duplicates and numbered, and a lookup of entity
-pairs. DuckDB sorts out of core. Sorting is one transaction; the files are written again after a kill.
+A segment is a list of Parquet parts (numbered rows without duplicates, sorted by entity pair) and a lookup of entity
+pairs. DuckDB sorts out of core, in one transaction. After a kill, the files are written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from erda.corpus.staging import Staging
 from erda.files import whole_file
 
 PART_ROWS = 500_000
-ROW_GROUP = 2048  # the smallest that DuckDB reads: a few rows cost little
+ROW_GROUP = 2048  # the smallest group that DuckDB reads, so fetching a few rows is cheap
 _KEYS = "head_key, tail_key, sentence"
 _STORED = ", ".join(["head_key", "tail_key", "sentence", *CorpusRow._fields])
 _CONTENT = ["row", "head_key", "tail_key", "sentence", *CorpusRow._fields]
@@ -27,7 +27,7 @@ _CONTENT = ["row", "head_key", "tail_key", "sentence", *CorpusRow._fields]
 def sort_rows(staging: Staging, files: Sequence[str], earlier: Sequence[Path]) -> int:
     """Resolve redirects, then sort the staged rows into the table `sorted`; return the number of rows.
 
-    Of duplicates the first of the first file stays. Rows that the parts `earlier` hold are left out.
+    The first of duplicate rows, in the order of `files`, is kept. Rows of the parts `earlier` are skipped.
     """
     if not staging.is_sorted:
         known = ""
@@ -65,7 +65,7 @@ def write_parts(connection: Any, folder: Path, segment: Path, *, start: int, n_r
 
 
 def write_segment_lookup(connection: Any, folder: Path, segment: Path, *, start: int) -> tuple[StoredFile, StoredFile]:
-    """Write the lookup of the sorted rows: all keys of entity pairs, sorted, and the row of each (`lookup.py`)."""
+    """Write the lookup of the sorted rows (`lookup.py`)."""
     n_keys = connection.execute("SELECT coalesce(sum(len(lookup)), 0) FROM sorted").fetchall()[0][0]
     query = f"SELECT unnest(lookup) AS key, {start} + rowid AS row FROM sorted ORDER BY key, row"
     keys, rows = segment / "keys.npy", segment / "rows.npy"

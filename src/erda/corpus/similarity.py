@@ -1,8 +1,7 @@
-"""The relational similarity model S_pi (the paper, Section 3.4): sentences become vectors, close if they relate alike.
+"""The relational similarity model S_pi (the paper, Section 3.4): sentences with the same relation get close vectors.
 
-S(x) is the vector of a transformer in mode `markers` (the last states at the two entity-start marks, concatenated),
-divided by its length; the similarity of two sentences is the product of their vectors. `load_similarity()` gives the
-one that comes with the package.
+S(x) is the unit vector of a transformer in mode `markers`: the last states at the two entity-start marks, concatenated
+and divided by their length. The similarity of two sentences is the inner product of their vectors.
 """
 
 from __future__ import annotations
@@ -23,27 +22,25 @@ from erda.encoders.onnx_build import open_onnx
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.settings import TransformerSettings
-from erda.encoders.tokens import Pieces
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
 
-CHUNK_SIZE = 16_384  # sentences whose word pieces are in memory at once
-BATCH_SIZES = {"cpu": 64, "cuda": 4096}  # of packed sentences
+PACKED_BATCH_SIZES = {"cpu": 64, "cuda": 4096}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
 class SimilarityModel:
-    """S_pi ready to use. `weights` are what training changed; None is the pretrained model as it comes."""
+    """A loaded similarity model. `weights` are the trained weights; None uses the pretrained model unchanged."""
 
     def __init__(
         self,
         folder: ModelFolder,
         weights: TrainedWeights | None = None,
         *,
-        max_pieces: int = MAX_PIECES,  # of a model without trained weights; those have their own
+        max_pieces: int = MAX_PIECES,  # of a model without trained weights; `weights` have their own limit
         device: str = "cpu",
         dtype: str = "float32",
     ) -> None:
@@ -66,68 +63,35 @@ class SimilarityModel:
         self.dim = self.encoder.dim
         self.fingerprint = weights.fingerprint if weights else fingerprint_of(base, "untrained", max_pieces)
 
-    @torch.inference_mode()
-    def encode(
-        self, examples: Sequence[Example], *, batch_size: int = 64, progress: bool = False, blank_names: bool = False
-    ) -> np.ndarray:
-        """Unit vectors of sentences, float32 [n_examples, dim], in the order given; batches hold like lengths.
+    def encode(self, examples: Sequence[Example], *, batch_size: int = 64, blank_names: bool = False) -> np.ndarray:
+        """Encode sentences as unit vectors: [n_examples, dim] float32, in the order of `examples`.
 
-        `blank_names` puts a mask in the place of every entity name.
+        `blank_names` replaces every entity name by a mask.
         """
-        from tqdm import tqdm
-
         if batch_size < 1:
             raise SettingsError(f"batch_size is {batch_size}; expected 1 or more.")
-        vectors = np.empty((len(examples), self.dim), dtype=np.float32)
-        with tqdm(total=len(examples), unit=" sentences", disable=None if progress else True) as bar:
-            for start in range(0, len(examples), CHUNK_SIZE):
-                chunk = examples[start : start + CHUNK_SIZE]
-                blanked = [(blank_names,) * 2] * len(chunk)
-                pieces = self.encoder.tokenizer.encode(chunk, blanked=blanked)  # kept in no cache
-                order = np.argsort([-len(one) for one in pieces], kind="stable")
-                for first in range(0, len(order), batch_size):
-                    rows = order[first : first + batch_size]
-                    vectors[start + rows] = unit_rows(self._vectors([pieces[row] for row in rows]))
-                    bar.update(len(rows))
-        return vectors
-
-    def _vectors(self, batch: Sequence[Pieces]) -> np.ndarray:
-        if isinstance(self.encoder, OnnxEncoder):
-            return self.encoder.embed_pieces(batch)
-        vectors: np.ndarray = self.encoder.encode_pieces(batch).float().cpu().numpy()
-        return vectors
+        return unit_rows(self.encoder.embed(examples, blanked=blank_names, batch_size=batch_size))
 
     @torch.no_grad()
-    def encode_packed(
-        self,
-        sentences: PackedSentences,
-        rows: np.ndarray,
-        *,
-        blank_names: bool = False,
-        progress: bool = False,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Unit vectors of some rows of packed sentences, on the model's device: [n_rows, dim], in the order given."""
+    def encode_packed(self, sentences: PackedSentences, rows: np.ndarray, *, blank_names: bool = False) -> Tensor:
+        """Encode some rows of packed sentences as unit vectors on the model's device: [n_rows, dim]."""
         from tqdm import tqdm
 
         if isinstance(self.encoder, OnnxEncoder):
             raise SettingsError("packed sentences need PyTorch; use dtype float32 or bfloat16.")
         device = self.encoder.device
         batches = SentenceBatches(sentences, self.encoder.tokenizer, device)
-        vectors = torch.empty(len(rows), self.dim, dtype=dtype, device=device)
+        vectors = torch.empty(len(rows), self.dim, device=device)
         order = np.argsort(-sentences.lengths[rows].sum(1, dtype=np.int64), kind="stable")
-        size = BATCH_SIZES[device.type]
-        with tqdm(total=len(rows), unit=" sentences", disable=None if progress else True) as bar:
-            for start in range(0, len(rows), size):
-                some = order[start : start + size]
-                (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
-                found = normalize(self.encoder(*chunk)[place], dim=-1)
-                vectors[torch.from_numpy(some).to(device)] = found.to(dtype)
-                bar.update(len(some))
+        size = PACKED_BATCH_SIZES[device.type]
+        for start in tqdm(range(0, len(rows), size), desc="sentences", unit="batch", leave=False, disable=None):
+            some = order[start : start + size]
+            (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
+            vectors[torch.from_numpy(some).to(device)] = normalize(self.encoder(*chunk)[place], dim=-1)
         return vectors
 
     def save(self, folder: Path | str) -> Path:
-        """Write what training changed; `load_similarity(folder)` gives the model back."""
+        """Write the trained weights for `load_similarity(folder)`."""
         if self.weights is None:
             raise ModelError(f"an untrained similarity model is not saved; load it by its name, '{self.base}'.")
         self.weights.save(Path(folder))
@@ -137,10 +101,10 @@ class SimilarityModel:
 def load_similarity(
     name_or_dir: str | Path | None = None, *, device: str = "cpu", dtype: str = "float32"
 ) -> SimilarityModel:
-    """The similarity model that comes with the package, one saved in a folder, or a plain encoder (untrained) by name.
+    """Load the packaged similarity model (default), a model saved in a folder, or an untrained encoder by name.
 
-    `dtype` is what vectors are computed in: `float32`, `bfloat16` (on a GPU) or `int8` (on a CPU, by ONNX Runtime).
-    They are float32 in any case.
+    `dtype` is the number type of the computation: `float32`, `bfloat16` (GPU) or `int8` (CPU, by ONNX Runtime). Vectors
+    are float32 in all three.
     """
     name = SHIPPED if name_or_dir is None else name_or_dir
     if name != SHIPPED and not (user_path(name) / SETTINGS_FILE).is_file():

@@ -1,7 +1,7 @@
-"""Objectives of the similarity model, the gradient of a batch, and the optimiser step.
+"""Losses of the similarity model, the gradient of a batch, and the optimiser step.
 
-Each step merges the adapter into the pretrained weights once (in bfloat16 if requested). Gradients reach the trained
-tensors in float32.
+Each step merges the adapter into the pretrained weights once (in bfloat16 if requested). Trained tensors and their
+gradients are float32.
 """
 
 from __future__ import annotations
@@ -24,16 +24,13 @@ from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
 from erda.errors import ModelError
 
-N_CHUNKS = 8  # a batch is computed in parts of like length
-
-
-# -- objectives: pure functions of similarities ----------------------------------------------------------------------
+N_CHUNKS = 8  # of sentences of similar length, per batch
 
 
 def infonce_loss(similarities: Tensor, same: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy of row i against column i: similarities [n, m] with m >= n, large is close.
+    """Mean cross-entropy of row i with target column i, over similarities [n, m], m >= n.
 
-    Columns other than i where `same` [n, m] is true (the same entity pair) are ignored.
+    Other columns of the same entity pair, where `same` [n, m] is true, are ignored.
     """
     own = torch.eye(*similarities.shape, dtype=torch.bool, device=similarities.device)
     logits = (similarities / temperature).masked_fill(same & ~own, -1e4)
@@ -41,20 +38,17 @@ def infonce_loss(similarities: Tensor, same: Tensor, temperature: float) -> Tens
 
 
 def paper_loss(positive: Tensor, negative: Tensor, temperature: float = 1.0) -> Tensor:
-    """-log sigma(s) over positive pairs, -log(1 - sigma(s)) over negative ones, the mean of each added.
+    """Mean of -log sigma(s) over positive pairs plus mean of -log(1 - sigma(s)) over negative pairs.
 
-    `positive` [n] and `negative` [m] are similarities. The paper has sums over as many of one kind as of the other,
-    and no temperature (1.0).
+    `positive` [n] and `negative` [m] are similarities. The paper takes sums over equally many pairs of both kinds, and
+    has no temperature (1.0).
     """
     loss = softplus(-positive / temperature).mean()
     return loss + softplus(negative / temperature).mean() if len(negative) else loss
 
 
-# -- the model that learns -------------------------------------------------------------------------------------------
-
-
 class Learner:
-    """A pretrained model, the tensors trained over it, and the optimiser."""
+    """A pretrained model, its trained tensors, and the optimiser."""
 
     def __init__(
         self, folder: ModelFolder, rows: PairRows, settings: TrainingSettings, machine: Machine, device: torch.device
@@ -102,7 +96,7 @@ class Learner:
         return loss.detach()
 
     def loss(self, vectors: Tensor, batch: PairBatch) -> Tensor:
-        """The loss of the vectors [2n + m, dim] of a batch."""
+        """Compute the loss of a batch from its vectors [2n + m, dim]."""
         vectors = normalize(vectors, dim=-1)
         anchor = on_device(batch.anchor, self.device)
         n = (len(vectors) - len(anchor)) // 2
@@ -116,7 +110,7 @@ class Learner:
         return torch.stack(both).mean()
 
     def update(self, step: int, n_steps: int) -> None:
-        """One step of the optimiser: warm-up, then a rate that falls to zero; gradients clipped to length 1."""
+        """Take one optimiser step: linear warm-up, then linear decay to zero; gradients clipped to norm 1."""
         warmup = round(self.settings.warmup * n_steps)
         share = step / warmup if step < warmup else (n_steps - step) / max(1, n_steps - warmup)
         for group in self.optimiser.param_groups:
@@ -160,7 +154,7 @@ class Learner:
 
 
 def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingSettings) -> TrainedWeights:
-    """The weights to start from: unchanged pretrained ones, or those in the folder `start`."""
+    """Initial weights: an adapter that changes nothing, or the trained weights in the folder `start`."""
     fresh = TrainedWeights.fresh(
         encoder.layers,
         base=origin(folder),
@@ -175,15 +169,15 @@ def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingS
     found.check_base(folder)
     if (found.rank, found.scale) != (fresh.rank, fresh.scale):
         raise ModelError(
-            f"{settings.start}: has rank {found.rank} and scale {found.scale:g}, "
-            f"the training rank {fresh.rank} and scale {fresh.scale:g}."
+            f"{settings.start}: has rank {found.rank} and scale {found.scale:g}, but --rank is {fresh.rank} and "
+            f"--scale {fresh.scale:g}; use the same values."
         )
     found.check_fit(encoder.layers)
     return replace(fresh, tensors=found.tensors)
 
 
 def _mean_over_processes(trained: Mapping[str, Tensor]) -> None:
-    """Give every process the mean of all their gradients."""
+    """Replace the gradients of every process by their mean over all processes."""
     if not distributed.is_initialized():
         return
     gradients = [one.grad for one in trained.values() if one.grad is not None]

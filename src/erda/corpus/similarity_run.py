@@ -1,9 +1,8 @@
-"""One training of a similarity model from sources to a saved folder: read, hold out, measure, train, measure, write.
+"""Train a similarity model from sources to a saved folder, and measure it on held-out data before and after.
 
-Two numbers that training never saw say how good a model is. AUC: how often a pair of sentences with the same two
-entities is more similar than a pair that shares only one of them, on held-out entity pairs; with the names as they are,
-and with every name blanked. Agreement: how often the nearest other sentence of labelled validation data has the same
-relation.
+AUC: probability that a pair of sentences with the same two entities is more similar than a pair that shares one entity,
+on held-out entity pairs; with names, and with every name masked. Agreement: how often the nearest other sentence of
+labelled validation data has the same relation.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ if TYPE_CHECKING:
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
-VALIDATION_FILE = Path("fewrel/validation.jsonl.gz")  # in the data folder; FewRel's test data is never read here
+VALIDATION_FILE = Path("fewrel/validation.jsonl.gz")  # in the data folder; FewRel's test data is never read
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarityMeasures:
-    """Numbers between 0 and 1, None where there was nothing to measure on; chance is 0.5 for `auc`."""
+    """Measures between 0 and 1, None without data to measure on; a random model has an AUC of 0.5."""
 
     auc: float | None
     auc_blanked: float | None
@@ -57,25 +56,25 @@ class SimilarityMeasures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Pairs of held-out entity pairs, and the rows that they are of."""
+    """Sentence pairs of held-out entity pairs, as indices into `rows`."""
 
     rows: PairRows
     pairs: PairSet
 
 
 def auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Chance that a random positive scores above a random negative; ties count half (Mann-Whitney)."""
+    """Probability that a random positive scores above a random negative; ties count half (Mann-Whitney)."""
     if not len(positive) or not len(negative):
-        raise DataError("an AUC needs at least one positive and one negative score.")
+        raise DataError("AUC needs at least one positive and one negative score.")
     ordered = np.sort(negative)
     below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
     return float((below + upto).sum() / 2 / (len(positive) * len(negative)))
 
 
 def neighbour_agreement(vectors: np.ndarray, relations: Sequence[str], *, block_size: int = 1024) -> float:
-    """How often the nearest other vector (by product; of two as near the first) has the same relation."""
+    """Share of vectors whose nearest other vector by inner product has the same relation; ties take the first."""
     if len(vectors) < 2:
-        raise DataError("neighbours need at least two labelled sentences.")
+        raise DataError("agreement needs at least two labelled sentences.")
     names = np.asarray(relations)
     n_right = 0
     for start in range(0, len(vectors), block_size):
@@ -87,9 +86,9 @@ def neighbour_agreement(vectors: np.ndarray, relations: Sequence[str], *, block_
 
 
 def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_names: bool = False) -> float:
-    """AUC of S(first).S(second) against S(first).S(negative) over pairs that have a negative."""
+    """AUC of S(first).S(second) against S(first).S(negative); every pair needs a negative."""
     used, where = np.unique(np.stack([pairs.first, pairs.second, pairs.negative]), return_inverse=True)
-    vectors = model.encode_packed(rows.sentences, used, blank_names=blank_names, progress=True).cpu().numpy()
+    vectors = model.encode_packed(rows.sentences, used, blank_names=blank_names).cpu().numpy()
     first, second, negative = vectors[where.reshape(3, -1)]
     return auc((first * second).sum(axis=1), (first * negative).sum(axis=1))
 
@@ -97,7 +96,7 @@ def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_na
 def evaluate(
     model: SimilarityModel, *, held_out: HeldOut | None = None, validation: Sequence[Example] = ()
 ) -> SimilarityMeasures:
-    """Both numbers; held-out pairs without a hard negative, and those past the first 3,000, are left out."""
+    """Measure AUC on the first `MAX_PAIRS` held-out pairs with a hard negative, and agreement on `validation`."""
     kept = np.flatnonzero(held_out.pairs.negative != NONE)[:MAX_PAIRS] if held_out is not None else np.empty(0, int)
     aucs: tuple[float | None, float | None] = (None, None)
     if held_out is not None and len(kept):
@@ -107,8 +106,8 @@ def evaluate(
     if validation:
         unlabelled = [example for example in validation if example.relation is None]
         if unlabelled:
-            raise DataError(f"validation data needs relations; {len(unlabelled)} of {len(validation)} have none.")
-        vectors = model.encode(validation, progress=True)
+            raise DataError(f"{len(unlabelled)} of {len(validation)} validation sentences have no relation.")
+        vectors = model.encode(validation)
         agreement = neighbour_agreement(vectors, [str(example.relation) for example in validation])
     return SimilarityMeasures(*aucs, agreement, len(kept), len(validation))
 
@@ -118,13 +117,13 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where pairs and validation data come from. `paths`: corpus folders and tagged JSONL files, or one packed file."""
+    """Training and validation data. `paths` are corpus folders and tagged JSONL files, or one packed file."""
 
     paths: Sequence[Path]
-    limit: int | None = None  # pairs of a pass
+    limit: int | None = None  # pairs per epoch
     held_out: float = HELD_OUT
     validation: Path | None = None
-    miner: RayJobs | None = None  # draws the pairs of corpus folders; None: this process
+    miner: RayJobs | None = None  # mines corpus folders on a cluster; None: in this process
 
     def __post_init__(self) -> None:
         check_share(self.held_out)
@@ -133,7 +132,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """What a training did: both numbers before and after, sizes, seconds and the losses along the way."""
+    """Summary of a training: measures before and after, sizes, seconds and losses as (step, loss)."""
 
     before: SimilarityMeasures | None
     after: SimilarityMeasures | None
@@ -143,7 +142,7 @@ class TrainingReport:
     losses: tuple[tuple[int, float], ...]
 
     def lines(self) -> list[str]:
-        """For a person: one line a number."""
+        """Format for the terminal."""
         found = [f"trained on {self.n_pairs:,} pairs, {self.n_steps:,} steps, {self.seconds:.0f} s"]
         if self.before is None or self.after is None:
             return found
@@ -157,13 +156,13 @@ class TrainingReport:
 
 ABOUT = {
     "auc": "AUC, same pair against hard negatives",
-    "auc_blanked": "AUC, the same with entity names blanked",
+    "auc_blanked": "AUC with entity names masked",
     "agreement": "nearest neighbour has the same relation",
 }
 
 
 def read_validation(path: Path | None) -> list[Example]:
-    """Labelled sentences to measure agreement on: this file, or FewRel's where the data folder has it."""
+    """Read labelled sentences from `path`, or FewRel's from the data folder if it has them."""
     from erda.data.formats.jsonl_examples import read_jsonl
 
     if path is None:
@@ -174,7 +173,7 @@ def read_validation(path: Path | None) -> list[Example]:
 
 
 def read_sources(sources: Sources, tokenizer: MarkedTokenizer, *, seed: int) -> tuple[PairRows, np.ndarray, HeldOut]:
-    """All rows, those to train on, and pairs of the held-out entity pairs."""
+    """Read all rows; return them, the indices of the training rows, and the held-out pairs."""
     spare = None if sources.limit is None else int(2 * sources.limit / (1 - sources.held_out)) + 1
     rows = read_rows(sources.paths, tokenizer, limit=spare, seed=seed, miner=sources.miner)
     training, outside = rows.split(sources.held_out)
@@ -193,7 +192,7 @@ def run_training(
     command: str | None = None,
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
 ) -> TrainingReport:
-    """Train on the pairs of `sources`, save the model and `training.json` in `out`, and report."""
+    """Train on the pairs of `sources`; save the model and `training.json` in `out`."""
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import is_main_process, train
     from erda.corpus.training_checkpoints import REPORT_FILE, refuse_foreign
@@ -247,7 +246,7 @@ def measure_model(
     device: str = "cpu",
     seed: int = 0,
 ) -> SimilarityMeasures:
-    """Both numbers of a saved, packaged or untrained model, on held-out pairs of `paths` and on validation data."""
+    """Measure a saved, packaged or untrained model on held-out pairs of `paths` and on validation data."""
     from erda.corpus.similarity import load_similarity
 
     check_device(device)
@@ -264,7 +263,7 @@ def measure_model(
 
 
 def machine_name(device: str) -> str:
-    """What a training ran on, and with which versions."""
+    """Name of the processor or GPU, and the versions of PyTorch and transformers."""
     import platform
 
     import torch

@@ -1,4 +1,4 @@
-"""Settings of the training of a similarity model. Nothing here needs PyTorch."""
+"""Settings for training a similarity model; importable without PyTorch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 
 
 class TrainingSettings(Settings):
-    """How to train. Zero means the default of the objective (temperature) or of the kind of weights (rate)."""
+    """Training settings. Temperature 0 is the default of the objective; learning rate 0 that of the kind of weights."""
 
     objective: Literal["infonce", "paper"] = "infonce"  # only "paper" uses hard negatives
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
-    blank_names: Fraction = 0.7  # probability that an entity name is replaced by a mask, independently for each name
-    crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names hidden
+    blank_names: Fraction = 0.7  # probability that an entity name is masked, independently for each name
+    crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names masked
     rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0 trains all weights
     scale: float = 1.0
     start: str = ""  # folder of trained weights to start from
@@ -43,9 +43,9 @@ class TrainingSettings(Settings):
 
 
 class Machine(Settings):
-    """What to train on. Apart from rounding, nothing here changes the result."""
+    """Hardware settings. They do not change the result, apart from rounding."""
 
     device: str = "cpu"  # cpu or cuda
     bf16: bool = False
-    chunk_size: Number = 0  # sentences whose activations are in memory at once, each computed twice; 0: all
+    chunk_size: Number = 0  # sentences with activations in memory at a time, each computed twice; 0: the whole batch
     save_steps: Count = 500

@@ -1,8 +1,8 @@
-"""Training of the similarity model: the loop, its checkpoints, its processes.
+"""The training loop of the similarity model, with checkpoints and several processes.
 
-The sentences lie on the device as word pieces, and batches are made there. Everything random comes from the seed and
-the number of the pass or step, so a resumed run sees what the interrupted one would have seen. Several GPUs:
-`torchrun -m erda corpus train ...`; negatives are then those of the same GPU.
+Word pieces are on the device, and batches are assembled there. The seed and the number of the epoch or step determine
+everything random, so a resumed training equals an uninterrupted one. To use several GPUs, run
+`torchrun -m erda corpus train ...`; a GPU then takes its in-batch negatives from its own share of the batch.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.weights import ModelFolder
 from erda.errors import DataError
 
-LOWER = "lower --learning-rate, keep"
+_LOWER = "start over with --no-resume and a lower --learning-rate."
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """What training gives: weights, the loss along the way as (step, loss), and how much was shown."""
+    """Trained weights, and losses as (step, loss)."""
 
     weights: TrainedWeights
     losses: tuple[tuple[int, float], ...]
     n_steps: int
-    n_pairs: int  # of a pass
+    n_pairs: int  # per epoch
 
 
 def train(
@@ -60,19 +60,19 @@ def train(
     resume: bool = True,
     after_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingOutcome:
-    """Train a similarity model over the pretrained one in `folder` and save it in `out`, with checkpoints until then.
+    """Train a similarity model over the pretrained model in `folder` and save it in `out`.
 
-    `among` are the rows to train on, all by default; `limit` bounds the pairs of a pass. An interrupted training goes
-    on from its last checkpoint; one with other settings or pairs must be given up first.
+    `among` are the training rows (default: all); `limit` is the maximum number of pairs per epoch. An interrupted
+    training resumes from its last checkpoint; with other settings or pairs it is rejected unless `resume` is false.
     """
     machine = machine or Machine()
     among = np.arange(len(rows)) if among is None else among
     with _processes(machine.device) as (device, share, n_shares):
         batches = PairBatches(rows, among, settings, limit=limit, share=share, n_shares=n_shares)
         if batches.n_pairs < 2 * n_shares:
-            raise DataError(f"{batches.n_pairs} pairs of sentences: nothing to train on.")
+            raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
         if settings.objective == "paper" and not batches.has_negatives:
-            raise DataError("objective 'paper' needs hard negatives, and no two entity pairs share an entity.")
+            raise DataError("objective 'paper' needs hard negatives, but no two entity pairs share an entity.")
         learner = Learner(folder, rows, settings, machine, device)
         run = UnfinishedTraining(
             settings=settings.model_dump(),
@@ -91,7 +91,7 @@ def train(
         _learn(learner, batches, start=step, losses=losses, checkpoints=out / CHECKPOINTS, after_step=after_step)
         weights = learner.outcome()
         if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
-            raise DataError(f"training diverged (weights are not finite); {LOWER} {out / CHECKPOINTS}.")
+            raise DataError(f"training diverged (weights are not finite); {_LOWER}")
         if is_main_process():
             weights.save(out)
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -107,7 +107,7 @@ def _learn(
     checkpoints: Path,
     after_step: Callable[[int], None],
 ) -> None:
-    """All steps from `start` on; adds to `losses`."""
+    """Run the steps from `start` on; append to `losses`."""
     from tqdm import tqdm
 
     n_steps, save_steps = batches.n_steps, learner.machine.save_steps
@@ -121,7 +121,7 @@ def _learn(
         if done % log_steps == 0 or done == n_steps:
             loss = float(torch.stack(since).mean())
             if not np.isfinite(loss):
-                raise DataError(f"training diverged (the loss is {loss} at step {done}); {LOWER} {checkpoints}.")
+                raise DataError(f"training diverged (loss {loss} at step {done}); {_LOWER}")
             losses.append((done, loss))
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
@@ -133,13 +133,13 @@ def _learn(
 
 
 def is_main_process() -> bool:
-    """Whether this is the only process, or the first of those that `torchrun` started: the one that writes."""
+    """Whether this process writes files: the only process, or the first one started by `torchrun`."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def _processes(device: str) -> Iterator[tuple[torch.device, int, int]]:
-    """The device of this process, its number and the number of all; the generators of PyTorch stay as they were."""
+    """Yield the device and rank of this process and the number of processes; PyTorch's random state is restored."""
     n_processes = int(os.environ.get("WORLD_SIZE", "1"))
     here = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device)
     if n_processes > 1:

@@ -1,4 +1,4 @@
-"""DuckDB connections for work that may exceed memory, and DuckDB's errors as ours."""
+"""DuckDB connections for data larger than memory, and DuckDB's errors as errors of erda."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", 
 def connect(
     file: Path | None = None, *, memory: str = "1GB", n_threads: int | None = None, spill: Path | None = None
 ) -> Any:
-    """Connect to a DuckDB file, or to a database in memory; what exceeds `memory` spills to the folder `spill`."""
+    """Connect to a DuckDB file, or to a database in memory. Data beyond `memory` spills to the folder `spill`."""
     import duckdb
 
     settings: dict[str, Any] = {"memory_limit": memory}
@@ -40,15 +40,13 @@ def file_list(paths: Sequence[Path]) -> str:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an error of the system or of DuckDB says that the disk is full."""
+    """Whether an error of the system or of DuckDB means that the disk is full."""
     return getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT)
 
 
 @contextmanager
-def disk_faults(
-    folder: Path, *, remedy: str = "What was finished is kept; run the same command again."
-) -> Iterator[None]:
-    """Raise a full disk, and any other error of DuckDB or Arrow, as an error that says what to do."""
+def disk_faults(folder: Path, *, remedy: str = "Finished work is kept; run the same command again.") -> Iterator[None]:
+    """Raise a full disk, and any other error of DuckDB or Arrow, as an error with a remedy."""
     import duckdb
 
     try:
@@ -57,7 +55,7 @@ def disk_faults(
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         if is_full(error):
             raise WriteError(
-                f"{folder}: the disk is full ({message}). What was finished is kept: free some space and run the same "
+                f"{folder}: the disk is full ({message}). Finished work is kept: free some space and run the same "
                 "command again."
             ) from None
         if isinstance(error, duckdb.OutOfMemoryException):

@@ -41,7 +41,7 @@ _SCHEMA = f"""
 
 @dataclass
 class SourceProgress:
-    """What has been read of one source: `n_read` rows passed the filters up to unit `position`."""
+    """Progress of one source: `n_read` rows passed the filters up to unit `position`."""
 
     position: int = 0
     n_read: int = 0
@@ -73,7 +73,7 @@ class Staging:
         except duckdb.Error as error:
             if is_full(error):
                 raise
-            for path in folder.glob(f"{STAGING_FILE}*"):  # damaged, or cut short by a full disk: read everything again
+            for path in folder.glob(f"{STAGING_FILE}*"):  # damaged, or truncated by a full disk: start over
                 path.unlink()
             self.connection = opened()
 
@@ -85,7 +85,7 @@ class Staging:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """Commit everything that the block executes, or nothing."""
+        """Run a block in one transaction."""
         self.connection.execute("BEGIN")
         try:
             yield self.connection
@@ -110,9 +110,9 @@ class Staging:
         return decode_json(found[0][0], SourceProgress, place=STAGING_FILE) if found else SourceProgress()
 
     def keep_only(self, files: Sequence[str]) -> None:
-        """Forget the sources that are no longer part of the build.
+        """Delete the rows of sources that no longer belong to the build.
 
-        After sorting, redirects have changed rows of all sources, so a changed source clears the whole staging.
+        Sorting applies redirects to the rows of all sources, so after it a changed source deletes everything.
         """
         known = {file for (file,) in self.connection.execute("SELECT file FROM progress").fetchall()}
         if known <= set(files) and not (self.is_sorted and known != set(files)):
@@ -126,7 +126,7 @@ class Staging:
     def read(
         self, source: Source, file: str, *, limits: Limits, excluded: Excluded, tick: Callable[[], None]
     ) -> SourceProgress:
-        """Stage a source from its committed position on; `tick` is called after each batch."""
+        """Stage a source from its committed position on; call `tick` after each batch."""
         state = self.progress(file)
         if state.done:
             return state
@@ -183,9 +183,9 @@ class Staging:
         self.connection.unregister("chunk")
 
     def resolve_redirects(self) -> None:
-        """Replace the ids of redirect pages by those of their targets, following two redirects at most.
+        """Replace the ids of redirect pages by those of their targets, following at most two redirects.
 
-        Call inside a transaction. Rows whose head and tail turn out to be the same entity are dropped and counted.
+        Call inside a transaction. Rows whose head and tail become the same entity are dropped and counted.
         """
         self.connection.execute("""
             CREATE OR REPLACE TEMP TABLE targets AS
@@ -220,11 +220,11 @@ class Staging:
 
 
 def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> Iterator[tuple[CorpusRow, int]]:
-    """The rows that may enter, with the keys of their sentences; the others are counted."""
+    """Yield valid rows with the keys of their sentences; count the others."""
     keys = {text: sentence_key(text) for text in dict.fromkeys(row.text for row in rows)}
-    refused = excluded.refused(keys)
+    rejected = excluded.rejected(keys)
     for row in rows:
-        if reason := refused.get(row.text):
+        if reason := rejected.get(row.text):
             tally.drop(reason, (row.source or "") if reason == NEAR else "")
         elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
             tally.drop(SAME_ENTITY, row.source or "")

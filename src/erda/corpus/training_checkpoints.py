@@ -25,14 +25,14 @@ from erda.files import read_arrays, read_json, write_arrays, write_json
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
-NOT_OURS = "Name another folder for --out, or remove it yourself."
+NOT_OURS = "Use another folder for --out, or remove it yourself."
 _FILE = "checkpoint.npz"
 _LOSSES = "losses"  # [n, 2]: step, loss
 _STEP = "step"
 
 
 class UnfinishedTraining(Settings):
-    """The content of `run.json`: the command that wrote it, and what is being trained."""
+    """The content of `run.json`: the command that wrote the file, and the training."""
 
     made_by: Literal["erda corpus train"] = "erda corpus train"
     version: int = 4  # of the checkpoint
@@ -44,7 +44,7 @@ class UnfinishedTraining(Settings):
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """A checkpoint: number of finished steps, losses as (step, loss), and tensors by name."""
+    """A checkpoint: the number of finished steps, losses as (step, loss), and tensors by name."""
 
     step: int
     losses: list[tuple[int, float]]
@@ -52,23 +52,23 @@ class TrainingState:
 
 
 def refuse_foreign(out: Path) -> None:
-    """Reject a folder with files of others where a training would write or remove."""
+    """Reject a folder where a training would overwrite or remove files that erda did not write."""
     checkpoints = out / CHECKPOINTS
     if (checkpoints / RUN_FILE).is_file():
         read_json(checkpoints / RUN_FILE, UnfinishedTraining, remedy=NOT_OURS)
     elif checkpoints.exists():
-        raise DataError(f"{checkpoints}: was not made by `erda corpus train`. {NOT_OURS}")
+        raise DataError(f"{checkpoints}: not written by `erda corpus train`. {NOT_OURS}")
     elif (out / SETTINGS_FILE).exists():
         read_json(out / SETTINGS_FILE, TrainedSettings, remedy=NOT_OURS)
     else:
         names = (*(f"{kind}.safetensors" for kind in KINDS), REPORT_FILE)
         taken = [name for name in names if (out / name).exists()]
         if taken:
-            raise DataError(f"{out}: holds {', '.join(taken)}, but no similarity model of erda's. {NOT_OURS}")
+            raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
 
 
 def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bool:
-    """Write `run.json`, or verify that the unfinished training is this one. Return whether there is a checkpoint."""
+    """Write `run.json`, or verify that it describes this training; return whether there is a checkpoint."""
     refuse_foreign(folder.parent)
     note = folder / RUN_FILE
     if note.is_file():
@@ -76,8 +76,8 @@ def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bo
             shutil.rmtree(folder, ignore_errors=True)
         elif read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
             raise SettingsError(
-                f"{folder} holds an unfinished training with another encoder, other settings or pairs; finish it with "
-                "the same ones, or give it up with --no-resume."
+                f"{folder}: an unfinished training with another encoder, other settings or other pairs. Finish it with "
+                "the same command as before, or discard it with --no-resume."
             )
     write_json(note, run)
     if not (folder / _FILE).is_file():
@@ -85,7 +85,7 @@ def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bo
     try:
         load_checkpoint(folder)
     except (DataError, KeyError):
-        print(f"{folder / _FILE}: is damaged; training starts from the beginning.", file=sys.stderr)
+        print(f"{folder / _FILE}: damaged; training starts from the beginning.", file=sys.stderr)
         return False
     return True
 

@@ -1,7 +1,7 @@
-"""Training data of a similarity model: sentences as word pieces in one file, and pairs drawn among them.
+"""Training data of a similarity model: sentences as word pieces in one file, and pairs of them.
 
-Positive: two sentences with the same two entities. Hard negative: exactly one shared entity, in the same role. Entity
-pairs are held out by a hash of the pair, so the same pairs stay out of training whatever file they come in.
+Positive: two sentences with the same two entities. Hard negative: exactly one shared entity, in the same role. A hash
+of the entity pair decides whether it is held out, so the same pairs are held out of every file.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 
 CODE_BYTES = 5
 HELD_OUT = 0.04
-MAX_PER_PAIR = 3  # links of an entity pair that a corpus folder gives
-BATCH = 10_000  # sentences in memory at once
-NONE = -1
+MAX_PER_PAIR = 3  # positive pairs per entity pair, from a corpus folder
+BATCH = 10_000  # sentences in memory at a time
+NONE = -1  # no hard negative
 PACKED = ".npz"
 AGAIN = "Write it again with `erda corpus pairs`."
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The sources of rows with their sha256, and the excluded sentences."""
+    """Origin of the rows: sha256 by source, and the excluded sentences."""
 
     sources: dict[str, str]
     excluded: str = ""  # digest of `Excluded`
-    left_out: dict[str, int] | None = None  # sentences by reason
+    left_out: dict[str, int] | None = None  # number of excluded sentences by reason
 
 
 @dataclass(frozen=True, eq=False)
 class PairRows:
-    """Sentences as word pieces with their two entities, by number. `place` [n] is where a pair falls in [0, 2^32)."""
+    """Sentences as word pieces, and the numbers of their two entities."""
 
     sentences: PackedSentences
     head: np.ndarray  # [n] int32
     tail: np.ndarray  # [n] int32
-    place: np.ndarray  # [n] uint32
+    place: np.ndarray  # [n] uint32, hash of the entity pair
     made_of: Provenance
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class PairRows:
 
     @cached_property
     def pair(self) -> np.ndarray:
-        """The number of each row's entity pair, [n]."""
+        """Number of each row's entity pair: [n]."""
         n_entities = int(max(self.head.max(), self.tail.max())) + 1 if len(self) else 1
         return np.unique(self.head.astype(np.int64) * n_entities + self.tail, return_inverse=True)[1]
 
@@ -81,17 +81,17 @@ class PairRows:
         return digest.hexdigest()
 
     def split(self, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows of held-out entity pairs."""
+        """Split into training rows and rows of held-out entity pairs."""
         out = self.place < held_out * 2**32
         return np.flatnonzero(~out), np.flatnonzero(out)
 
     @property
     def n_links(self) -> int:
-        """Number of pairs of sentences in a pass over all rows."""
+        """Number of sentence pairs in an epoch over all rows."""
         return int((np.bincount(self.pair) // 2).sum())
 
     def limited(self, limit: int, *, seed: int) -> PairRows:
-        """The rows of whole entity pairs drawn at random: as many as give about `limit` pairs of sentences."""
+        """Draw entity pairs at random, with all their rows, until they give about `limit` sentence pairs."""
         n_links = np.bincount(self.pair) // 2
         order = np.random.default_rng(seed).permutation(len(n_links))
         order = order[n_links[order] > 0]
@@ -114,12 +114,12 @@ class PairRows:
             sentences = PackedSentences(*(arrays[name] for name in ("pieces", "lengths", "head_first", "vocabulary")))
             rows = cls(sentences, arrays["head"], arrays["tail"], arrays["place"], made_of)
         except KeyError as lacking:
-            raise DataError(f"{path}: holds no {lacking}, so it is no file of `erda corpus pairs`.") from None
+            raise DataError(f"{path}: has no array {lacking}; not a file of `erda corpus pairs`.") from None
         pieces, lengths = sentences.pieces, sentences.lengths
         n_rows = {len(one) for one in (lengths, sentences.head_first, rows.head, rows.tail, rows.place)}
         fits = len(n_rows) == 1 and lengths.shape[1:] == (N_PARTS,) and lengths.sum(dtype=np.int64) == len(pieces)
         if not fits or (len(pieces) and pieces.max() >= len(sentences.vocabulary)):
-            raise DataError(f"{path}: its parts do not fit together. {AGAIN}")
+            raise DataError(f"{path}: its arrays are inconsistent. {AGAIN}")
         return rows
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -129,9 +129,9 @@ class PairRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSet:
-    """Rows that go together: `first[i]` with `second[i]`, both with the same two entities, all [n_pairs].
+    """Sentence pairs by row: `first[i]` and `second[i]` have the same two entities; all arrays [n_pairs].
 
-    `negative[i]` shares exactly one entity, in the same role, with `first[i]`; -1 where there is none.
+    `negative[i]` shares exactly one entity, in the same role, with `first[i]`; `NONE` if there is no such row.
     """
 
     first: np.ndarray
@@ -142,14 +142,14 @@ class PairSet:
         return len(self.first)
 
     def take(self, picked: slice | np.ndarray) -> PairSet:
-        """Some of the pairs, in the order given."""
+        """Select pairs, in the order of `picked`."""
         return PairSet(self.first[picked], self.second[picked], self.negative[picked])
 
 
 def mine_pairs(rows: PairRows, among: np.ndarray, *, seed: int | Sequence[int], negatives: bool = True) -> PairSet:
-    """Pairs of the sentences `among`, in random order; a sentence is in one pair at most, so that none is shown twice.
+    """Draw pairs of the rows `among` in random order; each row is in at most one pair.
 
-    The hard negative of a pair is a random row of the first one's head or tail, whichever is drawn.
+    The hard negative of a pair is a random row with the head, or with the tail, of `first`.
     """
     rng = np.random.default_rng(seed)
     mixed = rng.permutation(among)
@@ -167,7 +167,7 @@ def mine_pairs(rows: PairRows, among: np.ndarray, *, seed: int | Sequence[int], 
 
 
 def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each anchor a random row with the same head or the same tail, but not both; -1 where there is none."""
+    """For each anchor, draw a row with the same head or the same tail, but not both; `NONE` if there is none."""
     pair, own = rows.pair, rows.pair[anchors]
     found = []
     for entity in (rows.head, rows.tail):
@@ -176,14 +176,14 @@ def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.r
         own_start[pair[order][::-1]] = np.arange(len(order))[::-1]
         n_group, n_own = np.bincount(entity[among])[entity[anchors]], np.bincount(pair[among])[own]
         at = group + rng.integers(np.maximum(n_group - n_own, 1))
-        at += np.where(at >= own_start[own], n_own, 0)  # past the anchor's own pair
+        at += np.where(at >= own_start[own], n_own, 0)  # skip the anchor's own entity pair
         found.append(np.where(n_group > n_own, order[np.minimum(at, len(order) - 1)], NONE))
     first, other = np.where(rng.random(len(anchors)) < 0.5, found, found[::-1])
     return np.where(first == NONE, other, first)
 
 
 def entity_code(entity: Entity) -> str:
-    """A short code of an entity: the same for the same id, or for the same name where there is no id."""
+    """Short code of an entity's id, or of its name if it has no id."""
     return _code(entity_key(entity.name, entity.id))
 
 
@@ -200,7 +200,7 @@ def check_limit(limit: int | None) -> None:
 
 
 def pair_place(head: str, tail: str) -> int:
-    """A fixed hash in [0, 2^32) of a pair of entity codes; pairs below a threshold are held out."""
+    """Hash a pair of entity codes to [0, 2^32); pairs below a threshold are held out."""
     return int.from_bytes(blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest(), "little")
 
 
@@ -216,15 +216,16 @@ def read_rows(
     excluded: Excluded | None = None,
     miner: RayJobs | None = None,
 ) -> PairRows:
-    """The sentences of tagged JSONL files and of corpus folders, or those of one packed file, as word pieces.
+    """Read tagged JSONL files and corpus folders as word pieces, or load one packed file.
 
-    `limit` bounds the positive pairs taken from each corpus folder; what `excluded` refuses stays out.
+    `limit` is the maximum number of positive pairs from each corpus folder. Sentences that `excluded` rejects are
+    skipped.
     """
     packed = [path for path in paths if path.suffix == PACKED]
     if packed and len(paths) > 1:
-        raise DataError(f"{packed[0]}: a packed file is read alone; pack all sources together (`erda corpus pairs`).")
+        raise DataError(f"{packed[0]}: cannot be combined with other sources; pack all with `erda corpus pairs`.")
     if packed and excluded is not None:
-        raise DataError(f"{packed[0]}: is packed already, so no sentence can be left out; pack its sources again.")
+        raise DataError(f"{packed[0]}: --exclude has no effect on a packed file; pack its sources again.")
     if packed:
         return PairRows.load(packed[0])
     sentences = chain.from_iterable(
@@ -235,9 +236,9 @@ def read_rows(
     while batch := list(islice(sentences, BATCH)):
         if excluded is not None:
             texts = [" ".join(example.tokens) for example in batch]
-            refused = excluded.refused({text: sentence_key(text) for text in texts})
-            left_out.update(refused[text] for text in texts if text in refused)
-            batch = [example for example, text in zip(batch, texts, strict=True) if text not in refused]
+            rejected = excluded.rejected({text: sentence_key(text) for text in texts})
+            left_out.update(rejected[text] for text in texts if text in rejected)
+            batch = [example for example, text in zip(batch, texts, strict=True) if text not in rejected]
         packer.add(batch)
         entities.add(batch)
     made_of = Provenance(
@@ -247,7 +248,7 @@ def read_rows(
 
 
 class _Entities:
-    """Numbers entities, and hashes pairs, in the order of the rows."""
+    """Entity numbers and pair hashes, in the order of the rows."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -255,7 +256,7 @@ class _Entities:
         self._rows: list[tuple[int, int, int]] = []
 
     def add(self, examples: Iterable[Example]) -> None:
-        """Number the entities of examples."""
+        """Append examples."""
         numbers, places = self._numbers, self._places
         for example in examples:
             codes = (entity_code(example.head), entity_code(example.tail))
@@ -265,13 +266,13 @@ class _Entities:
             self._rows.append((head, tail, places[codes]))
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Heads, tails and places of all rows."""
+        """Heads, tails and pair hashes of all rows, [n] each."""
         head, tail, place = np.array(self._rows, np.int64).reshape(-1, 3).T
         return head.astype(np.int32), tail.astype(np.int32), place.astype(np.uint32)
 
 
 def tagged_rows(path: Path) -> Iterator[Example]:
-    """Yield the rows of a tagged JSONL file, plain or packed; raise all faults at its end."""
+    """Yield the rows of a tagged JSONL file, compressed or not; raise all faults at the end."""
     from tqdm import tqdm
 
     faults = Faults(path)
@@ -284,9 +285,9 @@ def tagged_rows(path: Path) -> Iterator[Example]:
 
 
 def _corpus_rows(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | None) -> Iterator[Example]:
-    """The sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
+    """Yield the sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
 
-    `miner` draws them on a cluster: the same ones as `CorpusStore` with the same seed.
+    `miner` draws the same pairs on a cluster.
     """
     from tqdm import tqdm
 
@@ -298,7 +299,7 @@ def _corpus_rows(folder: Path, *, seed: int, limit: int | None, miner: RayJobs |
         positives, negatives = partial(miner.positive_pairs, store), partial(miner.hard_negatives, store)
     positive = positives(seed=seed, limit=limit, max_per_pair=MAX_PER_PAIR)
     if not len(positive):
-        raise DataError(f"{folder}: no entity pair has two sentences, so there is nothing to train on.")
+        raise DataError(f"{folder}: no entity pair has two sentences; there is nothing to train on.")
     negative = negatives(seed=seed, anchors=positive.first)
     rows = np.unique(np.concatenate([positive.first, positive.second, negative.second]))
     with tqdm(total=len(rows), desc=folder.name, unit=" rows", disable=None) as bar:

@@ -1,8 +1,7 @@
-"""Nearest sentences of a corpus by inner product: a FAISS index beside the shards of vectors.
+"""Nearest-neighbour search in a corpus by inner product: a FAISS index beside the vector shards.
 
-`DIR/vectors/<model>/index.json` describes `index.faiss`: model, version of the corpus, FAISS factory string, search
-parameters and recall. Row i of the index is row i of the corpus. An index of another model or of another version of
-the corpus is rejected.
+`DIR/vectors/<model>/index.json` describes `index.faiss`: model, corpus version, FAISS factory string, search parameters
+and recall. Row i of the index is row i of the corpus. An index of another model or corpus version is rejected.
 """
 
 from __future__ import annotations
@@ -48,29 +47,29 @@ class IndexAbout:
     digest: str
     n_rows: int
     factory: str
-    chosen: bool  # the factory was chosen by size, not asked for
+    chosen: bool  # by size, not by the user
     search: SearchEffort
     file: StoredFile
     format: int = FORMAT
 
     @classmethod
     def read(cls, folder: Path) -> IndexAbout:
-        """The description in a folder of vectors."""
+        """Read the description from a folder of vectors."""
         about = read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
         if about.format != FORMAT or about.file.path != _FILE:
-            raise DataError(f"{folder / _ABOUT}: made by another version of erda; run 'erda corpus index' again.")
+            raise DataError(f"{folder / _ABOUT}: written by another version of erda; run 'erda corpus index' again.")
         return about
 
 
 class Neighbours(NamedTuple):
-    """Scores and rows of the nearest rows of n vectors, nearest first, both [n, k]; row -1 where there are fewer."""
+    """Scores and row numbers of the nearest rows of n vectors, nearest first: [n, k] each; row -1 is padding."""
 
     scores: np.ndarray
     rows: np.ndarray
 
 
 class VectorIndex:
-    """Search by vectors and vectors by row, over one version of a corpus and one model."""
+    """Search and stored vectors of one corpus version and one model."""
 
     def __init__(self, about: IndexAbout, index: Any, shards: VectorShards) -> None:
         self.about = about
@@ -93,11 +92,11 @@ class VectorIndex:
         if about.digest != store.digest:
             if CorpusVersion(about.n_rows, about.digest) in store.versions:
                 raise DataError(
-                    f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows; the corpus was "
-                    f"added to since. To add the new rows to the index, {again}"
+                    f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows of a corpus that "
+                    f"has grown. To add the new rows to the index, {again}"
                 )
             raise DataError(
-                f"{folder}: made of another version of the corpus (digest {about.digest[:12]}, {about.n_rows:,} rows; "
+                f"{folder}: index of another version of the corpus (digest {about.digest[:12]}, {about.n_rows:,} rows; "
                 f"now {store.digest[:12]}, {len(store):,} rows); {again} --rebuild"
             )
         shards = VectorShards.open(folder, beside=[about.file])
@@ -109,10 +108,10 @@ class VectorIndex:
         return self.about.n_rows
 
     def search(self, vectors: np.ndarray, k: int) -> Neighbours:
-        """The `k` nearest rows of each vector."""
+        """Find the `k` nearest rows of each vector [n, dim]."""
         vectors = np.ascontiguousarray(vectors, np.float32)
         if vectors.ndim != 2 or vectors.shape[1] != self.about.dim:
-            raise ModelError(f"vectors of shape {vectors.shape} were searched in an index of {self.about.dim} numbers.")
+            raise ModelError(f"vectors of shape {vectors.shape} do not fit an index of {self.about.dim} dimensions.")
         if not len(vectors):
             return Neighbours(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
         if self.about.factory == "Flat":
@@ -123,7 +122,7 @@ class VectorIndex:
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
 
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The computed vectors of rows (half precision), not the quantised ones of the index."""
+        """Read the vectors of rows (half precision), not their quantised codes."""
         return self.shards.vectors(rows)
 
 
@@ -137,10 +136,10 @@ def build_index(
     batch_size: int = 64,
     show: Callable[[str], None] = lambda message: None,
 ) -> VectorIndex:
-    """Embed the rows that have no vector yet, then make the index or add to it.
+    """Embed rows without a vector, then make the index or add the new rows to it.
 
-    Without `factory` the number of rows decides (`choose_factory`). Rows added to the corpus are added to the index.
-    Another factory, or a corpus that has outgrown exact search, makes a new index.
+    Without `factory`, `choose_factory` picks one by the number of rows. A changed factory, or a corpus that has
+    outgrown exact search, makes a new index.
     """
     shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
@@ -155,7 +154,7 @@ def build_index(
                 show(f"{folder.name}: the index is complete ({before.factory}, {before.n_rows:,} rows)")
                 about = before
         else:
-            show(f"making {wanted} of {len(shards):,} rows")
+            show(f"building {wanted} of {len(shards):,} rows")
             made = index_shards(shards, wanted, show=show)
             about = IndexAbout(
                 fingerprint=model.fingerprint,
@@ -174,18 +173,18 @@ def build_index(
 
 
 def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
-    """Description of the existing index; None if there is none or the description is damaged."""
+    """Read the description of the existing index; None if it is missing or damaged."""
     if not (folder / _ABOUT).exists():
         return None
     try:
         return IndexAbout.read(folder)
     except DataError as fault:
-        show(f"{fault} Making the index again.")
+        show(f"{fault} Building a new index.")
         return None
 
 
 def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
-    """Whether an existing index can be kept and extended."""
+    """Whether an existing index is intact and of the wanted kind, so that it can be kept and extended."""
     known = CorpusVersion(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
     keep_kind = about.factory == wanted or (not asked and (not about.chosen or about.factory != "Flat"))
     return known and keep_kind
@@ -202,7 +201,7 @@ class MadeIndex:
 def index_shards(
     shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
 ) -> MadeIndex:
-    """Make an index of all vectors and tune its search."""
+    """Build an index of all vectors and tune its search."""
     from tqdm import tqdm
 
     index = make_index(factory, shards)
@@ -210,7 +209,7 @@ def index_shards(
         index.add(vectors)
     search = tune(index, factory, shards)
     if search.recall < TARGET_RECALL:
-        show(f"{factory} finds the nearest row of only {search.recall:.1%} of the sentences")
+        show(f"warning: recall@1 of {factory} is only {search.recall:.1%}")
     return MadeIndex(index, search)
 
 
@@ -225,7 +224,7 @@ def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusS
 
 
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
-    """Write an index through a Python file: FAISS prints its own errors to the terminal."""
+    """Write an index through a Python file, because FAISS prints write errors to the terminal."""
     import faiss
 
     path = folder / _FILE
@@ -247,7 +246,7 @@ def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
         except RuntimeError as error:
             raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
     if index.ntotal != about.n_rows or index.d != about.dim:
-        raise DataError(f"{path}: holds {index.ntotal:,} rows; expected {about.n_rows:,}. It is damaged; {again}")
+        raise DataError(f"{path}: has {index.ntotal:,} rows, expected {about.n_rows:,}; it is damaged; {again}")
     set_effort(index, about.factory, about.search.effort)
     return index
 
@@ -257,9 +256,9 @@ def _refuse_missing(corpus: Path, folder: Path, model: SimilarityModel, again: s
     if others:
         made_by = ", ".join(f"{IndexAbout.read(path).model} ({path.name})" for path in others)
         raise ModelError(
-            f"{corpus}: the index was made by another similarity model: {made_by}; this one is {model.base} "
-            f"({folder.name}). Use that model, or make an index for this one: {again.removeprefix('run: ')} --model ..."
+            f"{corpus}: the index belongs to another similarity model, {made_by}; this model is {model.base} "
+            f"({folder.name}). Use that model, or index for this one: {again.removeprefix('run: ')} --model ..."
         )
     if n_done := len(read_journal(folder)):
-        raise DataError(f"{folder}: unfinished ({n_done} shards are done); to go on, {again}")
-    raise DataError(f"{corpus}: has no index yet; {again}")
+        raise DataError(f"{folder}: unfinished ({n_done} shards are done); to resume, {again}")
+    raise DataError(f"{corpus}: has no index; {again}")

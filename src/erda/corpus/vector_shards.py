@@ -1,20 +1,21 @@
 """The vectors of all rows of a corpus, in shards on disk, read by row number.
 
 `DIR/vectors/<model>/` belongs to one similarity model, named by the first 16 digits of its fingerprint. It holds
-`shard-<first row>.npy` (float16, [n_rows, dim]) and `journal.jsonl`, one line for each finished shard. No shard spans
-two builds of the corpus, so `erda corpus build --add` leaves finished shards valid. An interrupted run resumes with the
-missing shards; a damaged shard is computed again.
+`shard-<first row>.npy` (float16, [n_rows, dim]) and `journal.jsonl`, with one sealed line for each finished shard. No
+shard spans two builds of the corpus, so `erda corpus build --add` leaves finished shards valid. An interrupted run
+resumes with the missing shards; a damaged shard is computed again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
@@ -24,15 +25,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
-from erda.corpus.shard_journal import add_to_journal, journal_values
 from erda.corpus.sql import disk_faults
 from erda.encoders.devices import is_out_of_memory
-from erda.errors import DataError, ErdaError, ModelError
+from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     UNREADABLE,
+    cannot_write,
+    decode_sealed,
     is_unfinished,
     locked,
+    read_bytes,
     remove_unfinished,
+    sealed,
     whole_file,
 )
 
@@ -45,8 +49,7 @@ SHARD_ROWS = 16_384
 JOURNAL = "journal.jsonl"
 _OURS = re.compile(r"shard-\d{12}\.npy|(vectors|index|checked)\.json|journal\.jsonl|index\.faiss")
 BATCH_SIZE = 64
-BUSY = "another 'erda corpus index' is at work here; wait for it"
-_STEP = 1024  # rows between two updates of the progress bar
+BUSY = "another 'erda corpus index' is running on this folder; wait for it"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,7 +80,7 @@ def vectors_folder(corpus: Path, fingerprint: str) -> Path:
 
 
 def plan_shards(versions: Iterable[CorpusVersion], shard_rows: int) -> list[ShardPlan]:
-    """Shards of at most `shard_rows` rows over all versions of a corpus."""
+    """Divide all versions of a corpus into shards of at most `shard_rows` rows."""
     plans, start = [], 0
     for n_rows, digest in versions:
         plans += [ShardPlan(left, min(left + shard_rows, n_rows), digest) for left in range(start, n_rows, shard_rows)]
@@ -93,12 +96,31 @@ def write_shard(folder: Path, plan: ShardPlan, vectors: np.ndarray) -> Shard:
     return Shard(plan, StoredFile.of(folder, path))
 
 
+def add_to_journal(folder: Path, shard: Shard) -> None:
+    """Append a finished shard to the journal and sync the journal to disk."""
+    path = folder / JOURNAL
+    try:
+        with path.open("ab+") as journal:
+            if journal.tell():
+                journal.seek(-1, os.SEEK_END)
+                if journal.read(1) != b"\n":  # an interruption cut the last line short
+                    journal.write(b"\n")
+            journal.write(json.dumps(sealed(shard)).encode() + b"\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
+
+
 def read_journal(folder: Path) -> dict[ShardPlan, Shard]:
-    """The finished shards; damaged or incomplete lines are ignored."""
-    shards = [
-        shard for shard in journal_values(folder / JOURNAL, Shard) if shard and shard.file.path == shard.plan.name
-    ]
-    return {shard.plan: shard for shard in shards}
+    """Read the finished shards; skip damaged or incomplete lines."""
+    path, shards = folder / JOURNAL, dict[ShardPlan, Shard]()
+    for line in read_bytes(path).splitlines() if path.exists() else ():
+        with suppress(DataError):
+            shard = decode_sealed(line, Shard, place=str(path))
+            if shard.file.path == shard.plan.name:
+                shards[shard.plan] = shard
+    return shards
 
 
 def clear_folder(folder: Path) -> None:
@@ -124,7 +146,7 @@ class VectorShards:
         journal = read_journal(folder)
         faults = faults_of(folder, [*beside, *(shard.file for shard in journal.values())])
         if faults:
-            raise DataError("\n".join(f"{fault}." for fault in faults) + "\nRun 'erda corpus index' again to mend it.")
+            raise DataError("\n".join(f"{fault}." for fault in faults) + "\nTo repair it, run 'erda corpus index'.")
         if not journal:
             raise DataError(f"{folder}: no vectors here; run 'erda corpus index'.")
         found = cls(folder, journal)
@@ -139,15 +161,15 @@ class VectorShards:
         return self.shards[-1].stop if self.shards else 0
 
     def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
-        """First row and vectors [n, dim] (float32) of each shard."""
+        """Yield the first row and the vectors of each shard, [n_rows, dim] float32."""
         for number, shard in enumerate(self.shards):
             yield shard.start, np.asarray(self._shard(number), np.float32)
 
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The vectors of these rows, in the order given: [n_rows, dim] float32."""
+        """Read the vectors of rows: [n_rows, dim] float32, in the order of `rows`."""
         wanted = np.asarray(rows, np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
-            raise DataError(f"{self.folder}: row {int(wanted.max())} asked for; vectors are there of {len(self)} rows.")
+            raise DataError(f"{self.folder}: row {int(wanted.max())} requested; rows are 0 to {len(self) - 1}.")
         vectors = np.empty((len(wanted), self.dim), np.float32)
         numbers = np.searchsorted(self._starts, wanted, "right") - 1
         for number in np.unique(numbers):
@@ -165,12 +187,12 @@ class VectorShards:
                 raise DataError(f"{path}: cannot be read ({error}); run 'erda corpus index' again.") from None
             dim = self._mapped[0].shape[1] if 0 in self._mapped else array.shape[-1]
             if (array.shape, array.dtype) != ((plan.stop - plan.start, dim), np.float16):
-                raise DataError(f"{path}: of shape {array.shape}; it is damaged: run 'erda corpus index' again.")
+                raise DataError(f"{path}: wrong shape {array.shape}; it is damaged: run 'erda corpus index' again.")
             self._mapped[number] = array
         return self._mapped[number]
 
 
-# -- computing them -------------------------------------------------------------------------------------------------
+# -- embedding -------------------------------------------------------------------------------------------------------
 
 Embedder = Callable[[Path, Sequence[ShardPlan]], Iterator[Shard]]
 """Computes shards in a folder of vectors and yields each when its file is complete."""
@@ -203,9 +225,9 @@ def embed_corpus(
         with tqdm(total=len(store), initial=len(store) - n_missing, desc="embedding", unit="row", disable=None) as bar:
             for plan in missing if embedder is None else ():
                 shard = embed_shard(store, model, plan, folder, batch_size=batch_size, tick=bar.update)
-                add_to_journal(folder / JOURNAL, shard)
+                add_to_journal(folder, shard)
             for shard in embedder(folder, missing) if embedder is not None and missing else ():
-                add_to_journal(folder / JOURNAL, shard)
+                add_to_journal(folder, shard)
                 bar.update(shard.plan.stop - shard.plan.start)
         remove_unfinished(folder)
     return VectorShards(folder, plans)
@@ -225,8 +247,8 @@ def embed_shard(
     order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
     vectors = np.empty((len(rows), model.dim), np.float16)
     with memory_faults_explained():
-        for left in range(0, len(order), _STEP):
-            some = order[left : left + _STEP]
+        for left in range(0, len(order), batch_size):
+            some = order[left : left + batch_size]
             vectors[some] = model.encode([rows[i] for i in some], batch_size=batch_size)
             tick(len(some))
     if not np.isfinite(vectors).all():
@@ -247,8 +269,8 @@ def memory_faults_explained() -> Iterator[None]:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ErdaError(
-            f"out of memory while sentences were embedded ({reason}). What is finished is kept: give the same command "
-            "again with a smaller --batch-size, or fewer --jobs."
+            f"out of memory while embedding ({reason}). Finished shards are kept: run the same command again with a "
+            "smaller --batch-size, or fewer --jobs."
         ) from error
 
 
@@ -256,15 +278,15 @@ def _refuse_foreign(folder: Path, journal: dict[ShardPlan, Shard], plans: Sequen
     foreign = sorted(set(journal) - set(plans))
     if foreign:
         raise DataError(
-            f"{folder}: {len(foreign)} shards were made of another version of this corpus (digest "
-            f"{foreign[0].version[:12]}; now {plans[-1].version[:12]}). The corpus was built anew: 'erda corpus index "
-            "--rebuild' throws them away and embeds it again."
+            f"{folder}: {len(foreign)} shards belong to another version of this corpus (digest "
+            f"{foreign[0].version[:12]}; now {plans[-1].version[:12]}). To delete them and embed the corpus again, run "
+            "'erda corpus index' with --rebuild."
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWorker:
-    """Embeds shards in another process, on this machine or on another.
+    """Embed shards in another process, on this machine or on a cluster node.
 
     Corpus and model load lazily: a failing constructor kills the pool, and Ray retries indefinitely.
     """
@@ -279,8 +301,8 @@ class ShardWorker:
     n_threads: int | None = None
 
     def embed(self, folder: Path, plan: ShardPlan) -> Shard:
-        """Compute one shard."""
-        with memory_faults_explained():  # the model alone may be too large for what others left of a GPU
+        """Embed one shard."""
+        with memory_faults_explained():  # loading the model may already exceed the free memory of a GPU
             store, model = _opened(self)
             return embed_shard(store, model, plan, folder, batch_size=self.batch_size)
 
@@ -294,12 +316,12 @@ def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
 
     node = socket.gethostname()
     if not worker.corpus.is_dir():
-        raise DataError(f"node {node} does not see {worker.corpus}: put the corpus on storage that all nodes share.")
+        raise DataError(f"node {node} cannot find {worker.corpus}: put the corpus on storage that all nodes share.")
     if worker.n_threads:
         torch.set_num_threads(worker.n_threads)
     store = CorpusStore.open(worker.corpus, n_threads=worker.n_threads)
     if store.digest != worker.digest:
-        raise DataError(f"node {node} sees another corpus in {worker.corpus} (digest {store.digest[:12]}).")
+        raise DataError(f"node {node} has another corpus in {worker.corpus} (digest {store.digest[:12]}).")
     model = load_similarity(worker.model, device=worker.device, dtype=worker.dtype)
     if model.fingerprint != worker.fingerprint:
         raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
@@ -320,8 +342,8 @@ def process_embedder(worker: ShardWorker, n_processes: int) -> Embedder:
                     yield future.result()
             except BrokenProcessPool as error:
                 raise ErdaError(
-                    "a process that embedded sentences was killed; is there too little memory? What is finished is "
-                    "kept: give the same command again, with fewer --jobs."
+                    "an embedding process was killed, perhaps for lack of memory. Finished shards are kept: run the "
+                    "same command again with fewer --jobs."
                 ) from error
             finally:
                 pool.shutdown(cancel_futures=True)

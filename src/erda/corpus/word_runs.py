@@ -1,6 +1,6 @@
-"""Hashes of all runs of eight words of sentences, computed for many sentences at once.
+"""Hashes of the word 8-grams of sentences, computed for many sentences at once.
 
-Words are letters and digits in lower case, so case, spacing and punctuation do not matter.
+Words are lower-case letters and digits; case, spacing and punctuation are ignored.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 RUN = 8
 NO_RUNS = np.zeros(0, np.uint64)
-_END = "\ue000"  # stands after each text, as a word of its own
+_END = "\ue000"  # a word appended to each text
 _WORD = re.compile(r"[^\W_]+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(RUN)], np.uint64)
 
 
 def word_runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """A 64-bit hash of every run of eight words, and the index of the end of each text among the words.
+    """Hash every word 8-gram of the joined texts to 64 bits; also return the word index of the end of each text.
 
-    An end counts as a word, so no run of an excluded sentence crosses one.
+    The end of a text counts as a word, so an 8-gram across two texts matches no 8-gram of a single text.
     """
     joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
     words = np.frombuffer(b"".join(map(_WORDS.__getitem__, joined.lower().split())), np.uint64)
@@ -32,7 +32,7 @@ def word_runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
-    """Yield the distinct runs of each text."""
+    """Yield the distinct 8-grams of each text."""
     runs, ends = word_runs(texts)
     start = 0
     for end in ends.tolist():
@@ -41,7 +41,7 @@ def runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
 
 
 class _Words(dict[str, bytes]):
-    """Cache of the words of a token (none, one or several) as hashes of eight bytes each; an end is 0."""
+    """Cache of the hashes of a token's words (none, one or several), eight bytes each; the end of a text is 0."""
 
     def __missing__(self, token: str) -> bytes:
         words = _WORD.findall(unicodedata.normalize("NFC", token))

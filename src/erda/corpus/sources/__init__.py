@@ -1,4 +1,4 @@
-"""Where sentences come from: one file a kind of source, one table of them."""
+"""Sources of sentences, one module per format."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["SOURCES", "CorpusRow", "Limits", "Source", "SourceBatch", "SourceSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """How sources are read: their format (by the file's name where None), and what plain text needs."""
+    """Settings of sources. `names` or `spacy` find the entities of plain text."""
 
-    format: str | None = None
+    format: str | None = None  # default: by the file's name
     names: Path | None = None
     spacy: str | None = None
-    n_workers: int = 1
+    n_workers: int = 1  # processes that parse wikitext
 
     def __post_init__(self) -> None:
         if self.n_workers < 1:
@@ -37,8 +37,8 @@ def _plain(path: Path, settings: SourceSettings) -> Source:
     if settings.spacy:
         return PlainSource(path, spacy_tagger(settings.spacy))
     raise SettingsError(
-        f"{path} is plain text, which marks no entities; give a list of entity names with --names FILE, "
-        "or a spaCy pipeline with --spacy MODEL."
+        f"{path}: plain text has no entity marks; give a list of entity names with --names FILE, or a spaCy pipeline "
+        "with --spacy MODEL."
     )
 
 
@@ -52,15 +52,15 @@ _BY_ENDING = {".jsonl": "jsonl", ".xml": "wikipedia", ".json": "documents", ".tx
 
 
 def open_source(path: Path, settings: SourceSettings) -> Source:
-    """The source that a file is, by `settings.format` or by its name (packed or not)."""
+    """Open a file as a source, in `settings.format` or in the format of its name (compressed or not)."""
     kind = settings.format
     if kind is None:
         endings = [ending for ending in path.suffixes if ending not in (".gz", ".bz2")]
         kind = _BY_ENDING.get(endings[-1] if endings else "")
         if kind is None:
             raise SettingsError(
-                f"{path}: cannot tell its format by its name; expected {', '.join(_BY_ENDING)} (also .gz, .bz2), "
-                f"or give --format: {', '.join(SOURCES)}."
+                f"{path}: unknown format; expected a name in {', '.join(_BY_ENDING)} (also .gz, .bz2), or --format "
+                f"{', '.join(SOURCES)}."
             )
     if kind not in SOURCES:
         raise SettingsError(unknown_name("format", kind, SOURCES))

@@ -1,7 +1,6 @@
 """Documents with entity mentions, in DocRED's JSON: a list of documents with `title`, `sents` and `vertexSet`.
 
-The mentions of an entity are those of one entry of `vertexSet`; its id is "name:<its longest mention>".
-The file is walked document by document, never held as a whole.
+An entry of `vertexSet` is one entity with its mentions; its id is "name:<its longest mention>". The file is streamed.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from erda.types import Entity, Span
 
 
 class DocumentSource(Source):
-    """Sentences of documents whose mentions are marked."""
+    """Sentences of documents with entity mentions."""
 
     batch_size = 200
 
     def units(self, skip: int) -> Iterator[tuple[int, Any]]:
-        """The documents."""
+        """Yield the documents."""
         return enumerate((value for _, value in JsonWalk(self.path, self.meter).array()), 1)
 
     def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> list[CorpusRow]:
-        """The rows of all sentences of a document."""
+        """Rows of all sentences of a document."""
         tally.read += 1
         return _document_rows(unit, f"{self.path.name}: document {number}", limits, tally)
 
@@ -41,7 +40,7 @@ def _document_rows(document: Any, place: str, limits: Limits, tally: Tally) -> l
     for vertex in vertices:
         marked = [mention for mention in vertex if _is_mention(mention, sentences)] if isinstance(vertex, list) else []
         if not marked:
-            tally.drop("entity with no mention", place)
+            tally.drop("entity without a mention", place)
             continue
         tally.drop("mention outside its sentence", place, n=len(vertex) - len(marked))
         name = max((mention["name"] for mention in marked), key=len)

@@ -1,4 +1,4 @@
-"""Plain text: entities are found by a list of names (longest match) or by a spaCy pipeline."""
+"""Plain text whose entities are found by a list of names (longest match) or by a spaCy pipeline."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTI
 
 
 class PlainSource(Source):
-    """Sentences of a text file; a line never continues a sentence of the line before."""
+    """Sentences of a text file; a sentence never spans two lines."""
 
     def __init__(self, path: Path, tagger: Tagger) -> None:
         super().__init__(path)
         self._tag = tagger
 
     def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> Iterator[CorpusRow]:
-        """The rows of all sentences of a line."""
+        """Rows of all sentences of a line."""
         for sentence in self._tag(unit):
             tally.read += 1
             yield from pair_rows(sentence, source=f"{self.path.name}:{number}", limits=limits, tally=tally)
 
 
 def spacy_tagger(model: str) -> Tagger:
-    """A tagger by a spaCy pipeline (its sentences and its named entities, numbers and dates left out)."""
+    """Load a spaCy pipeline as a tagger: its sentences, and its named entities without numbers and dates."""
     try:
         import spacy
     except ImportError:
         raise SettingsError(
-            "spaCy is not installed; run: pip install 'erda[spacy]' and python -m spacy download "
+            "spaCy is not installed; run: pip install 'erda[entities]' and python -m spacy download "
             f"{model}, or give a list of entity names with --names FILE."
         ) from None
     try:
@@ -47,7 +47,7 @@ def spacy_tagger(model: str) -> Tagger:
 
 
 def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
-    """A tagger by a loaded spaCy pipeline; one without sentence borders gets ours."""
+    """Turn a loaded spaCy pipeline into a tagger; without sentence boundaries of its own it uses erda's."""
 
     def tag(text: str) -> Iterator[TaggedSentence]:
         document = pipeline(text)
@@ -59,7 +59,7 @@ def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
         for start, end in borders:
             offsets = tokens_of(text, start, end)
             if not offsets:
-                continue  # spaCy makes a sentence of a line's end
+                continue  # spaCy returns a line break as a sentence
             mentions = tuple(
                 Entity(" ".join(name.split()), span)
                 for left, right, name in entities

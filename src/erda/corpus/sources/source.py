@@ -1,4 +1,4 @@
-"""What every source of sentences shares: its rows, its counts of what was dropped, its batches."""
+"""Base class of sources: rows, counts of dropped rows, batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_PLACES = 3
 
 
 class CorpusRow(NamedTuple):
-    """One sentence with one ordered entity pair. Spans count the tokens of `text`, which are separated by one space."""
+    """One sentence with one ordered entity pair. Spans count the tokens of `text`, separated by single spaces."""
 
     text: str
     head_name: str
@@ -33,7 +33,7 @@ class CorpusRow(NamedTuple):
 
     @classmethod
     def of(cls, example: Example) -> CorpusRow:
-        """The row of an example; a token that holds spaces becomes several."""
+        """Convert an example; a token that contains spaces becomes several tokens."""
         words, places = split_spaced(example.tokens)
         pair = example.head, example.tail
         head, tail = (replace(one, span=Span(places[one.span.start], places[one.span.end])) for one in pair)
@@ -46,21 +46,21 @@ def _columns(entity: Entity) -> tuple[str, str | None, int, int]:
 
 @dataclass
 class Tally:
-    """What a source gave and what was dropped, by reason, with the first places of each."""
+    """Number of units read, and of dropped items by reason, with the first places of each reason."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
 
     def drop(self, reason: str, place: str = "", n: int = 1) -> None:
-        """Count something that does not enter the corpus."""
+        """Count dropped items."""
         if n:
             self.dropped[reason] = self.dropped.get(reason, 0) + n
         if place and n and len(shown := self.places.setdefault(reason, [])) < SHOWN_PLACES:
             shown.append(place)
 
     def add(self, other: Tally) -> None:
-        """Count what another tally counted too."""
+        """Add the counts of another tally."""
         self.read += other.read
         for reason, n in other.dropped.items():
             self.drop(reason, n=n)
@@ -70,7 +70,7 @@ class Tally:
 
 
 class SourceBatch(NamedTuple):
-    """Rows and counts of the units (lines, pages, documents) up to `position`; reading can go on from there."""
+    """Rows and counts of the units (lines, pages, documents) up to `position`, where reading can resume."""
 
     position: int
     rows: list[CorpusRow]
@@ -80,7 +80,7 @@ class SourceBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may enter: the ordered pairs that one sentence gives, and the tokens of a sentence."""
+    """Maximum number of ordered pairs per sentence, and of tokens in a sentence."""
 
     max_pairs: int = 12
     max_tokens: int = 250
@@ -92,7 +92,7 @@ class Limits:
 
 
 class Source:
-    """A file that gives sentences with entity pairs, unit by unit: lines, unless a source says otherwise."""
+    """A file of sentences with entity pairs, read unit by unit. A unit is a line unless `units` is overridden."""
 
     batch_size = 1000
 
@@ -101,7 +101,7 @@ class Source:
         self.meter = Meter()
 
     def batches(self, skip: int, limits: Limits) -> Iterator[SourceBatch]:
-        """Batches in the order of the file, after the first `skip` units."""
+        """Yield batches in the order of the file, after the first `skip` units."""
         rows: list[CorpusRow] = []
         tally, number = Tally(), skip
         for number, unit in self.units(skip):
@@ -114,16 +114,16 @@ class Source:
         yield SourceBatch(number, rows, tally)
 
     def units(self, skip: int) -> Iterator[tuple[int, Any]]:
-        """What the file holds, numbered from 1; the first `skip` need not come."""
+        """Yield the units of the file, numbered from 1; the first `skip` may be omitted."""
         return read_lines(self.path, skip=skip, meter=self.meter)
 
     def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> Iterable[CorpusRow]:
-        """The rows of one unit; what does not enter is counted."""
+        """Rows of one unit; dropped items are counted in `tally`."""
         raise NotImplementedError
 
 
 def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, tally: Tally) -> Iterator[CorpusRow]:
-    """The rows of the ordered pairs of a sentence, those that stand closest first, at most `limits.max_pairs`."""
+    """Yield rows of at most `limits.max_pairs` ordered pairs of a sentence, the closest pairs first."""
     if len(sentence.tokens) > limits.max_tokens:
         tally.drop("sentence longer than max_tokens", source or "")
         return
@@ -137,7 +137,7 @@ def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, t
 
 
 def split_spaced(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Words of tokens some of which hold spaces or nothing, and where each token (and the end) falls among them."""
+    """Split tokens that contain spaces; return the words, and the word index of each token and of the end."""
     words: list[str] = []
     places = [0]
     for token in tokens:

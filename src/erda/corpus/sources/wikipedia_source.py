@@ -1,6 +1,6 @@
-"""A Wikipedia dump as it is downloaded (`*-pages-articles*.xml.bz2`), streamed page by page.
+"""A Wikipedia dump as downloaded (`*-pages-articles*.xml.bz2`), streamed page by page.
 
-Parsing wikitext is what takes time, so pages go to worker processes; their order, and so the corpus, stays the same.
+Worker processes parse the wikitext, which takes most of the time. Pages keep their order.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Page(NamedTuple):
 
 
 class WikipediaSource(Source):
-    """The articles of a dump. Redirects are collected; the build resolves ids by them when all is read."""
+    """Articles of a dump. Batches carry redirects, which the build resolves after reading all pages."""
 
     def __init__(self, path: Path, *, n_workers: int = 1) -> None:
         super().__init__(path)
         self._n_workers = n_workers
 
     def batches(self, skip: int, limits: Limits) -> Iterator[SourceBatch]:
-        """Batches of pages after the first `skip`."""
+        """Yield batches of pages after the first `skip`."""
         events = _events(self.path, self.meter)
         wiki, pages = _read_wiki(events, self.path), _read_pages(events)
         left = (page for page in pages if page.number > skip)
@@ -55,11 +55,11 @@ class WikipediaSource(Source):
             position = batch.position
             yield batch
         if not position:
-            raise DataError(f"{self.path}: no <page> in it; expected a Wikipedia dump (pages-articles).")
+            raise DataError(f"{self.path}: no <page>; expected a Wikipedia dump (pages-articles).")
 
 
 def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:
-    """Elements that have ended, without the namespace; what was read is let go with the next page."""
+    """Yield complete elements, with the XML namespace removed; free the memory of each page after it."""
     with opened(path, meter) as file:
         try:
             root = None
@@ -73,8 +73,8 @@ def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:
                         root.clear()
         except ElementTree.ParseError as error:
             raise DataError(
-                f"{path}: not XML, or cut short, at line {error.position[0]} ({error}); fetch it again and run the "
-                "same command: what was read of other files is kept."
+                f"{path}: invalid or truncated XML at line {error.position[0]} ({error}); download it again and run "
+                "the same command. Finished sources are kept."
             ) from None
 
 
@@ -104,7 +104,7 @@ def _read_pages(events: Iterator[ElementTree.Element]) -> Iterator[Page]:
 
 
 def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> SourceBatch:
-    """Rows, counts and redirects of a few pages; runs in a worker process."""
+    """Parse a few pages; runs in a worker process."""
     rows: list[CorpusRow] = []
     tally = Tally()
     redirects: dict[str, str] = {}
@@ -129,7 +129,7 @@ def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, limits: Limits) -> Sour
 def _in_workers(
     parse: Callable[[tuple[Page, ...]], SourceBatch], groups: Iterator[tuple[Page, ...]], n_workers: int
 ) -> Iterator[SourceBatch]:
-    """Batches in order; only a few groups are under way at a time, so memory does not grow with the dump."""
+    """Yield batches in order, with few groups in flight, so memory does not grow with the dump."""
     with multiprocessing.get_context("spawn").Pool(n_workers) as pool:
         waiting: deque[AsyncResult[SourceBatch]] = deque()
         for group in groups:

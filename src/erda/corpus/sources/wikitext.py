@@ -1,7 +1,7 @@
-"""One Wikipedia page's wikitext -> sentences with linked entities.
+"""Convert the wikitext of a page to sentences with linked entities.
 
-Links are the entity marks, their targets the ids; the page's own title, where it stands in the text, is one too.
-Templates, tables, references, galleries, headings, comments and links to files or categories are left out and counted.
+Links are entity mentions, and their targets are the ids. The page's own title in the text is a mention too. Templates,
+tables, references, galleries, headings, comments and links to files or categories are dropped and counted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
 MIN_TOKENS = 4
-MAX_PAGE = 1 << 22  # characters; MediaWiki allows half of it
-MAX_WORK = 3e7  # characters that the parser may have to go through again: about five seconds
+MAX_PAGE = 1 << 22  # characters; MediaWiki allows half as many
+MAX_WORK = 3e7  # characters that the parser may scan again: about five seconds
 _LEFT_OUT_TAG = re.compile(
     r"ref|references|table|gallery|math|chem|code|pre|source|syntaxhighlight|timeline|score|imagemap|nowiki|hiero|graph"
     r"|mapframe|maplink|templatestyles|style|script|noinclude|includeonly|th|td|tr|caption"
 )
 _LINE_TAG = re.compile(r"li|dt|dd|br|hr|p|div|blockquote|ul|ol|dl|center")
-_FOOT = re.compile(  # sections that hold lists of titles, not sentences
+_FOOT = re.compile(  # sections with lists of titles, not sentences
     r"^==+\s*(?:references|external links|see also|further reading|notes|footnotes|bibliography|sources|citations)"
     r"\s*==+\s*$.*",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
@@ -41,14 +41,14 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Wiki:
-    """What a dump says of itself: its name, and the prefixes of its links that lead to no article."""
+    """Properties of a wiki. `namespaces` are link prefixes that do not lead to articles."""
 
     name: str = "wiki"
     namespaces: frozenset[str] = frozenset()
-    first_letter: bool = True  # "paris" and "Paris" are one title
+    first_letter: bool = True  # whether "paris" and "Paris" are the same title
 
     def title(self, target: str) -> str | None:
-        """The title that a link leads to, or None for a file, a category, another wiki, or a place on the same page."""
+        """Title of a link's target; None for a file, a category, another wiki, or a section of the same page."""
         title = " ".join(target.partition("#")[0].replace("_", " ").split()).lstrip(":").strip()
         prefix, colon, rest = title.partition(":")
         interwiki = prefix.isalpha() and prefix.islower() and len(prefix) <= 3
@@ -57,12 +57,12 @@ class Wiki:
         return title[0].upper() + title[1:] if self.first_letter else title
 
     def entity_id(self, title: str) -> str:
-        """The id of the entity that a page is about."""
+        """Id of the entity that a page describes."""
         return f"{self.name}:{title}"
 
 
 class _Text:
-    """Text that grows piece by piece, with the links that stand in it."""
+    """Plain text of a page, collected node by node, with its links."""
 
     def __init__(self, wiki: Wiki, tally: Tally) -> None:
         self.wiki, self.tally = wiki, tally
@@ -96,7 +96,7 @@ class _Text:
     def _link(self, node: Any) -> None:
         title = self.wiki.title(str(node.title))
         if title is None:
-            self.tally.drop("link to no article")
+            self.tally.drop("link outside the articles")
             return
         start = self.length
         if node.text is None:
@@ -117,10 +117,10 @@ class _Text:
 
 
 def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tally) -> list[CorpusRow]:
-    """The rows of one page; none of one that would take the parser very long."""
+    """Rows of one page; a page that would take the parser very long is dropped."""
     rows: list[CorpusRow] = []
     if len(wikitext) > MAX_PAGE or n_unclosed(wikitext) * len(wikitext) > MAX_WORK:
-        tally.drop("page too long, or with too much markup that is never closed", title)
+        tally.drop("page too long, or with too much unclosed markup", title)
         return rows
     for sentence in page_sentences(title, wikitext, wiki, tally):
         rows += pair_rows(sentence, source=wiki.entity_id(title), limits=limits, tally=tally)
@@ -128,7 +128,7 @@ def page_rows(title: str, wikitext: str, wiki: Wiki, limits: Limits, tally: Tall
 
 
 def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Iterator[TaggedSentence]:
-    """The sentences of one page, each with the entities linked in it."""
+    """Yield the sentences of one page with their linked entities."""
     import mwparserfromhell
 
     body = _FOOT.sub("", wikitext)
@@ -160,8 +160,7 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
 
 
 def n_unclosed(wikitext: str) -> int:
-    """Tags, links, templates, tables and comments that are opened and never closed: for each the parser goes through
-    the rest of the page in vain."""
+    """Count unclosed tags, links, templates, tables and comments: for each, the parser scans the rest of the page."""
     depth: dict[str, int] = {}
     for found in _OPENING_OR_CLOSING.finditer(wikitext):
         tag = found["tag"]
@@ -175,10 +174,7 @@ def n_unclosed(wikitext: str) -> int:
 
 
 def _tidied(text: str) -> str:
-    """Bold and italic quotes, and commas that a removed template leaves at a sentence's start, become spaces.
-
-    Nothing moves, so that offsets of links stay true.
-    """
+    """Replace bold and italic quotes, and stray commas of removed templates, by spaces; offsets stay valid."""
     return _LEFTOVERS.sub(lambda found: " " * len(found.group()), text)
 
 
@@ -188,7 +184,7 @@ def _own_title(title: str) -> list[str]:
 
 
 def _own_mentions(tokens: list[str], own: list[str], entity_id: str, linked: list[Entity]) -> Iterator[Entity]:
-    """The first place where the page's own title stands outside every link."""
+    """Yield the first mention of the page's own title outside every link."""
     taken = {at for mention in linked for at in range(mention.span.start, mention.span.end)}
     for at in range(len(tokens) - len(own) + 1 if own else 0):
         if tokens[at : at + len(own)] == own and taken.isdisjoint(range(at, at + len(own))):
@@ -197,7 +193,7 @@ def _own_mentions(tokens: list[str], own: list[str], entity_id: str, linked: lis
 
 
 def _without_empty_brackets(tokens: list[str], mentions: list[Entity]) -> tuple[list[str], list[Entity]]:
-    """Take out "( , ; )": what a removed template leaves behind. Spans move with their tokens."""
+    """Remove brackets without words, such as "( , ; )", that removed templates leave; adjust the spans."""
     gone: set[int] = set()
     for at, token in enumerate(tokens):
         if token == "(":
