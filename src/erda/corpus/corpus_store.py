@@ -70,10 +70,10 @@ class CorpusStats:
 class CorpusStore:
     """A finished corpus. `open` verifies the files that changed since the last check."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, memory: str = "1GB", n_threads: int | None = None) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, n_threads: int | None = None) -> None:
         self.folder = folder
         self.manifest = manifest
-        self._settings: dict[str, Any] = {"memory": memory, "n_threads": n_threads}
+        self._n_threads = n_threads
         self._connection: Any = None
         self._parts = [part for part in manifest.parts() if part.n_rows]
         self._starts = [part.start for part in self._parts]
@@ -81,13 +81,13 @@ class CorpusStore:
         self._lookups = [PairLookup(*(folder / file.path for file in segment.lookup)) for segment in segments]
 
     @classmethod
-    def open(cls, folder: Path, *, memory: str = "1GB", n_threads: int | None = None) -> CorpusStore:
-        """Open the corpus in `folder`; `memory` limits its queries."""
+    def open(cls, folder: Path, *, n_threads: int | None = None) -> CorpusStore:
+        """Open the corpus in `folder`; `n_threads` limits the threads of its queries."""
         manifest = read_manifest(folder)
         faults = faults_of(folder, manifest.files())
         if faults:
             raise DataError("\n".join(f"{fault}." for fault in faults) + f"\n{DAMAGED}")
-        return cls(folder, manifest, memory=memory, n_threads=n_threads)
+        return cls(folder, manifest, n_threads=n_threads)
 
     def __len__(self) -> int:
         return self.manifest.n_rows
@@ -227,7 +227,7 @@ class CorpusStore:
 
     def _engine(self) -> Any:
         if self._connection is None:
-            self._connection = connect(**self._settings)
+            self._connection = connect(n_threads=self._n_threads)
             self._connection.execute("SELECT 1 FROM parquet_schema(?) LIMIT 1", [str(self._paths(self._parts)[0])])
             self._connection.execute("SET parquet_metadata_cache = true")
         return self._connection

@@ -5,22 +5,21 @@ A binary search touches a few pages of the files, so memory does not grow with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from erda.errors import DataError
-from erda.files import UNREADABLE, whole_file
+from erda.files import UNREADABLE
 
-_KINDS = (np.dtype(np.uint64), np.dtype(np.int64))
+LOOKUP_TYPES = (np.dtype(np.uint64), np.dtype(np.int64))
 
 
 class PairLookup:
     """Rows by key, from two `.npy` files of the same length: sorted uint64 keys and int64 rows."""
 
     def __init__(self, keys: Path, rows: Path) -> None:
-        self._keys, self._rows = _mapped(keys, _KINDS[0]), _mapped(rows, _KINDS[1])
+        self._keys, self._rows = _mapped(keys, LOOKUP_TYPES[0]), _mapped(rows, LOOKUP_TYPES[1])
         if len(self._keys) != len(self._rows):
             raise DataError(f"{rows}: {len(self._rows):,} rows for {len(self._keys):,} keys; the corpus is damaged.")
 
@@ -28,23 +27,6 @@ class PairLookup:
         """Find the rows of each key, in the order of the file."""
         left, right = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
         return [np.array(self._rows[start:end]) for start, end in zip(left, right, strict=True)]
-
-
-def write_lookup(keys: Path, rows: Path, n_keys: int, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Write `n_keys` sorted keys and their rows in batches; not memory-mapped, where a full disk would crash."""
-    with (
-        whole_file(keys) as key_path,
-        whole_file(rows) as row_path,
-        key_path.open("wb") as key_file,
-        row_path.open("wb") as row_file,
-    ):
-        files = (key_file, row_file)
-        for file, kind in zip(files, _KINDS, strict=True):
-            header = {"descr": kind.str, "fortran_order": False, "shape": (n_keys,)}
-            np.lib.format.write_array_header_1_0(file, header)
-        for batch in batches:
-            for file, kind, values in zip(files, _KINDS, batch, strict=True):
-                file.write(values.astype(kind, copy=False).tobytes())
 
 
 def _mapped(path: Path, kind: np.dtype) -> np.ndarray:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.lookup import write_lookup
+import numpy as np
+
+from erda.corpus.lookup import LOOKUP_TYPES
 from erda.corpus.manifest import CorpusPart, StoredFile
 from erda.corpus.sources import CorpusRow
 from erda.corpus.sql import file_list, quoted
@@ -65,11 +67,21 @@ def write_parts(connection: Any, folder: Path, segment: Path, *, start: int, n_r
 
 
 def write_segment_lookup(connection: Any, folder: Path, segment: Path, *, start: int) -> tuple[StoredFile, StoredFile]:
-    """Write the lookup of the sorted rows (`lookup.py`)."""
+    """Write the lookup of the sorted rows (`lookup.py`) in batches; a memory map would crash on a full disk."""
     n_keys = connection.execute("SELECT coalesce(sum(len(lookup)), 0) FROM sorted").fetchall()[0][0]
     query = f"SELECT unnest(lookup) AS key, {start} + rowid AS row FROM sorted ORDER BY key, row"
     keys, rows = segment / "keys.npy", segment / "rows.npy"
-    batches = connection.sql(query).to_arrow_reader(1_000_000)
-    arrays = ((batch.column(0).to_numpy(), batch.column(1).to_numpy()) for batch in batches)
-    write_lookup(keys, rows, int(n_keys), arrays)
+    with (
+        whole_file(keys) as key_path,
+        whole_file(rows) as row_path,
+        key_path.open("wb") as key_file,
+        row_path.open("wb") as row_file,
+    ):
+        columns = list(zip((key_file, row_file), LOOKUP_TYPES, strict=True))
+        for file, kind in columns:
+            header = {"descr": kind.str, "fortran_order": False, "shape": (int(n_keys),)}
+            np.lib.format.write_array_header_1_0(file, header)
+        for batch in connection.sql(query).to_arrow_reader(1_000_000):
+            for number, (file, kind) in enumerate(columns):
+                file.write(batch.column(number).to_numpy().astype(kind, copy=False).tobytes())
     return StoredFile.of(folder, keys), StoredFile.of(folder, rows)

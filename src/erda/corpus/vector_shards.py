@@ -261,7 +261,7 @@ def embed_shard(
 
 @contextmanager
 def memory_faults_explained() -> Iterator[None]:
-    """Raise 'out of memory' of the machine or of a GPU as an error that says what to do."""
+    """Raise 'out of memory' of the machine or of a GPU as an error with a remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
