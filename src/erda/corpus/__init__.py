@@ -1,1 +1,1 @@
-"""Unlabelled text with tagged entities: build it, store it, look into it, mine it, find more examples in it."""
+"""Corpora of unlabelled text with tagged entities: build, read, index and mine them, and find extra examples."""
