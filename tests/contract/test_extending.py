@@ -1,4 +1,4 @@
-"""The method of docs/extending.md works from a file, from an installed package, and keeps the contract."""
+"""The method in docs/extending.md works from a file and from an installed package, and keeps the contract."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENTRY = EncoderEntry(ToySettings, "a toy", build="toy_encoder_plugin:build")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the page's file; what is added to the tables goes after the test."""
+    """Write the file of the page to a folder; remove additions to the tables after the test."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "nearest_mean.py").write_text(code)
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same folder as an installed distribution with entry points; one of them is broken."""
+    """Turn the folder into an installed distribution with entry points; one of them is broken."""
     info = folder / "nearest_mean-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest-mean\nVersion: 1.0\n")
@@ -74,13 +74,13 @@ def run_words(folder: Path, method: str) -> list[str]:
     return [*asked, *(part for one in sets for part in ("--set", one))]
 
 
-def test_it_is_thirty_lines_and_keeps_the_contract(folder: Path) -> None:
+def test_the_method_has_thirty_lines_and_keeps_the_contract(folder: Path) -> None:
     method = find_method(f"{folder / 'nearest_mean.py'}:NearestMean")
     assert sum(bool(line.strip()) for line in inspect.getsource(method).splitlines()) <= 30
     check_method(method)
 
 
-def test_from_a_file_it_runs_and_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_method_from_a_file_runs_and_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = run_words(folder, f"{folder / 'nearest_mean.py'}:NearestMean,emr")
     assert main(["run", *words, "--set", "nearest-mean.scale=2", "--out", str(folder / "runs")]) == 0
     record = json.loads((folder / "runs" / "nearest-mean" / "1" / "record.json").read_text())
@@ -92,7 +92,9 @@ def test_from_a_file_it_runs_and_is_reported(folder: Path, capsys: pytest.Captur
     assert find_method("nearest-mean").__name__ == "NearestMean"
 
 
-def test_from_a_package_it_is_listed_run_and_searched(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_method_from_a_package_is_listed_run_and_searched(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["list", "methods"]) == 0
     listed = capsys.readouterr().out
     assert "The nearest mean of examples" in listed
@@ -105,7 +107,7 @@ def test_from_a_package_it_is_listed_run_and_searched(installed: Path, capsys: p
     assert "nearest-mean.scale" in (installed / "search" / "best.toml").read_text()
 
 
-def test_an_encoder_of_a_package(installed: Path) -> None:
+def test_an_encoder_from_a_package(installed: Path) -> None:
     assert encoder_settings("toy")().model_dump() == {"size": 8}
     assert build_encoder("toy", seed=3, size=5) == ("built", 5, 3, "cpu")
     with pytest.raises(SettingsError, match="size: must be at least 1"):
@@ -118,12 +120,12 @@ def test_an_encoder_of_a_package(installed: Path) -> None:
         ("none.py:Method", "no such file"),
         ("nothing_like_it:Method", "cannot be imported"),
         ("{folder}/nearest_mean.py:NearestMeen", "Did you mean 'NearestMean'?"),
-        ("{folder}/nearest_mean.py:Task", "is no class derived from erda.Method"),
+        ("{folder}/nearest_mean.py:Task", "not a subclass of erda.Method"),
         ("{folder}/broken.py:Method", r"cannot be imported \(ZeroDivisionError"),
-        ("{folder}/named.py:Twin", "that no other method has, got 'erda'"),
+        ("{folder}/named.py:Twin", "unique class attribute 'name', got 'erda'"),
     ],
 )
-def test_what_is_no_method_is_one_line(path: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_method_is_one_line(path: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "broken.py").write_text("1 / 0\n")
     (folder / "named.py").write_text("from erda.methods.erda import Erda\nclass Twin(Erda):\n    pass\n")
     assert main(["run", "--method", path.format(folder=folder), "--out", str(folder / "x")]) == 2

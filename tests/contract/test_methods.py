@@ -1,4 +1,4 @@
-"""Every method keeps the public contract (`erda.testing`), and some promises about PyTorch that are ours alone."""
+"""Every method keeps the public contract (`erda.testing`); built-in methods also keep promises about PyTorch."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def test_check_method_lists_every_broken_promise() -> None:
         check_method(Broken, skip=["nothing"])
 
 
-# -- promises about PyTorch and about our own methods ------------------------------------------------------------------
+# -- promises about PyTorch and the built-in methods -------------------------------------------------------------------
 
 
 @every_method
-def test_predicting_leaves_the_process_as_it_was(name: str) -> None:
+def test_predicting_leaves_the_process_state_unchanged(name: str) -> None:
     method = learned(name)
     assert not any(module.training for module in method.encoder.modules())
     n_threads, state = torch.get_num_threads(), torch.get_rng_state()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "set_num_threads", lambda n: pytest.fail("threads are the process's own"))
-        patch.setattr(torch, "manual_seed", lambda seed: pytest.fail("nobody seeds globally"))
+        patch.setattr(torch, "set_num_threads", lambda n: pytest.fail("the number of threads was changed"))
+        patch.setattr(torch, "manual_seed", lambda seed: pytest.fail("the global generator was seeded"))
         scores(method)
     assert torch.get_num_threads() == n_threads
     assert torch.equal(torch.get_rng_state(), state)
@@ -78,7 +78,7 @@ def test_predicting_leaves_the_process_as_it_was(name: str) -> None:
 
 
 @every_method
-def test_an_encoder_without_trained_parameters_is_fine(name: str, tmp_path: Path) -> None:
+def test_an_encoder_without_trained_parameters_is_accepted(name: str, tmp_path: Path) -> None:
     encoder = toy_encoder(3)
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     method = build(name, encoder=encoder.requires_grad_(False))
@@ -93,7 +93,7 @@ def test_an_encoder_without_trained_parameters_is_fine(name: str, tmp_path: Path
 
 
 @every_method
-def test_the_encoder_can_be_left_as_it_is(name: str) -> None:
+def test_train_encoder_off_freezes_the_encoder(name: str) -> None:
     if "train_encoder" not in method_settings(METHODS[name]).model_fields:
         pytest.skip(f"{name} trains nothing")
     encoder = toy_encoder(3)
@@ -106,7 +106,7 @@ def test_the_encoder_can_be_left_as_it_is(name: str) -> None:
 
 
 @every_method
-def test_what_is_no_number_stops_learning_and_nothing_is_lost(name: str) -> None:
+def test_nan_stops_learning_and_leaves_the_method_unchanged(name: str) -> None:
     if not METHODS[name].trains:
         pytest.skip(f"{name} has no loss")
     method = learned(name)
@@ -121,7 +121,7 @@ def test_what_is_no_number_stops_learning_and_nothing_is_lost(name: str) -> None
 
 
 @every_method
-def test_a_saved_method_needs_nothing_but_its_folder(name: str, tmp_path: Path) -> None:
+def test_a_saved_method_needs_only_its_folder(name: str, tmp_path: Path) -> None:
     vectors = write_vectors(tmp_path / "toy.txt")
     encoder = build_encoder("bilstm", seed=3, hidden_size=8, vectors=str(vectors))
     method = build(name, encoder=encoder)
@@ -133,7 +133,7 @@ def test_a_saved_method_needs_nothing_but_its_folder(name: str, tmp_path: Path) 
 
 
 @every_method
-def test_another_kind_of_method_is_refused_at_load(name: str, tmp_path: Path) -> None:
+def test_loading_with_another_class_is_rejected(name: str, tmp_path: Path) -> None:
     learned(name, 1).save(tmp_path / "saved")
     other = next(kind for kind in METHODS.values() if not issubclass(METHODS[name], kind))
     with pytest.raises(ModelError, match=f"holds method '{name}', not '{other.name}'"):
@@ -141,9 +141,9 @@ def test_another_kind_of_method_is_refused_at_load(name: str, tmp_path: Path) ->
 
 
 @every_method
-def test_a_memory_of_no_exemplars_is_a_memory(name: str, tmp_path: Path) -> None:
+def test_memory_size_zero_works(name: str, tmp_path: Path) -> None:
     if "memory_size" not in method_settings(METHODS[name]).model_fields:
-        pytest.skip(f"{name} has no memory whose size could be set")
+        pytest.skip(f"{name} has no setting memory_size")
     method = METHODS[name](toy_encoder(3), seed=3, memory_size=0)
     for index in range(3):
         method.learn(toy_task(index, shots=60))
@@ -159,7 +159,7 @@ def test_a_memory_of_no_exemplars_is_a_memory(name: str, tmp_path: Path) -> None
 
 
 @every_method
-def test_a_first_teaching_may_be_five_examples(name: str) -> None:
+def test_a_first_task_may_have_five_examples(name: str) -> None:
     method = build(name)
     examples = (*(toy_example(0, row) for row in range(3)), *(toy_example(1, row) for row in range(2)))
     method.learn(Task(0, (toy_relation(0), toy_relation(1)), examples))
@@ -174,7 +174,7 @@ def test_a_first_teaching_may_be_five_examples(name: str) -> None:
 
 
 @every_method
-def test_learning_leaves_the_global_random_state_alone(name: str) -> None:
+def test_learning_leaves_the_global_random_state_unchanged(name: str) -> None:
     method = build(name)
     torch.manual_seed(123)
     state = torch.get_rng_state()
@@ -187,7 +187,7 @@ def test_learning_leaves_the_global_random_state_alone(name: str) -> None:
 
 
 @every_method
-def test_as_many_exemplars_of_a_relation_taught_twice(name: str) -> None:
+def test_a_relation_learned_twice_keeps_as_many_exemplars(name: str) -> None:
     method = learned(name)
     method.learn(taught(1, range(9, 13), index=2))
     kept = [sum(one.relation == relation for one in method.kept) for relation in ("r0", "r1")]
@@ -195,9 +195,9 @@ def test_as_many_exemplars_of_a_relation_taught_twice(name: str) -> None:
 
 
 @every_method
-def test_a_checkpoint_holds_trained_weights_only_and_names_its_method(name: str) -> None:
+def test_a_checkpoint_holds_only_trained_weights_and_names_its_method(name: str) -> None:
     method = learned(name)
     checkpoint = method.checkpoint()
     assert {*checkpoint.weights} == {*method.encoder.trained_tensors()}
-    with pytest.raises(ModelError, match="A checkpoint of method 'another' cannot be restored"):
+    with pytest.raises(ModelError, match="checkpoint of method 'another'"):
         method.restore(replace(checkpoint, method="another"))

@@ -1,4 +1,4 @@
-"""Methods over a toy encoder, for the tests of what every method promises."""
+"""Methods over a toy encoder, for the contract tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from erda.methods.base import Method
 from erda.types import Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
 
-KEEPS_EVERYTHING = {"joint"}  # its work may grow with all that was learned: that is what it is for
+KEEPS_EVERYTHING = {"joint"}  # its work grows with all examples, by design
 
 
 def build(name: str, *, seed: int = 3, encoder: Encoder | None = None) -> Method:

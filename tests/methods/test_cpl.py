@@ -1,4 +1,4 @@
-"""Contrast within a batch and with prototypes; the nearest mean decides."""
+"""CPL: the contrastive loss within a batch and with prototypes, and the nearest mean."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_prototypes_are_means_when_a_relation_is_taught_again(monkeypatch: pytes
         torch.testing.assert_close(method._prototypes(()), method.prototypes)
 
 
-def test_without_a_memory_prototypes_stay_where_the_shots_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_memory_prototypes_stay_at_the_means_of_the_shots(monkeypatch: pytest.MonkeyPatch) -> None:
     instead_of_learning(monkeypatch)
     method = Cpl(toy_encoder(), memory_size=0)
     method.learn(toy_task(0))
@@ -74,7 +74,7 @@ def test_without_a_memory_prototypes_stay_where_the_shots_were(monkeypatch: pyte
     torch.testing.assert_close(method.prototypes[:2], first)
 
 
-def test_the_loss_is_its_slow_loop() -> None:
+def test_the_loss_equals_its_slow_computation() -> None:
     method = Cpl(toy_encoder(), margin=0.25, temperature=0.5)
     for index in range(2):
         method.learn(toy_task(index))

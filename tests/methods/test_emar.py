@@ -1,4 +1,4 @@
-"""Activation and reconsolidation, step by step."""
+"""EMAR: activation and reconsolidation, step by step."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_reconsolidation_moves_the_encoder_and_not_the_relation_vectors() -> Non
     assert method._stack("vector").shape == (4, method.encoder.dim)
 
 
-def test_activation_moves_both() -> None:
+def test_activation_moves_the_relation_vectors() -> None:
     method = Emar(toy_encoder(), iterations=0)
     method.learn(toy_task(0))
     old = method._stack("vector")

@@ -36,7 +36,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 class Watch:
-    """Stands in for the gradient loop: notes what it was handed and leaves the weights alone."""
+    """Replaces the gradient loop: records its arguments and leaves the weights unchanged."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[tuple[Example, bool]], int]] = []
@@ -55,7 +55,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return found
 
 
-def test_a_task_is_iter1_epochs_on_new_data_then_iter2_on_new_data_and_memory(watch: Watch) -> None:
+def test_iter1_epochs_use_new_data_and_iter2_epochs_add_the_memory(watch: Watch) -> None:
     method = Erda(toy_encoder(), new_iterations=3, memory_iterations=2)
     method.learn(toy_task(0))
     method.learn(toy_task(1))
@@ -145,7 +145,7 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(
 
 
 class Counting:
-    """Counts the sentences of a batch by whether a swap made them."""
+    """Counts the encoded sentences with a swapped entity."""
 
     def __init__(self, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
         self.swapped = 0
@@ -159,7 +159,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(("weight", "memory_size", "any_swapped"), [(0.1, 1, True), (0.0, 1, False), (0.1, 0, False)])
-def test_hard_negatives_are_made_for_exemplars_only_and_not_without_their_loss(
+def test_hard_negatives_are_made_only_for_exemplars_and_only_with_their_loss(
     weight: float, memory_size: int, any_swapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = Erda(toy_encoder(), contrastive_weight=weight, memory_size=memory_size, memory_iterations=2)
@@ -193,7 +193,7 @@ def test_every_loss_can_be_left_out_and_matters(setting: str) -> None:
 
 
 class Finder:
-    """Stands in for the augmenter: one extra example for each relation of the task."""
+    """Replaces the augmenter: returns one extra example for each relation of the task."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -210,7 +210,7 @@ class Finder:
 
 
 def learn(method: Erda, n_tasks: int) -> None:
-    """A first task with many examples, then few-shot ones."""
+    """Learn a first task with many examples, then few-shot tasks."""
     for index in range(n_tasks):
         method.learn(toy_task(index, shots=4 if index else 60))
 
@@ -260,7 +260,7 @@ def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_onl
     assert [one["task"] for one in method.notes()["augmentation"]] == [2], "of the last task alone"
 
 
-def test_no_sentence_that_was_learned_from_comes_back(tmp_path: Path) -> None:
+def test_learned_sentences_never_become_extra_examples(tmp_path: Path) -> None:
     finder = Finder()
     method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=1, memory_size=1)
     tasks = [toy_task(index) for index in range(3)]
@@ -273,7 +273,7 @@ def test_no_sentence_that_was_learned_from_comes_back(tmp_path: Path) -> None:
     new, old = finder.asked[-2:]
     assert new["known_keys"] == learned
     extras = {sentence_key(" ".join(one.tokens)) for one in (toy_example(4, 500), toy_example(5, 500))}
-    assert old["known_keys"] == learned | extras, "nor what the new relations just took"
+    assert old["known_keys"] == learned | extras, "the new extra examples are excluded too"
 
 
 def test_nothing_is_rehearsed_by_default_or_without_memory() -> None:
@@ -284,7 +284,7 @@ def test_nothing_is_rehearsed_by_default_or_without_memory() -> None:
         assert len(finder.asked) == 1
 
 
-def test_relations_with_few_examples_are_augmented_whichever_task_they_come_in() -> None:
+def test_relations_with_few_examples_are_augmented_in_any_task() -> None:
     finder = Finder()
     method = Erda(toy_encoder(), augmenter=finder, augment_below=6)
     method.learn(toy_task(0, shots=4))
@@ -299,7 +299,7 @@ def test_relations_with_few_examples_are_augmented_whichever_task_they_come_in()
     assert method.notes() == {}
 
 
-def test_an_example_that_is_shown_again_is_no_further_example() -> None:
+def test_a_repeated_example_is_counted_once() -> None:
     finder = Finder()
     method = Erda(toy_encoder(), augmenter=finder, augment_below=5)
     for _ in range(2):
@@ -307,7 +307,7 @@ def test_an_example_that_is_shown_again_is_no_further_example() -> None:
     assert len(finder.asked) == 2
 
 
-def test_what_is_known_of_sentences_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_sentence_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erda, "MOST_KEYS", 5)
     method = Erda(toy_encoder())
     for start in (0, 4):
@@ -320,7 +320,7 @@ def test_what_is_known_of_sentences_does_not_grow_without_bound(monkeypatch: pyt
 FUTURE = tuple(toy_relation(number) for number in range(6))
 
 
-def test_future_names_stand_in_the_losses_until_they_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_future_names_take_part_in_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     columns: list[int] = []
     plain = Objective.__call__
 
@@ -337,7 +337,7 @@ def test_future_names_stand_in_the_losses_until_they_are_learned(monkeypatch: py
             assert set(columns) == expected[index]
 
 
-def test_future_names_change_the_loss_by_what_they_add_to_it(watch: Watch) -> None:
+def test_the_loss_with_future_names_equals_its_slow_computation(watch: Watch) -> None:
     losses = {}
     batch = [(example, False) for example in toy_task(0).examples]
     for on in (False, True):
@@ -357,7 +357,7 @@ def test_future_names_change_the_loss_by_what_they_add_to_it(watch: Watch) -> No
     assert float(losses[True].detach()) != pytest.approx(float(losses[False].detach()), rel=1e-3)
 
 
-def test_what_has_not_come_is_never_predicted(tmp_path: Path) -> None:
+def test_future_relations_are_never_predicted(tmp_path: Path) -> None:
     scores = {}
     for on in (False, True):
         method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
@@ -368,12 +368,12 @@ def test_what_has_not_come_is_never_predicted(tmp_path: Path) -> None:
             assert found.scores.shape[1] == len(found.relations)
         scores[on] = found.scores
         method.save(tmp_path / str(on))
-        loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # what was learned needs no future
+        loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # a loaded method needs no `future`
         assert (loaded.predict(toy_questions(6)[0]).scores == found.scores).all()
     assert not np.allclose(scores[False], scores[True])
 
 
-def test_without_the_setting_the_future_is_not_looked_at() -> None:
+def test_without_the_setting_the_future_is_ignored() -> None:
     found = []
     for future in ((), FUTURE):
         method = Erda(toy_encoder(), future=future)
@@ -383,16 +383,16 @@ def test_without_the_setting_the_future_is_not_looked_at() -> None:
     assert (found[0] == found[1]).all()
 
 
-def test_a_future_that_lacks_the_present_is_refused_and_nothing_is_lost() -> None:
+def test_an_incomplete_future_raises_and_leaves_the_method_unchanged() -> None:
     method = Erda(toy_encoder(), future=FUTURE[:2], future_relations=True)
     method.learn(toy_task(0))
     before = method.predict(toy_questions(2)[0]).scores
-    with pytest.raises(StreamError, match="'future' does not have r2, r3"):
+    with pytest.raises(StreamError, match="r2, r3"):
         method.learn(toy_task(1))
     assert (method.predict(toy_questions(2)[0]).scores == before).all()
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_the_defaults_are_those_of_the_paper() -> None:
     settings = Erda(toy_encoder()).settings()
     paper = {
         "new_iterations": 1,
@@ -411,7 +411,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert {name: settings[name] for name in paper} == paper
 
 
-def test_a_relations_mean_moves_with_its_exemplar_and_its_name_has_the_rest_of_the_weight() -> None:
+def test_the_mean_moves_with_its_exemplar_and_the_name_has_the_remaining_weight() -> None:
     method = Erda(toy_encoder(), mean_weight=0.8)
     method.learn(toy_task(0))
     offset = method.rows["offset"]["r0"]
@@ -429,7 +429,7 @@ def test_a_relations_mean_moves_with_its_exemplar_and_its_name_has_the_rest_of_t
     assert "r0" not in method.rows["offset"]
 
 
-def test_without_a_memory_the_means_stay_where_they_were() -> None:
+def test_without_a_memory_the_means_stay_fixed() -> None:
     method = Erda(toy_encoder(), mean_weight=1.0, memory_size=0)
     method.learn(toy_task(0))
     before = method.prototypes[0]

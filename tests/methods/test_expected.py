@@ -1,4 +1,4 @@
-"""Normal distributions of relations, taught and never seen, against the formulas written out."""
+"""Normal distributions of taught and unseen relations, compared with the formulas written out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def drawn(n: int, seed: int) -> np.ndarray:
 
 
 def slow(z: np.ndarray, mean: np.ndarray, n: float, spread: np.ndarray) -> float:
-    """Of one sentence and one relation."""
+    """Compute the log-likelihood of one sentence under one relation."""
     total = 0.0
     for i in range(DIM):
         e = float(spread[i])
@@ -36,7 +36,7 @@ def test_likelihoods_are_the_formula() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 7])
-def test_a_relation_never_seen_is_one_without_a_sentence_and_the_centres(n: int) -> None:
+def test_an_unseen_relation_averages_an_empty_relation_and_the_centres(n: int) -> None:
     z, centres, spread = drawn(5, 0), drawn(n, 1), np.square(drawn(1, 2)[0])
     centre, basis = drawn(1, 3)[0], drawn(DIM, 4)
     found = NeverSeen.of(Background(centres), centre, basis, spread).log_likelihood(z)
@@ -49,7 +49,7 @@ def test_a_relation_never_seen_is_one_without_a_sentence_and_the_centres(n: int)
         assert float(found[i, 0]) == pytest.approx(NEVER_WEIGHT * expected - (1 - NEVER_WEIGHT) * DIM / 2)
 
 
-def test_the_background_stands_for_the_relations_that_are_missing() -> None:
+def test_the_background_replaces_missing_relations() -> None:
     background = Background(unit_rows(drawn(50, 0)) / 2)
     assert [background.n_missing(n) for n in (0, 1, ENOUGH, 100)] == [ENOUGH, ENOUGH - 1, 0, 0]
     assert Background(drawn(0, 0)).n_missing(1) == 0

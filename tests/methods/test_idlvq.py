@@ -1,4 +1,4 @@
-"""Reference vectors: how they start, what pulls at them, and how they follow the encoder."""
+"""IDLVQ-C: how reference vectors start, their losses, and how they follow the encoder."""
 
 from __future__ import annotations
 

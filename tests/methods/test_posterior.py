@@ -1,4 +1,4 @@
-"""Likelihoods by mean and covariance, against the formulas written out."""
+"""Posterior scores, compared with the formulas written out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIM = 6
 
 
 class Cloud(Encoder):
-    """Relation `i` is a cloud around a point of its own; an example's vector hangs on its id alone."""
+    """Relation `i` is a cloud around its own point; an example's vector depends only on its id."""
 
     spec, dim = EncoderSpec("cloud", {}, "cloud"), DIM
 
@@ -67,7 +67,7 @@ def scores(method: Posterior) -> np.ndarray:
 
 
 def written_out(score: str, name_weight: float = 0.0) -> np.ndarray:
-    """The formulas, one question and one relation at a time."""
+    """Compute the formulas for one question and one relation at a time."""
     cloud = Cloud()
     relations = [toy_relation(number) for number in SIZES] + [Relation(name, name) for name in COMMON_NAMES]
     read = [[cloud.named(" ".join(one.tokens)) for one in sentences_of(relation)] for relation in relations]
@@ -79,7 +79,7 @@ def written_out(score: str, name_weight: float = 0.0) -> np.ndarray:
     inverse = np.linalg.inv(shrunk)
     between = np.cov(means.T)
     t = np.trace(between) - np.trace(within) * np.mean(1 / n)
-    assert t > 0.1 * np.trace(within), "the floor is not what is tested here"
+    assert t > 0.1 * np.trace(within), "the floor must not apply here"
     between = 0.5 * (0.4 * between * t / np.trace(between) + 0.6 * t / DIM * np.eye(DIM))
     e, basis = scipy.linalg.eigh(between, shrunk)  # basis.T @ shrunk @ basis = 1, basis.T @ between @ basis = diag(e)
     found = np.zeros((len(QUESTIONS), len(n)))
@@ -97,7 +97,7 @@ def written_out(score: str, name_weight: float = 0.0) -> np.ndarray:
                 z, mu = basis.T @ (x - means.mean(axis=0)), basis.T @ told
                 k, v = weight * e / (weight * e + 1), 1 + e / (weight * e + 1)
                 found[i, c] = -np.sum((z - k * mu) ** 2 / v) / 2
-                found[i, c] -= -0.9 * np.sum(z**2 / (1 + e)) / 2 - 0.1 * DIM / 2  # a relation never seen
+                found[i, c] -= -0.9 * np.sum(z**2 / (1 + e)) / 2 - 0.1 * DIM / 2  # an unseen relation
     return found / np.sqrt(DIM / 3)
 
 
@@ -120,7 +120,7 @@ def test_the_order_of_teaching_does_not_matter(score: Literal["two-covariance", 
     np.testing.assert_allclose(scores(pieces)[:, columns], scores(whole), rtol=1e-4, atol=1e-3)
 
 
-def test_what_is_forgotten_was_never_taught() -> None:
+def test_forgetting_equals_never_learning() -> None:
     method = taught()
     method.forget("r0")
     rest = {number: rows for number, rows in SIZES.items() if number}
@@ -128,7 +128,7 @@ def test_what_is_forgotten_was_never_taught() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, DIM, DIM + 1, 40])
-def test_the_factor_is_that_of_the_scatter_and_stays_small(n: int) -> None:
+def test_the_factor_reproduces_the_scatter_and_stays_small(n: int) -> None:
     vectors = np.random.default_rng(n).normal(size=(n, DIM)) + 3
     factor, mean = np.zeros((0, DIM)), np.zeros(DIM)
     for start in range(0, n, 7):
@@ -152,7 +152,7 @@ def test_one_relation_or_one_example_each_is_enough(
     assert method.predict(own).best == [f"r{number}" for number in sizes], "an example is nearest to itself"
 
 
-def test_examples_that_are_all_the_same_are_enough() -> None:
+def test_identical_examples_are_enough() -> None:
     same = tuple(toy_example(number, 0) for number in (0, 1) for _ in range(3))
     method = Posterior(Cloud())
     method.learn(Task(0, (toy_relation(0), toy_relation(1)), same))
@@ -162,7 +162,7 @@ def test_examples_that_are_all_the_same_are_enough() -> None:
     assert np.isfinite(scores(only)).all()
 
 
-def test_vectors_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_vectors_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     method = taught()
     before = scores(method)
     with monkeypatch.context() as patch:
@@ -175,13 +175,13 @@ def test_vectors_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_counts_for_some_examples() -> None:
+def test_a_name_counts_as_further_examples() -> None:
     np.testing.assert_allclose(
         scores(taught(name_weight=3.0)), written_out("two-covariance", name_weight=3.0), rtol=1e-4, atol=1e-4
     )
 
 
-def test_a_name_and_a_description_are_read_as_sentences_between_two_blanks() -> None:
+def test_name_and_description_become_sentences_with_two_blanks() -> None:
     read = sentences_of(Relation("r", "founded by", "who HEAD started it"))
     assert " ".join(read[0].tokens) == "something has founded by something . ( who HEAD started it )"
     assert " ".join(read[2].tokens) == "the founded by of something is something . ( who HEAD started it )"
@@ -193,7 +193,7 @@ def test_a_name_and_a_description_are_read_as_sentences_between_two_blanks() -> 
 
 
 class Signs(Cloud):
-    """A sentence without names points where its relation's cloud is, if the relation's name is its number."""
+    """A blanked sentence points to the cloud of relation `i` if it contains the name `ri`."""
 
     def named(self, text: str) -> np.ndarray:
         number = next((int(word[1:]) for word in text.split() if word[0] == "r" and word[1:].isdigit()), None)
@@ -201,7 +201,7 @@ class Signs(Cloud):
 
 
 @pytest.mark.parametrize("shots", [0, 5])
-def test_a_relation_can_be_learned_by_its_name_alone(shots: int) -> None:
+def test_a_relation_can_be_learned_from_its_name_alone(shots: int) -> None:
     method = Posterior(Signs())
     told, shown = [Relation(f"r{number}", f"r{number}") for number in (0, 1, 2)], [3, 4, 5, 6] if shots else []
     examples = tuple(toy_example(number, row) for number in shown for row in range(shots))
@@ -216,7 +216,7 @@ def test_a_relation_can_be_learned_by_its_name_alone(shots: int) -> None:
     assert not method.kept or {one.relation for one in method.kept} == {"r3", "r4", "r5", "r6"}
 
 
-def test_what_many_sentences_say_needs_less_shrinkage() -> None:
+def test_many_sentences_need_less_shrinkage() -> None:
     method = Posterior(Cloud())
     few, many = np.full(70, 5.0), np.full(80, 100.0)
     assert method._even_share(few) == method._even_share(few[:1] - 4) == method.shrinkage == 0.7
@@ -226,9 +226,9 @@ def test_what_many_sentences_say_needs_less_shrinkage() -> None:
     assert Posterior(Cloud(), shrinkage=0.05)._even_share(many) == 0.05
 
 
-def test_the_exemplar_is_the_nearest_to_the_mean_of_all_that_was_taught() -> None:
+def test_the_exemplar_is_nearest_to_the_mean_of_all_examples() -> None:
     class Long(Cloud):
-        """Vectors a hundred times as long as those that are compared."""
+        """Vectors a hundred times as long as the normalised ones."""
 
         def vector(self, name: str) -> np.ndarray:
             return 100 * super().vector(name)
@@ -252,7 +252,7 @@ def test_without_its_name_a_relation_needs_an_example() -> None:
 # -- training on the first task ----------------------------------------------------------------------------------------
 
 
-def test_the_encoder_goes_part_of_the_way_on_the_first_task_and_stays() -> None:
+def test_the_first_task_interpolates_the_weights_and_later_tasks_keep_them() -> None:
     start = toy_encoder(3)
     ends = []
     for part in (0.0, 0.5, 1.0):

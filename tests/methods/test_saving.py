@@ -1,4 +1,4 @@
-"""A saved method survives full disks and kills, and a damaged one is named, never half loaded."""
+"""Saved methods: full disks and kills leave the earlier save intact; damaged files are rejected by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def part(folder: Path, name: str) -> Path:
-    """A file of a save by the beginning of its name."""
+    """Return the file of a save whose name starts with `name`."""
     return next(path for path in folder.iterdir() if path.name.startswith(name))
 
 
@@ -54,21 +54,21 @@ def edit(folder: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["method", "weights"])
-def test_a_missing_file_is_named(saved: Path, name: str) -> None:
+def test_a_missing_file_is_reported(saved: Path, name: str) -> None:
     file = part(saved, name)
     file.unlink()
     with pytest.raises(ModelError, match=rf"saved/{file.name} is missing"):
         load(saved)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nowhere/method\.json is missing"):
         load(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["method", "weights"])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-def test_a_file_cut_short_is_refused_wherever_it_was_cut(saved: Path, name: str, share: float) -> None:
+def test_a_truncated_file_is_rejected(saved: Path, name: str, share: float) -> None:
     file = part(saved, name)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
@@ -77,41 +77,35 @@ def test_a_file_cut_short_is_refused_wherever_it_was_cut(saved: Path, name: str,
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '"a"', "{}", "[" * 5000, '{"format": 1' + "0" * 5000 + "}"])
-def test_other_json_is_refused(saved: Path, text: str) -> None:
+def test_other_json_is_rejected(saved: Path, text: str) -> None:
     (saved / "method.json").write_text(text)
     with pytest.raises(ModelError, match=r"method\.json: .*save the method again"):
         load(saved)
 
 
-def test_text_of_another_encoding_is_refused(saved: Path) -> None:
-    (saved / "method.json").write_bytes(b'{"format": "\xff"}')
-    with pytest.raises(ModelError, match="damaged"):
-        load(saved)
-
-
 @pytest.mark.parametrize(("found", "older"), [(1, " of an older version"), (3, "")])
-def test_what_another_version_wrote_is_refused(saved: Path, found: int, older: str) -> None:
+def test_another_format_version_is_rejected(saved: Path, found: int, older: str) -> None:
     edit(saved, format=found)
     with pytest.raises(ModelError, match=f"has format {found}{older}; this version reads format 2"):
         load(saved)
 
 
 @pytest.mark.parametrize("change", [{"flavour": 3}, {"settings": [1]}, {"relations": [{"id": "r0"}]}, {"n_tasks": "a"}])
-def test_a_file_with_other_contents_is_refused_with_the_field(saved: Path, change: dict[str, object]) -> None:
+def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
     with pytest.raises(ModelError, match=rf"method\.json: {next(iter(change))}"):
         load(saved)
 
 
 @pytest.mark.parametrize("change", [{"method": "emr"}, {"n_tasks": 7}, {"kept": []}, {"rows": []}, {"erda": "9"}])
-def test_a_file_that_was_changed_is_refused_though_it_could_be_read(saved: Path, change: dict[str, object]) -> None:
+def test_an_edited_file_is_rejected_although_it_is_valid(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
-    with pytest.raises(ModelError, match=r"method\.json: is not what was saved"):
+    with pytest.raises(ModelError, match=r"method\.json: wrong checksum"):
         load(saved)
 
 
-def test_no_damage_ends_in_a_traceback_or_in_something_else(saved: Path, tmp_path: Path) -> None:
-    """Bytes flipped, cut out, doubled or replaced at random, in either file."""
+def test_random_damage_is_rejected_or_harmless(saved: Path, tmp_path: Path) -> None:
+    """Flip, delete, repeat or replace bytes at random, in either file."""
     rng = np.random.default_rng(11)
     names = ("method.json", part(saved, "weights").name)
     whole = {name: (saved / name).read_bytes() for name in names}
@@ -134,25 +128,25 @@ def test_no_damage_ends_in_a_traceback_or_in_something_else(saved: Path, tmp_pat
             load(saved)
             loaded += 1
             assert name == "method.json"
-            assert json.loads(content) == json.loads(whole[name]), "what was loaded is what was saved"
+            assert json.loads(content) == json.loads(whole[name])
         (saved / name).write_bytes(whole[name])
-    assert loaded < 30, "spaces between the fields may be damaged"
+    assert loaded < 30, "only damage to white space is harmless"
 
 
-def test_weights_of_another_save_are_refused(saved: Path, tmp_path: Path) -> None:
+def test_weights_of_another_save_are_rejected(saved: Path, tmp_path: Path) -> None:
     learned(2).save(tmp_path / "other")
     shutil.copy(part(tmp_path / "other", "weights"), part(saved, "weights"))
-    with pytest.raises(ModelError, match=r"weights-\w+\.safetensors: is not what was saved"):
+    with pytest.raises(ModelError, match=r"weights-\w+\.safetensors: wrong checksum"):
         load(saved)
 
 
-def test_a_method_that_keeps_other_things_today_is_refused(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_does_not_fit_the_method_is_rejected(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Erda, "_prepare", lambda self: self._stack("centre"))
     with pytest.raises(ModelError, match="does not fit method 'erda'"):
         load(saved)
 
 
-def test_an_encoder_with_other_frozen_weights_is_refused(saved: Path) -> None:
+def test_an_encoder_with_other_frozen_weights_is_rejected(saved: Path) -> None:
     encoder = toy_encoder()
     encoder.spec = EncoderSpec("bilstm", encoder.spec.settings, "0123456789abcdef")
     with pytest.raises(ModelError, match=r"other weights of encoder 'bilstm' \(toy, not 01234567\)"):
@@ -169,10 +163,10 @@ def test_a_full_disk_leaves_the_earlier_save(saved: Path, place: str, monkeypatc
     method = learned(2)
     with monkeypatch.context() as patch:
         patch.setattr(saving, place, full_disk)
-        with pytest.raises(WriteError, match=r"No space left on device.*untouched"):
+        with pytest.raises(WriteError, match="No space left on device"):
             method.save(saved)
     np.testing.assert_array_equal(scores(load(saved)), before)
-    assert sorted(saved.iterdir()) == files, "nothing half written stays behind"
+    assert sorted(saved.iterdir()) == files, "no partial files remain"
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
     method.save(saved)
     assert load(saved).n_tasks == 2
@@ -180,7 +174,7 @@ def test_a_full_disk_leaves_the_earlier_save(saved: Path, place: str, monkeypatc
 
 
 def test_a_save_of_an_earlier_version_is_read_and_replaced(saved: Path) -> None:
-    """Its weights had a name without a digest."""
+    """The weights of an earlier version had a name without a digest."""
     before, weights = scores(load(saved)), part(saved, "weights")
     about = saving.SavedMethod.model_validate_json((saved / "method.json").read_text(encoding="utf-8"))
     about = about.model_copy(update={"files": {"weights.safetensors": about.files[weights.name]}})
@@ -211,7 +205,7 @@ def test_a_real_kill_while_writing_leaves_the_earlier_save(saved: Path, place: s
     assert len(list(saved.iterdir())) == 2, "the next save tidies up"
 
 
-def test_a_kill_of_the_first_save_is_no_hindrance(saved: Path) -> None:
+def test_leftovers_of_an_interrupted_first_save_are_removed(saved: Path) -> None:
     (saved / "method.json").unlink()
     (saved / ".method.json.0123456789abcdef.tmp").write_text("{")
     learned(1).save(saved)
@@ -219,7 +213,7 @@ def test_a_kill_of_the_first_save_is_no_hindrance(saved: Path) -> None:
     assert load(saved).n_tasks == 1
 
 
-def test_a_save_never_takes_the_place_of_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_never_replaces_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method = learned()
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "thesis.txt").write_text("years of work")
@@ -234,25 +228,26 @@ def test_a_save_never_takes_the_place_of_something_else(tmp_path: Path, monkeypa
     (tmp_path / "aside" / "weights.safetensors").write_text("years of work")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for name in ("notes", "file", "mixed", "foreign", "older", "aside"):
-        with pytest.raises(ModelError, match="holds something else than a saved method"):
+        with pytest.raises(ModelError, match="holds other files than a saved method"):
             method.save(tmp_path / name)
     monkeypatch.chdir(tmp_path / "notes")
-    with pytest.raises(ModelError, match="holds something else"):
+    with pytest.raises(ModelError, match="holds other files"):
         method.save(Path())
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_an_empty_folder_and_missing_parents_are_fine(tmp_path: Path) -> None:
+def test_an_empty_folder_and_missing_parents_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("empty", "a/b/c"):
         learned().save(tmp_path / name)
         assert load(tmp_path / name).n_tasks == 1
 
 
-def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file/model", "a\0b"])
+def test_an_impossible_folder_is_a_write_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match=r"Cannot save to .*file/model"):
-        learned().save(tmp_path / "file" / "model")
+    with pytest.raises(WriteError, match="Cannot save to"):
+        learned().save(tmp_path / name)
 
 
 def test_a_save_can_be_moved(saved: Path, tmp_path: Path) -> None:
@@ -261,8 +256,3 @@ def test_a_save_can_be_moved(saved: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(scores(load(tmp_path / "elsewhere")), before)
     with pytest.raises(ErdaError):
         load(saved)
-
-
-def test_a_name_that_no_folder_can_have_is_refused() -> None:
-    with pytest.raises(WriteError, match="no folder can be called that"):
-        learned().save(Path("a\0b"))

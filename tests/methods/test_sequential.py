@@ -22,7 +22,7 @@ KINDS = [SeqRun, Joint, Emr]
 
 @pytest.fixture
 def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[list[Example]]:
-    """What the gradient loop was handed in each task."""
+    """Record the examples passed to the gradient loop in each task."""
     seen: list[list[Example]] = []
 
     def record(items: Sequence[Example], *_: object, **__: object) -> float:
@@ -96,7 +96,7 @@ def test_the_loss_is_the_cross_entropy_of_the_true_relations(monkeypatch: pytest
     assert losses == [pytest.approx(slow, rel=1e-5)]
 
 
-def test_rows_of_new_relations_are_drawn_as_linear_layers_draw_theirs_and_old_ones_stay(
+def test_new_rows_are_initialised_like_linear_layers_and_old_rows_stay(
     trained_on: list[list[Example]],
 ) -> None:
     method = SeqRun(toy_encoder())
@@ -111,7 +111,7 @@ def test_rows_of_new_relations_are_drawn_as_linear_layers_draw_theirs_and_old_on
 
 
 def test_replay_keeps_what_fine_tuning_forgets() -> None:
-    """The reason for the three: after more tasks SeqRun knows the last one, the others still know the first."""
+    """After three tasks, SeqRun has forgotten the first; Joint and EMR still know it."""
     kept = {}
     for kind in KINDS:
         method = kind(toy_encoder(1), seed=1, epochs=12, **({"memory_size": 6} if kind is Emr else {}))

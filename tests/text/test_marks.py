@@ -1,4 +1,4 @@
-"""Entities marked inline, by characters, by names; and their ordered pairs."""
+"""Entities marked inline, by offsets or by names, and their ordered pairs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_character_offsets_find_the_same_words(text: str, data: st.DataObject) -
         (Mark(13, 17), "head span (13, 17) overlaps tail span (13, 17)"),
     ],
 )
-def test_marks_that_cannot_be(head: Mark, message: str) -> None:
+def test_invalid_offsets(head: Mark, message: str) -> None:
     text = "Ann then saw Oslo"
     with pytest.raises(DataError, match=re.escape(message)):
         example_from_text(text, head, Mark(13, 17))
@@ -88,13 +88,13 @@ def test_inline_marks() -> None:
         ("Ann]] left {{Oslo}}", "']]' at character 3 closes no head: nothing is open; put"),
     ],
 )
-def test_wrong_marks_say_what_to_do(text: str, message: str) -> None:
+def test_invalid_inline_marks(text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         example_from_marks(text)
 
 
 @given(st.text(alphabet="aB[]{} .'U1é", min_size=1, max_size=20), st.data())
-def test_what_is_marked_can_be_read_back(text: str, data: st.DataObject) -> None:
+def test_marked_text_is_read_back(text: str, data: st.DataObject) -> None:
     a, b, c, d = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
     assume(text[a:b].strip() and text[c:d].strip())
     example = example_from_text(text, Mark(c, d), Mark(a, b))
@@ -105,12 +105,12 @@ def test_what_is_marked_can_be_read_back(text: str, data: st.DataObject) -> None
 
 
 @given(st.text(alphabet="a[]{} ", max_size=16))
-def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     with suppress(DataError):
         assert example_from_marks(text).head.name.strip()
 
 
-def test_a_foreign_token_that_holds_a_mark_is_broken() -> None:
+def test_a_mark_inside_a_token_is_split() -> None:
     example = Example(("[[[", "met", "}}"), Entity("x", Span(0, 1)), Entity("y", Span(2, 3)))
     assert words(example_to_marks(example)) == words("[[ [ [ [ ]] met {{ } } }}")
     assert example_from_marks(example_to_marks(example)).tokens == ("[", "[", "[", "met", "}", "}")
@@ -144,7 +144,7 @@ def test_ordered_pairs_are_all_pairs_closest_first(cuts: list[int], most: int) -
     assert bounded.n_left_out == max(0, len(found) - most)
 
 
-def test_overlapping_mentions_make_no_pair_and_no_entity_counts_twice() -> None:
+def test_overlapping_mentions_form_no_pair_and_repeated_mentions_count_once() -> None:
     tokens = ["The", "University", "of", "Oslo", "lies", "in", "Oslo"]
     whole, part, word = (
         Entity("University of Oslo", Span(1, 4)), Entity("Oslo", Span(3, 4)), Entity("University", Span(1, 2))

@@ -1,4 +1,4 @@
-"""Files of text: plain and packed, in the right and in a wrong encoding, and JSON item by item."""
+"""Text files: plain and packed, UTF-8 and other encodings, and JSON item by item."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("pack", PACKED)
-def test_lines_are_numbered_whatever_the_packing(tmp_path: Path, pack: object) -> None:
+def test_lines_are_numbered_in_plain_and_packed_files(tmp_path: Path, pack: object) -> None:
     path = tmp_path / "x"
     path.write_bytes(pack("\ufeffone\r\ntwö\n\nfour".encode()))
     assert list(read_lines(path)) == [(1, "one"), (2, "twö"), (3, ""), (4, "four")]
@@ -39,7 +39,7 @@ def test_lines_are_numbered_whatever_the_packing(tmp_path: Path, pack: object) -
 
 
 @pytest.mark.parametrize("pack", PACKED[1:])
-def test_a_packed_file_that_is_cut_short_is_damaged(tmp_path: Path, pack: object) -> None:
+def test_a_truncated_packed_file_is_damaged(tmp_path: Path, pack: object) -> None:
     packed = pack(os.urandom(5000).hex().encode())
     (tmp_path / "x").write_bytes(packed[: len(packed) // 2])
     for read in (read_lines, lambda path: JsonWalk(path).array()):
@@ -47,7 +47,7 @@ def test_a_packed_file_that_is_cut_short_is_damaged(tmp_path: Path, pack: object
             list(read(tmp_path / "x"))
 
 
-def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_not_reported_as_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"x: no such file\.$"):
         list(read_lines(tmp_path / "x"))
     with pytest.raises(DataError, match=r"is a folder; name a file in it\.$"):
@@ -70,14 +70,14 @@ def test_utf_16_gets_the_right_hint(tmp_path: Path, encoding: str) -> None:
             read(path)
 
 
-def test_zeros_are_not_called_utf_16(tmp_path: Path) -> None:
+def test_zero_bytes_are_not_reported_as_utf_16(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(4096))
     for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
         with pytest.raises(DataError, match="zero bytes"):
             read(tmp_path / "x")
 
 
-def test_a_pipe_is_called_a_pipe(tmp_path: Path) -> None:
+def test_a_pipe_is_rejected(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     os.write(write_end, b"[[a]] b {{c}}\n")
     os.close(write_end)
@@ -87,9 +87,7 @@ def test_a_pipe_is_called_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", PACKED[1:])
-def test_a_packed_file_may_not_unpack_without_end(
-    tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unpacking_is_limited(tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LEAST_BOUND", 1000)
     path = tmp_path / "x.json"
     path.write_bytes(pack(b"[" + b"{},\n" * 100_000 + b"{}]"))
@@ -98,16 +96,16 @@ def test_a_packed_file_may_not_unpack_without_end(
             read(path)
 
 
-def test_a_long_item_of_json_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_json_item_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_LINE", 100)
     monkeypatch.setattr(reading, "_PIECE", 50)
     path = tmp_path / "x.json"
     path.write_text('[1,\n"' + "a" * 1000 + '"]')
-    with pytest.raises(DataError, match=r"x\.json:2: an item longer than"):
+    with pytest.raises(DataError, match=r"x\.json:2: an item is longer than"):
         list(JsonWalk(path).array())
 
 
-def test_another_encoding_ends_the_reading_or_is_noted(tmp_path: Path) -> None:
+def test_another_encoding_raises_or_is_added_to_the_faults(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(b"good\nK\xf6ln\ngood\n")
     with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8 \(byte 0xf6\); save the file as UTF-8"):
@@ -123,16 +121,16 @@ def test_another_encoding_ends_the_reading_or_is_noted(tmp_path: Path) -> None:
         list(JsonWalk(path).array())
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_LINE", 1 << 20)
     (tmp_path / "x").write_bytes(b"x" * (1 << 20))
-    with pytest.raises(DataError, match="x:1: a line longer than 1 MB"):
+    with pytest.raises(DataError, match="x:1: a line is longer than 1 MB"):
         list(read_lines(tmp_path / "x"))
 
 
 @settings(deadline=None)
 @given(st.lists(JSON, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
-def test_the_walk_gives_what_json_gives_in_pieces_of_any_size(
+def test_json_walk_equals_json_for_any_piece_size(
     tmp_path_factory: pytest.TempPathFactory, values: list[object], indent: int | None, piece: int, ascii: bool
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "x.json"
@@ -156,8 +154,8 @@ def test_the_walk_gives_what_json_gives_in_pieces_of_any_size(
     [
         ("", "x.json: the file is empty; expected JSON."),
         ("[" * 100_000, ":1: not JSON: nested too deeply."),
-        ("[\n" + "9" * 5000 + "]", ":2: not JSON: a number of too many digits."),
-        ('[1,\n"\\ud800"]', ":2: not JSON: half of a surrogate pair"),
+        ("[\n" + "9" * 5000 + "]", ":2: not JSON: a number with too many digits."),
+        ('[1,\n"\\ud800"]', ":2: not JSON: unpaired surrogate"),
         ("[1\n2]", ":2: not JSON: expected ',' or ']'."),
         ("[1,\n\n", ":3: not JSON: the file ends before ']'."),
         ("[{},\n]", ":2: not JSON: a value is missing before ']'."),
@@ -166,7 +164,7 @@ def test_the_walk_gives_what_json_gives_in_pieces_of_any_size(
         ('["\\ud83d\\ude00"] 1', ":1: not JSON: extra data after the end."),
     ],
 )
-def test_json_that_is_none_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_json_is_reported_in_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.json").write_text(text)
 
     def read() -> None:

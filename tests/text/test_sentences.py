@@ -1,4 +1,4 @@
-"""The one tokeniser, sentences, and the keys of sentences."""
+"""Tokens, sentences and sentence keys."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from erda.types import Span
 @pytest.mark.parametrize(
     "module", [keys, marks, names, pairs, relation_names, sentences], ids=lambda module: module.__name__
 )
-def test_the_examples_of_the_documents_are_true(module: object) -> None:
+def test_docstring_examples(module: object) -> None:
     assert doctest.testmod(module, extraglobs={"Span": Span}).failed == 0
 
 
 @given(st.text())
-def test_tokens_cover_everything_but_space_in_order(text: str) -> None:
+def test_tokens_cover_all_text_except_space_in_order(text: str) -> None:
     offsets = tokens_of(text)
     assert "".join(text[a:b] for a, b in offsets) == "".join(text.split())
     assert all(a < b for a, b in offsets)
@@ -46,13 +46,13 @@ def test_decomposed_text_has_the_tokens_of_composed_text(text: str) -> None:
     assert [unicodedata.normalize("NFC", piece) for piece in pieces] == words_of(composed)
 
 
-def test_a_word_is_not_split_at_its_marks() -> None:
+def test_a_word_is_not_split_at_combining_marks() -> None:
     assert words_of("Zoe\u0301's cafe\u0301, E\u0301.U.") == ["Zoé", "'s", "café", ",", "É.U."]
     assert words_of("हिन्दी ❤\ufe0f") == ["हिन्दी", "❤\ufe0f"]
 
 
 @given(st.text(alphabet="aB.?! \n'(1)", max_size=80))
-def test_sentences_cover_everything_but_space_in_order(text: str) -> None:
+def test_sentences_cover_all_text_except_space_in_order(text: str) -> None:
     assert "".join("".join(text[a:b].split()) for a, b in split_sentences(text)) == "".join(text.split())
 
 
@@ -72,29 +72,29 @@ def test_split_sentences(text: str, expected: list[str]) -> None:
     assert [text[a:b] for a, b in split_sentences(text)] == expected
 
 
-def test_no_sentence_ends_inside_a_kept_stretch() -> None:
+def test_no_sentence_ends_inside_a_kept_span() -> None:
     text = "We saw Who Is It? The Film. It was good."
     link = text.index("Who"), text.index(" It was")
     assert [text[a:b] for a, b in split_sentences(text, [link])] == ["We saw Who Is It? The Film.", "It was good."]
 
 
 @given(st.text(alphabet="ab .", max_size=20), st.integers(0, 20), st.integers(0, 20))
-def test_a_token_span_holds_the_tokens_that_a_stretch_touches(text: str, start: int, end: int) -> None:
+def test_a_token_span_holds_the_touched_tokens(text: str, start: int, end: int) -> None:
     offsets = tokens_of(text)
     touched = [i for i, (left, right) in enumerate(offsets) if left < end and right > start]
     assert token_span(offsets, start, end) == (Span(touched[0], touched[-1] + 1) if touched else None)
 
 
 @given(st.text(max_size=30), st.data())
-def test_the_key_does_not_see_case_and_spacing(text: str, data: st.DataObject) -> None:
+def test_the_key_ignores_case_and_spacing(text: str, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=4).map(sorted))
     spaced = " ".join(text[a:b] for a, b in pairwise([0, *cuts, len(text)]))
-    if plain(spaced) == plain(text):  # a space may part a letter from its accent
+    if plain(spaced) == plain(text):  # a space may separate a letter from its accent
         assert sentence_key(spaced) == sentence_key(text)
     assert 0 <= sentence_key(text) < 2**64
 
 
-def test_the_key_is_the_strong_one() -> None:
+def test_the_key_ignores_composition_but_not_words() -> None:
     assert sentence_key("People 's Republic") == sentence_key("people's REPUBLIC")
     assert sentence_key("Zoe\u0301") == sentence_key("Zo\u00e9")
     assert sentence_key("a b") != sentence_key("a c")

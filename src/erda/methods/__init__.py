@@ -1,7 +1,8 @@
-"""Methods by name: one file per method, one visible table. A method is imported when it is asked for by name.
+"""The table of methods, one file per method. Methods are loaded lazily, by name.
 
-Other packages add methods through the entry-point group `erda.methods`. A method in a file of your own is named
-`module:Class` or `file.py:Class`; it gets its own name in this process and, through `$ERDA_METHODS`, in its children.
+Other packages add methods through the entry-point group `erda.methods`. `module:Class` or `file.py:Class` names a
+method outside any package. It is registered under its own name in this process and, through `$ERDA_METHODS`, in child
+processes.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ METHODS: Registry[type[Method]] = Registry(
     },
 )
 DEFAULT_METHOD = "posterior"
-OWN_METHODS = "ERDA_METHODS"  # paths of methods in files of the user, separated by commas
+OWN_METHODS = "ERDA_METHODS"  # environment variable: paths of the user's methods, separated by commas
 
 
 def find_method(name: str) -> type[Method]:
-    """Import the method of that name, or the one at `module:Class` or `file.py:Class`."""
+    """Load a method by name or by path (`module:Class` or `file.py:Class`)."""
     name = method_name(name)
     if name not in METHODS:
         for path in _own_paths():
             method_name(path)
     if name not in METHODS:
-        own = f" For a method of your own, install its package or set {OWN_METHODS}=file.py:Class."
+        own = f" For your own method, install its package or set {OWN_METHODS}=file.py:Class."
         raise SettingsError(unknown_name("method", name, METHODS) + ("" if did_you_mean(name, METHODS) else own))
     return METHODS[name]
 
 
 def method_name(name: str) -> str:
-    """The name of a method; one at `module:Class` or `file.py:Class` is added to the table first."""
+    """Return the name of a method. A method given by path is added to the table first."""
     if ":" not in name:
         return name
     place, _, member = name.rpartition(":")
     path = f"{Path(place).expanduser().resolve()}:{member}" if place.endswith(".py") else name
     found = load_object(path)
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise SettingsError(f"{one_line(name)}: is no class derived from erda.Method.")
+        raise SettingsError(f"{one_line(name)}: not a subclass of erda.Method.")
     own = getattr(found, "name", "")
     if not own or (own in METHODS and METHODS[own] is not found):
-        raise SettingsError(f"{one_line(name)}: needs a class attribute 'name' that no other method has, got '{own}'.")
+        raise SettingsError(f"{one_line(name)}: needs a unique class attribute 'name', got '{own}'.")
     METHODS[own] = found
     os.environ[OWN_METHODS] = ",".join(dict.fromkeys([*_own_paths(), path]))
     return own

@@ -1,12 +1,12 @@
 """The contract of every method: learn, predict, forget, checkpoint, restore, save, load.
 
 A method is a dataclass. Its parts (the encoder, an augmenter) are passed in. Its fields of a plain type (see
-`erda.fields`) are its settings, each with a range and the paper's value. The command line, saved methods and records
-read them from there.
+`erda.fields`) are its settings, each with a range and a default. The command line, saved methods and records read the
+settings from the class.
 
-A subclass implements `_learn`, `_prepare` and `_scores`. Everything that belongs to a relation is kept here: `kept`
-(exemplars) and `rows` (named arrays). So adding, forgetting, undoing and saving work the same way for all methods. The
-contract speaks NumPy; methods that learn by gradients hold tensors inside (`erda.methods.trained`).
+A subclass implements `_learn`, `_prepare` and `_scores`. The base class stores everything that belongs to a relation:
+`kept` (exemplars) and `rows` (named arrays). So adding, forgetting, undoing and saving work the same way for all
+methods. The contract speaks NumPy; methods that learn by gradients use tensors inside (`erda.methods.trained`).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Method(ABC):
     seed: Seed = 0
 
     name: ClassVar[str]
-    score_kind: ClassVar[ScoreKind]  # what its scores are; large is likely
-    trains: ClassVar[bool] = True  # whether learning changes an encoder that can be changed
-    reads_names: ClassVar[bool] = False  # whether a relation can be learned by its name, without an example
+    score_kind: ClassVar[ScoreKind]  # the kind of scores; large is likely
+    trains: ClassVar[bool] = True  # whether learning changes the encoder, unless it is frozen
+    reads_names: ClassVar[bool] = False  # whether a relation can be learned from its name, without an example
 
     def __post_init__(self) -> None:
         model = settings_model(type(self))
@@ -65,7 +65,7 @@ class Method(ABC):
         for name in model.model_fields:
             setattr(self, name, getattr(settings, name))
         self.relations: list[Relation] = []
-        self.index: dict[str, int] = {}  # relation id -> its row, in the order of learning
+        self.index: dict[str, int] = {}  # relation id -> row, in the order of learning
         self.kept: tuple[Example, ...] = ()  # exemplars, in the order of learning
         self.rows: dict[str, dict[str, Any]] = {}  # name -> relation id -> array, replaced but never modified
         self.shared: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Method(ABC):
     # -- the contract --------------------------------------------------------------------------------------------------
 
     def learn(self, task: Task) -> None:
-        """Learn new relations, and more about known ones. A task that fails leaves the method unchanged."""
+        """Learn new relations, and further examples of known ones. A failing task leaves the method unchanged."""
         if not self.reads_names:
             task.check_examples()
         before = self.checkpoint()
@@ -98,11 +98,11 @@ class Method(ABC):
         Prediction changes nothing: several threads may predict at once, though not while the method learns.
         """
         if not self.relations:
-            raise StreamError("Nothing was learned yet: call learn(task) before predict(examples).")
+            raise StreamError("Nothing has been learned yet: call learn(task) before predict(examples).")
         return Predictions(tuple(self.index), self._score_array(examples), self.score_kind)
 
     def forget(self, relation_id: str) -> None:
-        """Drop a relation and everything kept of it. Its effect on a trained encoder stays."""
+        """Drop a relation with its exemplars and rows. Its effect on a trained encoder remains."""
         if relation_id not in self.index:
             raise StreamError(unknown_name("relation", relation_id, self.index))
         before = self.checkpoint()
@@ -135,7 +135,7 @@ class Method(ABC):
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint, bit for bit."""
         if checkpoint.method != self.name:
-            raise ModelError(f"A checkpoint of method '{checkpoint.method}' cannot be restored to '{self.name}'.")
+            raise ModelError(f"Method '{self.name}' cannot restore a checkpoint of method '{checkpoint.method}'.")
         self.encoder.load_trained_state(checkpoint.weights)
         self.n_tasks, self.kept, self.noted = checkpoint.n_tasks, checkpoint.kept, dict(checkpoint.notes)
         self.rows = {
@@ -170,18 +170,18 @@ class Method(ABC):
         return cls(encoder, **parts, **{name: getattr(checked, name) for name in type(checked).model_fields})
 
     def settings(self) -> dict[str, bool | int | float | str]:
-        """Return the value of every setting, those of nested models under their own names."""
+        """Return the value of every setting; nested settings appear under their own names."""
         model = settings_model(type(self))
         return flat_values(model.model_construct(**{name: getattr(self, name) for name in model.model_fields}))
 
     def notes(self) -> dict[str, Any]:
-        """Notes about the last task for its record, as plain JSON; empty unless a method writes some."""
+        """Return notes about the last task for its record, as plain JSON; empty for most methods."""
         return dict(self.noted)
 
     def taken_over(self) -> dict[str, np.ndarray]:
-        """Arrays that lie beside the encoder and are copied into `shared` with the first task.
+        """Return arrays from files of the encoder, to be copied into `shared` with the first task.
 
-        Later changes of those files then cannot reach what was learned.
+        Later changes of those files then do not affect what was learned.
         """
         return {}
 
@@ -189,21 +189,21 @@ class Method(ABC):
 
     @abstractmethod
     def _learn(self, task: Task, generator: Any) -> None:
-        """Update the encoder, `rows` and `kept`. The task's relations are in `relations`; new ones have no rows yet."""
+        """Update the encoder, `rows` and `kept`. `relations` includes the task's relations; new ones have no rows."""
 
     @abstractmethod
     def _scores(self, examples: Sequence[Example]) -> Any:
-        """[n_examples, n_relations], large is likely, columns in the order of `self.relations`."""
+        """Return [n_examples, n_relations], large is likely, columns in the order of `self.relations`."""
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Compute from `rows` what `_scores` needs; called after every change of them."""
+        """Compute from `rows` what `_scores` needs. Called after every change of `rows`."""
 
-    # -- the border between arrays and what a subclass computes with ---------------------------------------------------
+    # -- conversion between NumPy arrays and the arrays of a subclass --------------------------------------------------
 
     @contextmanager
     def _learning(self) -> Iterator[Any]:
-        """Context of `_learn`; yields its random generator, which depends on the seed and the task number alone."""
+        """Context of `_learn`; yields its random generator, which depends only on the seed and the task number."""
         yield np.random.default_rng([self.seed, self.n_tasks])
 
     def _score_array(self, examples: Sequence[Example]) -> np.ndarray:
@@ -215,14 +215,14 @@ class Method(ABC):
     def _from_array(self, array: np.ndarray) -> Any:
         return array
 
-    # -- what belongs to a relation ------------------------------------------------------------------------------------
+    # -- relations, their rows and exemplars ---------------------------------------------------------------------------
 
     def _know(self, relations: Iterable[Relation]) -> None:
         self.relations = list(relations)
         self.index = {relation.id: row for row, relation in enumerate(self.relations)}
 
     def _target_rows(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rows of the examples' relations: [n_examples] int64."""
+        """Return the row of each example's relation: [n_examples] int64."""
         return np.array([self.index[example.relation or ""] for example in examples], dtype=np.int64)
 
     def _stacked(self, name: str) -> np.ndarray:
@@ -230,7 +230,7 @@ class Method(ABC):
         return np.stack([self._to_array(self.rows[name][relation]) for relation in self.index]).astype(np.float64)
 
     def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
-        """Vectors as the method compares them: [n_examples, dim]."""
+        """Embed examples in the space where the method compares them: [n_examples, dim]."""
         return self.encoder.embed(examples)
 
     def _remember(
@@ -241,7 +241,7 @@ class Method(ABC):
         *,
         centres: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Keep the `n` examples of each relation nearest to its centroid; earlier exemplars compete."""
+        """Keep the `n` examples of each relation nearest to its centroid, earlier exemplars included."""
         taught = {example.relation for example in examples}
         others = tuple(example for example in self.kept if example.relation not in taught)
         earlier = [example for example in self.kept if example.relation in taught and example not in examples]
@@ -254,5 +254,5 @@ class Method(ABC):
 
 
 def method_settings(method: type[Method]) -> type[Settings]:
-    """The settings that a user may set for a method, with their ranges; the seed belongs to the run."""
+    """Return the model of a method's settings that a user may set; the seed belongs to the run."""
     return settings_model(method, without=("seed",))

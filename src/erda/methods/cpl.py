@@ -1,6 +1,6 @@
 """CPL: contrastive prompt learning (Ma et al., LREC-COLING 2024), without a prompt and without generated sentences.
 
-The encoder's vector of a marked sentence stands where the publication has the state of [MASK] in a learned template.
+The encoder's vector of a marked sentence replaces the publication's [MASK] state in a learned template.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from erda.types import Example, ScoreKind, Task
 
 @dataclass(eq=False)
 class Cpl(Trained):
-    """Sentences of a relation drawn together, hard pairs harder; the nearest mean of exemplars decides. Cosines."""
+    """A margin-weighted contrastive loss and the nearest mean of exemplars. Scores are cosines."""
 
     _: KW_ONLY
-    batch_size: Count = 16  # a contrast needs sentences of several relations, and two of some
+    batch_size: Count = 16  # contrast needs several relations in a batch, some with two sentences
     new_epochs: Number = 3  # on the new task
     memory_epochs: Number = 2  # on the new task and the memory
     temperature: NotTiny = 0.1  # tau
-    margin: Fraction = 0.3  # m: how far from 1, or over 0, a similarity may be
+    margin: Fraction = 0.3  # m: tolerated distance of a similarity from 1 (same relation) or from 0 (other)
     shot_means: bool = False  # prototypes are means of all shots and move with their exemplars; not in the publication
-    memory_size: Number = 1  # exemplars a relation; 0: prototypes are means of the shots and stay where they are
+    memory_size: Number = 1  # exemplars per relation; 0: prototypes are means of the shots and stay fixed
 
     name: ClassVar[str] = "cpl"
     score_kind: ClassVar[ScoreKind] = "cosine"
@@ -53,11 +53,11 @@ class Cpl(Trained):
         self._keep("prototype", of_shots if self.shot_means else of_shots.index_copy(0, taught, of_exemplars))
 
     def _contrast(self, examples: Sequence[Example], prototypes: Tensor, generator: torch.Generator) -> None:
-        """An epoch of L_mcl. Prototypes, [n_relations, dim], are from before it and carry no gradient."""
+        """Train one epoch of L_mcl. `prototypes` [n_relations, dim] are computed before it, without gradients."""
         self._descend(examples, lambda batch: self._loss(batch, prototypes), generator, epochs=1)
 
     def _loss(self, batch: Sequence[Example], prototypes: Tensor) -> Tensor:
-        """L_mcl: each sentence against the others of its batch and one prototype a relation."""
+        """L_mcl: each sentence against the others of its batch and one prototype per relation."""
         vectors, targets = self.encoder.encode(batch), self._targets(batch)
         similarities = cosine_similarity(vectors, torch.cat([vectors, prototypes]))
         same = targets[:, None] == torch.cat([targets, torch.arange(len(prototypes), device=targets.device)])
@@ -66,10 +66,10 @@ class Cpl(Trained):
         return supervised_contrastive(weighed, same, temperature=self.temperature, counted=others)
 
     def _prototypes(self, shots: Sequence[Example]) -> Tensor:
-        """Means of unit vectors under the encoder as it is now: [n_relations, dim].
+        """Compute means of unit vectors under the current encoder: [n_relations, dim].
 
-        Of `shots` for their relations, of the exemplars, moved by the relation's offset, for others; a relation without
-        either keeps its prototype.
+        The relations of `shots` use their shots. Others use their exemplars, moved by the relation's offset. A relation
+        without either keeps its prototype.
         """
         taught = {example.relation for example in shots}
         exemplars = [example for example in self.kept if example.relation not in taught]
@@ -86,7 +86,7 @@ class Cpl(Trained):
         return means
 
     def _offsets(self) -> Tensor:
-        """From the mean of a relation's exemplars to that of its shots, as it was taught; 0 for new ones."""
+        """Return the mean of each relation's shots minus that of its exemplars, from its task; 0 for new relations."""
         return self._stack("offset", self._zeros()[: self._n_without("offset")])
 
     def _zeros(self) -> Tensor:

@@ -19,7 +19,7 @@ from erda.types import Example, ScoreKind, Task
 
 @dataclass(eq=False)
 class Emar(Trained):
-    """Learned relation vectors, replayed with the memory; exemplars then practise finding their prototypes.
+    """Learned relation vectors with memory replay (activation); exemplars then learn to match their prototypes.
 
     Scores are cosines with the prototypes.
     """
@@ -29,9 +29,9 @@ class Emar(Trained):
     iterations: Number = 2  # of activation followed by reconsolidation
     activation_epochs: Number = 1  # on the new task and the memory
     reconsolidation_epochs: Number = 1  # on the memory, against prototypes
-    temperature: NotTiny = 0.2  # of the softmax over cosine similarities, as for ERDA
-    own_rate: LearningRate = 0.0  # learning rate of the relation vectors; 0: as for the encoder
-    memory_size: Number = 1  # exemplars a relation; 0: no reconsolidation, and prototypes are the learned vectors
+    temperature: NotTiny = 0.2  # of the softmax over cosine similarities, as in ERDA
+    own_rate: LearningRate = 0.0  # learning rate of the relation vectors; 0: the encoder's
+    memory_size: Number = 1  # exemplars per relation; 0: no reconsolidation, and prototypes are the learned vectors
 
     name: ClassVar[str] = "emar"
     score_kind: ClassVar[ScoreKind] = "cosine"
@@ -42,7 +42,7 @@ class Emar(Trained):
         vectors = nn.Parameter(self._stack("vector", drawn.to(self.encoder.device)))  # r_i, learned
 
         def practise(examples: Sequence[Example], targets: Tensor, epochs: int) -> None:
-            """Cross-entropy between examples and one vector a relation, which learns too where it can."""
+            """Minimise the cross-entropy between examples and `targets`, one vector per relation."""
 
             def loss(batch: Sequence[Example]) -> Tensor:
                 similarities = cosine_similarity(self.encoder.encode(batch), targets)
@@ -62,9 +62,9 @@ class Emar(Trained):
         self._keep("prototype", (vectors.detach() + sizes * means) / (1 + sizes))
 
     def _means(self) -> tuple[Tensor, Tensor]:
-        """Mean embedding of each relation's exemplars, [n_relations, dim], and their numbers, [n_relations, 1].
+        """Return means of the exemplars' embeddings, [n_relations, dim], and their counts, [n_relations, 1].
 
-        A relation without exemplars has the mean 0.
+        The mean of a relation without exemplars is 0.
         """
         rows = self._targets(self.kept)
         sums = torch.zeros(len(self.relations), self.encoder.dim, device=rows.device)
@@ -73,7 +73,7 @@ class Emar(Trained):
         return sums / sizes.clamp(min=1), sizes
 
     def _prepare(self) -> None:
-        self.prototypes = self._stack("prototype")  # what predictions are compared with
+        self.prototypes = self._stack("prototype")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)

@@ -1,4 +1,4 @@
-"""EMR, episodic memory replay (Wang et al. 2019): SeqRun that also replays one exemplar of each earlier relation."""
+"""EMR, episodic memory replay (Wang et al. 2019): SeqRun with replay of one exemplar per earlier relation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from erda.types import Example, Task
 
 @dataclass(eq=False)
 class Emr(SeqRun):
-    """The growing softmax classifier of SeqRun, trained on the new task together with the memory. Scores are logits."""
+    """The growing softmax classifier of SeqRun, trained on the new task and the memory. Scores are logits."""
 
     _: KW_ONLY
-    memory_size: Number = 1  # exemplars a relation
+    memory_size: Number = 1  # exemplars per relation
 
     name: ClassVar[str] = "emr"
 

@@ -24,15 +24,15 @@ from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, ScoreKind, Task
 
-MOST_KEYS = 10_000  # of sentences learned from that are known again, for each relation: the latest
+MOST_KEYS = 10_000  # sentence keys kept per relation, the latest ones, to recognise sentences already learned
 
 
 @dataclass(eq=False)
 class Erda(Trained):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
-    Without an `augmenter` there is nothing to draw extra examples from (the paper's "w.o. DA"). `future` are all
-    relations of the stream, for `future_relations` alone; nothing else looks at them. Scores are cosines.
+    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). `future` holds all relations of the
+    stream and is used only by `future_relations`. Scores are cosines.
     """
 
     _: KW_ONLY
@@ -49,15 +49,15 @@ class Erda(Trained):
     pairwise_margin: Weight = 0.2  # m_2
     contrastive_margin: Weight = 0.01  # m_3
     average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
-    unit_embeddings: bool = True  # name and exemplars weigh the same in a relation's embedding, whatever their length
-    future_relations: bool = False  # the released code's: names that have not come yet stand in the losses as well
-    memory_size: Number = 1  # exemplars a relation; 0: without memory
+    unit_embeddings: bool = True  # scale name and exemplars to length 1, so that both weigh the same
+    future_relations: bool = False  # as in the released code: names of later relations take part in the losses
+    memory_size: Number = 1  # exemplars per relation; 0: without memory
     augmentation: bool = True  # off: "w.o. DA"
-    augment_below: Number = 50  # only for relations that have been shown in fewer examples than this
+    augment_below: Number = 50  # augment only relations with fewer examples than this
     augment: AugmentSettings = PAPERS
-    # beyond the paper: neighbours of each earlier exemplar, found anew for every task
+    # beyond the paper: neighbours of each earlier exemplar, searched again for every task
     n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
-    mean_weight: Fraction = 0.0  # beyond the paper: of the mean against the name where predicting; 0: the paper's r
+    mean_weight: Fraction = 0.0  # beyond the paper: weight of the mean against the name in prediction; 0: the paper's r
 
     name: ClassVar[str] = "erda"
     score_kind: ClassVar[ScoreKind] = "cosine"
@@ -80,13 +80,13 @@ class Erda(Trained):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
         final = self._means(task) if self.mean_weight else self._relation_embeddings()
-        self._keep("prototype", final[: len(self.relations)])  # the future is never predicted
+        self._keep("prototype", final[: len(self.relations)])  # future relations are never predicted
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-        """A of Algorithm 1: extra examples of the task's relations that have few, and sentences to rehearse others by.
+        """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
 
-        No sentence that was learned from comes back as an extra example. Rehearsed are sentences of the corpus near the
-        exemplars of earlier relations; none of them is kept for later tasks.
+        A sentence already learned never becomes an extra example. Rehearsed sentences are near the exemplars of earlier
+        relations; none of them is kept for later tasks.
         """
         few = self._learn_keys(task)
         if self.augmenter is None or not self.augmentation:
@@ -108,7 +108,7 @@ class Erda(Trained):
         return found.examples, rehearsed.examples
 
     def _learn_keys(self, task: Task) -> list[Example]:
-        """Note which sentences each relation was shown in; the task's examples of relations with few of them."""
+        """Store the sentence keys of each relation; return the task's examples of relations with few sentences."""
         keys = self.rows["keys"] = dict(self.rows.get("keys", {}))
         for relation in task.relations:
             own = [sentence_key(" ".join(one.tokens)) for one in task.examples if one.relation == relation.id]
@@ -133,7 +133,7 @@ class Erda(Trained):
         return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
 
     def _relation_embeddings(self) -> Tensor:
-        """r_i of every known relation under the current encoder, without gradients; then those of the future."""
+        """Compute r_i of all known relations, then of future ones, under the current encoder, without gradients."""
         relations = [*self.relations, *self._unlearned()]
         with torch.no_grad():
             names = self.encoder.encode_texts([relation.name for relation in relations])
@@ -145,9 +145,9 @@ class Erda(Trained):
         return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
 
     def _means(self, task: Task) -> Tensor:
-        """Name and mean of every known relation, weighted: [n_relations, dim].
+        """Compute the weighted sum of name and mean of every known relation: [n_relations, dim].
 
-        A relation's mean moves with its exemplars: kept is how far it was from theirs when the relation was learned.
+        A relation's mean moves with its exemplars: its row stores the offset between the two means.
         """
         exemplars = _mean_of_each(self.kept, embed(self.encoder, self.kept))
         taught = _mean_of_each(task.examples, embed(self.encoder, task.examples))
@@ -159,14 +159,14 @@ class Erda(Trained):
         return (1 - self.mean_weight) * names + self.mean_weight * means
 
     def _unlearned(self) -> list[Relation]:
-        """Relations that have not come yet, where the losses are to know of them: a learner of its own never can."""
+        """Return the later relations of the stream if `future_relations` is on; a real learner cannot know them."""
         if not self.future_relations:
             return []
         unknown = {relation.id for relation in self.relations} - {relation.id for relation in self.future}
         if unknown:
             raise StreamError(
-                f"future_relations is on, but 'future' does not have {', '.join(sorted(unknown))}: hand in all "
-                "relations of the stream, or leave it off."
+                f"future_relations is on, but 'future' lacks {', '.join(sorted(unknown))}: pass all relations of the "
+                "stream, or turn it off."
             )
         return [relation for relation in self.future if relation.id not in self.index]
 
@@ -178,7 +178,7 @@ class Erda(Trained):
 
 
 def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """The mean of each relation's vectors, scaled to length 1: relation -> [dim]."""
+    """Return the mean of each relation's unit vectors: relation -> [dim]."""
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         rows.setdefault(example.relation or "", []).append(row)
@@ -187,6 +187,6 @@ def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Ten
 
 
 def _numbers(keys: Tensor) -> list[int]:
-    """Keys of sentences, 64 bits without a sign, out of a row."""
+    """Read unsigned 64-bit sentence keys from a row."""
     numbers: list[int] = keys.cpu().numpy().view(np.uint64).tolist()
     return numbers

@@ -1,4 +1,4 @@
-"""What relations expect of a sentence, taught relations and unseen ones: normal distributions of its vector."""
+"""Normal distributions of a sentence's vector under each relation, taught or unseen."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from math import log
 import numpy as np
 
 ENOUGH = 6  # relations needed to estimate both covariances from them alone; with fewer, the background helps
-WITHIN_SHARE = 0.65  # share of the variance of any sentences that remains when their relation is known
-CENTRE_COUNT = 3.0  # number of sentences that a centre of the background counts for
-MIXED_AT = 9.0  # temperature of the mixture of the centres
-DIMENSIONS_AS_ONE = 3.0  # dimensions whose log-likelihoods count in full; more are tempered
+WITHIN_SHARE = 0.65  # share of the variance of sentences that remains once their relation is known
+CENTRE_COUNT = 3.0  # number of sentences that a background centre counts for
+MIXED_AT = 9.0  # temperature of the mixture of centres
+DIMENSIONS_AS_ONE = 3.0  # up to this many dimensions, log-likelihoods count in full; beyond, they are tempered
 EXPECTED = ("precisions", "kinds", "slope", "rest")  # the fields of `Expected`
 NEVER_WEIGHT = 0.9  # weight of an unseen relation in the reference that scores are measured against
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """One normal distribution per relation, in a basis without covariances: factors of z^2 and z, and the rest.
+    """One normal distribution per relation, in a basis with diagonal covariances: factors of z^2 and z, and the rest.
 
-    Constants common to all relations and the determinants are left out (docs/method.md).
+    Constants common to all relations and the determinants are omitted (docs/method.md).
     """
 
-    precisions: np.ndarray  # [dim, n_kinds]: one for each number of sentences, since few numbers differ
-    kinds: np.ndarray  # [n]: the column of `precisions` of each relation
+    precisions: np.ndarray  # [dim, n_kinds]: one column per distinct number of sentences
+    kinds: np.ndarray  # [n]: the column in `precisions` of each relation
     slope: np.ndarray  # [dim, n]
     rest: np.ndarray  # [n]
 
@@ -59,12 +59,12 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Background:
-    """Centres of the vectors of any sentences (`erda.encoders.background`), [n, dim]: relations that nobody taught."""
+    """Cluster centres of general sentences (`erda.encoders.background`), [n, dim]: they model untaught relations."""
 
     centres: np.ndarray
 
     def n_missing(self, n_relations: int) -> int:
-        """Number of relations that the background stands for, beside `n_relations` taught ones."""
+        """Return the number of relations that the background replaces, given `n_relations` taught relations."""
         return max(ENOUGH - n_relations, 0) if len(self.centres) else 0
 
     @property
@@ -74,31 +74,32 @@ class Background:
 
     @property
     def within(self) -> np.ndarray:
-        """Covariance of sentences around their relation: the same variance everywhere, [dim, dim]."""
+        """Covariance of sentences around their relation, with equal variance in every direction: [dim, dim]."""
         dim = self.centres.shape[1]
         return np.eye(dim) * (WITHIN_SHARE * self._variance() / dim)
 
     @property
     def between(self) -> np.ndarray:
-        """Covariance of relations, [dim, dim]: that of the centres, scaled to what `within` leaves."""
+        """Covariance of relations, [dim, dim]: that of the centres, scaled to the variance that `within` leaves."""
         apart = self.centres - self.centre
         scale = (1 - WITHIN_SHARE) * self._variance() / max(float(np.square(apart).sum()), 1e-9)
         return np.asarray(apart.T @ apart * scale)
 
     def _variance(self) -> float:
-        """Variance of sentences, whose vectors have length 1, around their common mean."""
+        """Return the variance of sentences (vectors of length 1) around their common mean."""
         return 1 - float(np.square(self.centre).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeverSeen:
-    """Likelihood of a sentence under an unseen relation: half one without sentences, half the background's centres.
+    """Log-likelihood of a sentence under an unseen relation.
 
-    It counts with `weight`. The rest is `typical`, the likelihood of a relation's own sentences. So a sentence far
-    from everything stays less likely to belong to a known relation.
+    It averages a relation without sentences and the mixture of background centres, and counts with `weight`. The rest
+    of the weight goes to `typical`, the log-likelihood of a relation's own sentences. So a sentence far from everything
+    stays unlikely to belong to a known relation.
     """
 
-    relations: Expected  # the relation without sentences, and the centres of the background
+    relations: Expected  # the relation without sentences, then the background centres
     weight: float
     typical: float
 
@@ -111,7 +112,7 @@ class NeverSeen:
         return cls(Expected.given(counts, means, spread), NEVER_WEIGHT, -len(spread) / 2)
 
     def log_likelihood(self, z: np.ndarray) -> np.ndarray:
-        """[n_sentences, 1]."""
+        """Return [n_sentences, 1]."""
         each = self.relations.log_likelihoods(z)
         found, centres = each[:, :1], each[:, 1:] / MIXED_AT
         if centres.shape[1]:
@@ -123,7 +124,7 @@ class NeverSeen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """Everything that scores a unit vector: a centre, a basis, and in it the expectations of all relations."""
+    """A fitted model that scores unit vectors: a centre, a basis, and the distributions of all relations in it."""
 
     centre: np.ndarray  # [dim]
     basis: np.ndarray  # [dim, dim]
@@ -132,7 +133,7 @@ class Fitted:
 
     @property
     def scale(self) -> float:
-        """Divisor of log-likelihoods: the directions of a vector repeat each other's evidence."""
+        """Divisor of log-likelihoods, since the directions of a vector are not independent evidence."""
         return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
 
     def scores(self, vectors: np.ndarray) -> np.ndarray:
@@ -141,7 +142,7 @@ class Fitted:
         return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All numbers of the model, for an export; `from_arrays` restores it."""
+        """Return all arrays of the model, for an export; `from_arrays` restores it."""
         never = self.never_seen
         return {
             "centre": self.centre,

@@ -1,4 +1,4 @@
-"""IDLVQ-C: incremental deep learning vector quantisation (Chen and Lee 2021), one reference vector a relation."""
+"""IDLVQ-C: incremental deep learning vector quantisation (Chen and Lee 2021), one reference vector per relation."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from erda.types import Example, ScoreKind, Task
 
 @dataclass(eq=False)
 class IdlvqC(Trained):
-    """The nearest reference vector; a new task may not move the exemplars, and references follow where it does.
+    """The nearest reference vector; a loss holds exemplars in place, and references follow their drift.
 
     Scores are negative squared distances over the learned scale, -d^2 / gamma^2.
     """
 
     _: KW_ONLY
-    base_epochs: Number = 8  # on the first task: references need longer than the encoder (validation data)
+    base_epochs: Number = 8  # on the first task; references need more epochs than the encoder (validation data)
     new_epochs: Number = 3  # on each later task and the memory
-    intra_weight: Weight = 0.1  # of the compactness of a relation
-    forgetting_weight: Weight = 5.0  # of keeping exemplars where they were
+    intra_weight: Weight = 0.1  # of the compactness loss
+    forgetting_weight: Weight = 5.0  # of the loss that holds exemplars in place
     margin: Weight = 1.0  # between squared distances
-    own_rate: LearningRate = 0.0  # learning rate of references and scale; 0: as for the encoder
-    memory_size: Number = 1  # exemplars a relation; 0: nothing holds old references in place or calibrates them
-    unit_vectors: bool = False  # of length 1, so that margin and weights mean the same over every encoder
-    centred: bool = False  # references of the first task become means again after it; not in the publication
+    own_rate: LearningRate = 0.0  # learning rate of references and scale; 0: the encoder's
+    memory_size: Number = 1  # exemplars per relation; 0: old references are neither held in place nor calibrated
+    unit_vectors: bool = False  # scale vectors to length 1, so that margin and weights suit every encoder
+    centred: bool = False  # reset the first task's references to means after training; not in the publication
 
     name: ClassVar[str] = "idlvq-c"
     score_kind: ClassVar[ScoreKind] = "negative distance"
@@ -46,7 +46,7 @@ class IdlvqC(Trained):
         new, old, is_first = list(task.examples), list(self.kept), not self.rows.get("reference")
         means, taught = self._means(new, self._vectors(new))
         references = self._stack("reference", means[len(means) - self._n_without("reference") :])
-        fresh = nn.Parameter(references[taught])  # m_i of the task's relations; new ones start as means
+        fresh = nn.Parameter(references[taught])  # m_i of the task's relations; new references start as means
         scale = nn.Parameter(self.shared["scale"].clone())
         before = dict(zip(map(id, old), self._vectors(old), strict=True))
 
@@ -67,27 +67,27 @@ class IdlvqC(Trained):
         self._remember(new, self.memory_size, self._to_array(vectors))
 
     def _vectors(self, examples: Sequence[Example]) -> Tensor:
-        """Without gradient: [n, dim]."""
+        """Embed examples without gradients: [n, dim]."""
         return self._scaled(embed(self.encoder, examples))
 
     def _scaled(self, vectors: Tensor) -> Tensor:
         return F.normalize(vectors, dim=-1) if self.unit_vectors else vectors
 
     def _means(self, examples: Sequence[Example], vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean vector of each relation among `examples`, in the order of learning: [n, dim], and its row: [n]."""
+        """Return the mean vector of each relation in `examples`, in the order of learning, [n, dim], and rows [n]."""
         rows = self._targets(examples)
         found = rows.unique()
         return torch.stack([vectors[rows == row].mean(dim=0) for row in found]), found
 
     def _base_loss(self, batch: Sequence[Example], references: Tensor, scale: Tensor) -> Tensor:
-        """Softmax over scaled distances, and compactness."""
+        """Cross-entropy over scaled distances, plus compactness."""
         rows = self._targets(batch)
         distances = squared_distance(self._scaled(self.encoder.encode(batch)), references)
         loss = cross_entropy(-distances / scale.square(), rows)
         return loss + self.intra_weight * distances.gather(1, rows[:, None]).mean()
 
     def _new_loss(self, batch: Sequence[Example], references: Tensor, before: Mapping[int, Tensor]) -> Tensor:
-        """Margin and compactness of new examples; exemplars stay where they were `before`."""
+        """Margin and compactness of new examples, plus the drift of exemplars from their vectors `before`."""
         is_new = torch.tensor([id(example) not in before for example in batch], device=references.device)
         rows, vectors = self._targets(batch), self._scaled(self.encoder.encode(batch))
         loss = vectors.sum() * 0

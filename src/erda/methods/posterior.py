@@ -1,13 +1,13 @@
-"""Posterior: score a relation by what its name and examples make likely, in the space of a pretrained encoder.
+"""Posterior: score relations by their posterior predictive likelihood, over a frozen pretrained encoder.
 
-The two-covariance model: relations are drawn around a centre g with covariance B, their sentences around them with
-covariance W. Given n sentences with mean m, a relation is a normal distribution, and the score of a sentence is its
-likelihood under it. So relations with few examples and with many are on one scale. The name and the description, read
-as sentences between two blanks, count as `name_weight` further sentences: a relation can be taught by name before its
-first example, and its examples soon outweigh its name.
+The two-covariance model draws relations around a centre g with covariance B, and the sentences of a relation around it
+with covariance W. Given n sentences with mean m, the posterior of a relation is normal, and the score of a new sentence
+is its likelihood under it. So relations with few and with many examples share one scale. Name and description, written
+as sentences with two blanks, count as `name_weight` further sentences: a relation can be taught by name before its
+first example, and examples soon outweigh the name.
 
-Scores are log-likelihood ratios against an unseen relation, tempered (docs/calibration.md). With fewer than six
-relations, the background of the encoder stands for the others (`expected.py`).
+Scores are tempered log-likelihood ratios against an unseen relation (docs/calibration.md). With fewer than six
+relations, the background of the encoder replaces the missing ones (`expected.py`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
-LEAST_SPREAD = 0.1  # floor of the variance of relations, in units of that of their sentences
+LEAST_SPREAD = 0.1  # floor of the variance of relations, relative to that of their sentences
 EVEN_SENTENCES = 850  # weight of an even variance against W_0, in sentences
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
 BLANK = "something"  # placeholder for an entity where the encoder has no mask
-TEMPLATES = (  # the first four carry the description, where there is one, in brackets at the end
+TEMPLATES = (  # the first four end with the description, if there is one, in brackets
     "HEAD has NAME TAIL .",
     "HEAD 's NAME is TAIL .",
     "the NAME of HEAD is TAIL .",
@@ -41,13 +41,13 @@ TEMPLATES = (  # the first four carry the description, where there is one, in br
     "HEAD 's NAME is TAIL .",
 )
 N_DESCRIBED = 4
-# Common words that relation names consist of, and that may be names themselves: what names have in common.
+# Common relation names. Their mean vector estimates what all names have in common.
 COMMON_NAMES = ("part of", "member of", "place", "time", "author", "owner", "kind", "cause", "user", "relative")
 
 
 @dataclass(eq=False)
 class Posterior(Method):
-    """Likelihoods by name, mean and covariance over a frozen encoder; nothing is trained.
+    """Likelihoods from name, mean and covariance over a frozen encoder, without training.
 
     Scores are log-likelihood ratios against an unseen relation, divided by sqrt(dim / 3).
     """
@@ -55,7 +55,7 @@ class Posterior(Method):
     _: KW_ONLY
     score: Literal["two-covariance", "lda", "mean"] = "two-covariance"
     name_weight: Weight = 3.0  # number of examples that a relation's name and description count for
-    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W, at most, toward an even variance
+    shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W toward an even variance, at most
     between_shrinkage: Fraction = 0.6  # of B
     between_weight: Positive = 0.5  # of B, against its estimate
 
@@ -89,7 +89,7 @@ class Posterior(Method):
         return vectors
 
     def _read_names(self, relations: Sequence[Relation]) -> None:
-        """Keep the mean vector of each relation's templates, and once the vectors of common names."""
+        """Store the mean vector of each relation's templates and, once, the vectors of common names."""
         names = self.rows["name"] = dict(self.rows.get("name", {}))
         if not self.name_weight:
             names |= {relation.id: np.zeros(0, dtype=np.float32) for relation in relations}
@@ -103,13 +103,13 @@ class Posterior(Method):
             self.shared["common"] = vectors[len(relations) :]
 
     def _prepare(self) -> None:
-        self._fitted: Fitted | None = None  # fitted at the first question
+        self._fitted: Fitted | None = None  # fitted lazily, at the first prediction
 
     @property
     def fitted(self) -> Fitted:
-        """The model of everything learned so far. Two threads that fit it at once get equal models."""
+        """The fitted model of everything learned so far. Two threads that fit at once get equal models."""
         if self._fitted is None:
-            with threadpool_limits(1, "blas"):  # matrices are small: threads cost more than they save
+            with threadpool_limits(1, "blas"):  # the matrices are small: threads cost more than they save
                 self._fitted = self._fit()
         return self._fitted
 
@@ -131,7 +131,7 @@ class Posterior(Method):
         if self.score != "mean":
             share = self._even_share(counts)
             shrunk = (1 - share) * within + share * np.trace(within) / dim * np.eye(dim)  # W
-            basis = np.linalg.inv(np.linalg.cholesky(shrunk)).T  # in it W is the unit matrix
+            basis = np.linalg.inv(np.linalg.cholesky(shrunk)).T  # in this basis, W is the identity
         weights = counts + self.name_weight
         means = (counts[:, None] * means + self.name_weight * names) / np.maximum(weights, 1e-9)[:, None]
         if self.score != "two-covariance":
@@ -144,7 +144,7 @@ class Posterior(Method):
         return Fitted(centre, basis, Expected.given(weights, means @ basis, spread), never_seen)
 
     def _diagonalised(self, basis: np.ndarray, between: np.ndarray, trace: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rotate the basis so that B, of the shape of B_0 and with this trace, is diag(e): the basis and e [dim]."""
+        """Rotate the basis so that B, shaped like B_0 and with this trace, is diag(e): return the basis and e [dim]."""
         unit = np.eye(len(between))
         shape = between / np.trace(between) if between.any() else unit / len(unit)
         shape = (1 - self.between_shrinkage) * shape + self.between_shrinkage / len(unit) * unit
@@ -152,7 +152,7 @@ class Posterior(Method):
         return basis @ vectors, self.between_weight * trace * np.maximum(values, 0)
 
     def _expect_means(self, counts: np.ndarray, weights: np.ndarray, means: np.ndarray, own: float) -> Expected:
-        """Relations expect their means: `lda` in a basis where W is the unit matrix, `mean` in that of the encoder."""
+        """Centre each relation at its mean: `lda` in a basis where W is the identity, `mean` in the encoder's basis."""
         expected = Expected.around(means)
         if self.score == "mean":
             return expected
@@ -160,15 +160,15 @@ class Posterior(Method):
         return replace(expected, rest=expected.rest - own * counts / np.square(np.maximum(weights, 1e-9)))
 
     def _even_share(self, counts: np.ndarray) -> float:
-        """Shrinkage of W toward an even variance: less where many sentences determine W_0."""
+        """Return the shrinkage of W toward an even variance: less when many sentences determine W_0."""
         several = counts[counts > 1]
         if not len(several):
             return self.shrinkage
-        n = len(several) ** 2 / float((1 / (several - 1)).sum())  # sentences that a mean of covariances is worth
+        n = len(several) ** 2 / float((1 / (several - 1)).sum())  # effective number of sentences behind W_0
         return min(self.shrinkage, EVEN_SENTENCES / (EVEN_SENTENCES + n))
 
     def taken_over(self) -> dict[str, np.ndarray]:
-        """The background of the encoder, empty where it has none; nothing for an encoder that is trained."""
+        """Return the background of a frozen encoder (an empty array if it has none)."""
         if self.trains or self.score != "two-covariance":
             return {}
         found = self.encoder.background()
@@ -179,16 +179,16 @@ class Posterior(Method):
         return Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
 
     def _centred_names(self, means: np.ndarray) -> np.ndarray:
-        """Relation names minus the mean of all known and common names: [n_relations, dim]; zeros without names."""
+        """Return name vectors minus the mean of all known and common names: [n_relations, dim]; zeros without names."""
         if not self.name_weight:
             return np.zeros_like(means)
         names = self._stacked("name")
         return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
     def _within(self, counts: np.ndarray, between: np.ndarray, background: Background) -> np.ndarray:
-        """W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
+        """Return W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
 
-        Where no relation has two different sentences, half of the variance between relations takes its place.
+        If no relation has two different sentences, half of the variance between relations replaces it.
         """
         factors = [self.rows["factor"][relation] for relation in self.index]
         several = [(factor, int(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
@@ -226,9 +226,9 @@ def _words(text: str) -> list[str]:
 
 
 def grown_factor(factor: np.ndarray, n: int, mean: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Factor F with F^T F = scatter of n + k vectors, from that of n vectors with `mean` and k new ones.
+    """Update F, where F^T F is the scatter of n vectors with `mean`, by k new vectors.
 
-    One row for each vector but the first: sqrt(m / (m + 1)) (x - mean of the m before it). At most [dim, dim].
+    Each vector but the first adds a row sqrt(m / (m + 1)) (x - mean of the m before it). At most [dim, dim].
     """
     seen = n + np.arange(len(vectors), dtype=np.float64)[:, None]
     before = (n * mean + vectors.cumsum(axis=0) - vectors) / np.maximum(seen, 1)

@@ -1,4 +1,4 @@
-"""Posterior with one supervised contrastive fine-tuning on the first task."""
+"""Posterior over an encoder that is fine-tuned once, on the first task, with a supervised contrastive loss."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ KEPT_VECTORS = 20_000  # sentences whose vectors are cached while the encoder st
 class PosteriorTuned(Posterior):
     """Posterior over an encoder that is trained on the first task and then frozen.
 
-    Training pulls sentences of one relation together and pushes the others away (supervised contrastive). The final
-    weights lie part of the way between the weights before and after training, so that ten relations do not overfit.
+    A supervised contrastive loss pulls sentences of one relation together and pushes others away. The final weights
+    interpolate between those before and after training, against overfitting on ten relations.
     """
 
     encoder: TrainableEncoder
@@ -37,7 +37,7 @@ class PosteriorTuned(Posterior):
     epochs: Count = 4
     batch_size: Count = 64
     temperature: Positive = 0.2
-    part: Fraction = 0.5  # of the way from the weights before training to those after
+    part: Fraction = 0.5  # interpolation between the weights before (0) and after (1) training
     learning_rate: LearningRate = 3e-5  # 0: the encoder's own
     max_gradient_norm: NotTiny = 1.0
 
@@ -48,7 +48,7 @@ class PosteriorTuned(Posterior):
         super().__post_init__()
         refuse_frozen(self)
         self.encoder.eval()
-        self._known: dict[Example, np.ndarray] = {}  # vectors of sentences read since the encoder last changed
+        self._known: dict[Example, np.ndarray] = {}  # cached vectors under the current weights
 
     @contextmanager
     def _learning(self) -> Iterator[torch.Generator]:
@@ -68,12 +68,12 @@ class PosteriorTuned(Posterior):
     def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1, each sentence embedded once: [n_examples, dim]."""
         known = self._known
-        new = [one for one in dict.fromkeys(examples) if one not in known]
+        new = [example for example in dict.fromkeys(examples) if example not in known]
         if not examples or len(known) + len(new) > KEPT_VECTORS:
             return super()._vector_array(examples)
         if new:
             known |= dict(zip(new, super()._vector_array(new), strict=True))
-        return np.stack([known[one] for one in examples])
+        return np.stack([known[example] for example in examples])
 
     def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
         self._known = {}

@@ -1,6 +1,6 @@
-"""A method as a folder: `method.json` (what it is) and `weights-*.safetensors` (what it learned). No pickle.
+"""Saved methods: a folder with `method.json` (settings, relations) and `weights-*.safetensors` (arrays). No pickle.
 
-`method.json` names its weights with their sha256 and has one of its own, so that what is loaded is what was saved.
+`method.json` holds the sha256 of the weights and of itself, so damage is detected at loading.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
 
 class Marker(BaseModel):
-    """What says that a folder is a saved method, of whatever format, and which files are its own."""
+    """The part of `method.json` that every format has: it marks a saved method and lists its files."""
 
     format: int
     files: dict[str, str] = {}  # name -> sha256
 
 
 class SavedMethod(Marker):
-    """`method.json`."""
+    """The content of `method.json`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,11 +50,11 @@ class SavedMethod(Marker):
     n_tasks: int
     relations: tuple[Relation, ...]
     kept: tuple[Example, ...]
-    rows: tuple[str, ...]  # names: the tensors are `rows.NAME.0`, `rows.NAME.1`, in the order of the relations
-    digest: str = ""  # sha256 of all the rest
+    rows: tuple[str, ...]  # names; the tensors are `rows.NAME.0`, `rows.NAME.1`, in the order of the relations
+    digest: str = ""  # sha256 of all other fields
 
     def own_digest(self) -> str:
-        """What `digest` must be."""
+        """Compute the expected value of `digest`."""
         rest = self.model_dump(mode="json", exclude={"digest"})
         return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -63,18 +63,20 @@ class SavedMethod(Marker):
 
 
 def save_method(method: Method, directory: Path) -> None:
-    """Write the weights beside those that are there, then `method.json`, which names them: a full disk or a kill leaves
-    the earlier save whole."""
+    """Write new weights beside the old, then `method.json`, which names them.
+
+    A kill or a full disk leaves the earlier save intact.
+    """
     if "\0" in str(directory):
-        raise WriteError(f"Cannot save to {str(directory)!r}: no folder can be called that.")
+        raise WriteError(f"Cannot save to {str(directory)!r}: a folder name cannot contain a NUL byte.")
     directory = directory.resolve()
     before = _own_files(directory)
     try:
         _write(method, directory)
     except (OSError, WriteError) as error:
         reason = error.__cause__ if isinstance(error, WriteError) else error
-        raise WriteError(f"Cannot save to {directory}: {reason}. What was saved there before is untouched.") from error
-    finally:  # earlier weights go, and what a kill or a full disk left
+        raise WriteError(f"Cannot save to {directory}: {reason}. The earlier save is intact.") from error
+    finally:  # remove earlier weights and leftovers of an interrupted save
         with suppress(OSError, ErdaError):
             named = _named(directory)
             for path in directory.iterdir():
@@ -111,7 +113,7 @@ def _write(method: Method, folder: Path) -> None:
 
 
 def _own_files(directory: Path) -> set[str]:
-    """The files of the saved method in `directory`, and what a kill left of one; a fault where there are others."""
+    """Return the files of the saved method in `directory`, leftovers included; raise if it holds other files."""
     try:
         found = {path.name for path in directory.iterdir()} if directory.exists() else set()
         others = {name for name in found if not _is_part(name)}
@@ -119,7 +121,7 @@ def _own_files(directory: Path) -> set[str]:
             return found
     except (OSError, ErdaError):
         pass
-    raise ModelError(f"{directory} exists and holds something else than a saved method; name another folder.")
+    raise ModelError(f"{directory} exists and holds other files than a saved method; name another folder.")
 
 
 def _is_part(name: str) -> bool:
@@ -127,7 +129,7 @@ def _is_part(name: str) -> bool:
 
 
 def _named(directory: Path) -> set[str]:
-    """What `method.json` names, and itself; nothing where it names nothing."""
+    """Return `method.json` and the files it names; empty if it names none."""
     place = directory / ABOUT
     named = read_json(place, Marker).files if place.exists() else {}
     return {ABOUT, *named} if named else set()
@@ -137,7 +139,7 @@ def _named(directory: Path) -> set[str]:
 
 
 def load_method(directory: Path, *, encoder: Encoder | None = None, device: str = "cpu", **parts: Any) -> Method:
-    """A method as it was saved; the encoder named in the folder is built unless one is handed in."""
+    """Load a saved method. Without `encoder`, the encoder named in the folder is built."""
     from erda.encoders import build_encoder
     from erda.methods import find_method
 
@@ -148,7 +150,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
         encoder = build_encoder(about.encoder.name, device=device, **dict[str, Any](about.encoder.settings))
     if encoder.spec.fingerprint != about.encoder.fingerprint:
         raise ModelError(
-            f"{directory} was learned over other weights of encoder '{about.encoder.name}' "
+            f"{directory} was learned with other weights of encoder '{about.encoder.name}' "
             f"({about.encoder.fingerprint[:8]}, not {encoder.spec.fingerprint[:8]})."
         )
     method = kind.from_settings(encoder, about.settings, **parts)
@@ -159,7 +161,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
         }
         shared, weights = _part(tensors, "shared."), _part(tensors, "encoder.")
         method.restore(Checkpoint(about.method, about.n_tasks, about.relations, about.kept, rows, shared, weights))
-    except (KeyError, RuntimeError, ValueError) as error:  # whole, but of a method that keeps other things today
+    except (KeyError, RuntimeError, ValueError) as error:  # intact, but the method stores other arrays today
         raise ModelError(
             f"{directory} does not fit method '{about.method}' of erda {__version__} ({error!r})."
         ) from error
@@ -179,13 +181,13 @@ def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
         )
     about = decode_json(content, SavedMethod, place=str(place), error=ModelError, remedy=damaged)
     if about.digest != about.own_digest():
-        raise ModelError(f"{place}: is not what was saved. {damaged}")
+        raise ModelError(f"{place}: wrong checksum. {damaged}")
     ((name, digest),) = about.files.items()
     weights = inside(directory, name, error=ModelError)
     if not weights.is_file():
         raise ModelError(f"{weights} is missing; {directory} does not hold a saved method.")
     if sha256_of(weights, error=ModelError) != digest:
-        raise ModelError(f"{weights}: is not what was saved. {damaged}")
+        raise ModelError(f"{weights}: wrong checksum. {damaged}")
     try:
         return about, load(read_bytes(weights, error=ModelError))
     except (SafetensorError, OSError) as error:

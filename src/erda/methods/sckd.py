@@ -1,8 +1,8 @@
 """SCKD: serial contrastive knowledge distillation (Wang, Wang and Hu, Findings of ACL 2023).
 
-A model is three stages: features f = encoder(x), a hidden layer h = LN(W f + b), a softmax classifier. What the model
-before the task knew is distilled at each of them, the sentences of the past being one exemplar a relation and pseudo
-samples drawn around its prototype.
+A model has three stages: features f = encoder(x), a hidden layer h = LN(W f + b), a softmax classifier. At each stage,
+the previous model is distilled into the new one, on one exemplar per relation and on pseudo samples drawn around its
+prototype.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from erda.types import Example, ScoreKind, Task
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """What a model has above its features."""
+    """The layers of a model above its features."""
 
     weight: Tensor  # W [dim, dim]
     bias: Tensor  # b [dim]
@@ -44,33 +44,33 @@ class Head:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Teacher:
-    """The model as it was before the task."""
+    """The model before the task."""
 
     head: Head
-    features: dict[int, Tensor]  # of its exemplars, by their identity
+    features: dict[int, Tensor]  # `id` of an exemplar -> its features
 
     @property
     def n_relations(self) -> int:
-        """How many it knew: the first ones."""
+        """Number of relations the previous model had learned."""
         return len(self.head.rows)
 
 
 @dataclass(eq=False)
 class Sckd(Trained):
-    """A softmax classifier; the model before the task teaches features, hidden states and predictions. Logits."""
+    """A softmax classifier with distilled features, hidden states and predictions. Scores are logits."""
 
     _: KW_ONLY
     new_epochs: Number = 3  # epoch_1: on the new task
     memory_epochs: Number = 2  # epoch_2: on the memory, with pseudo samples and distillation
-    n_pseudo: Number = 5  # pseudo samples of each relation, drawn anew for each batch
+    n_pseudo: Number = 5  # pseudo samples per relation, drawn for each batch
     spread: Weight = 1.0  # of the pseudo samples, in standard deviations of a relation's sentences
     temperature: NotTiny = 0.1  # of the contrast between hidden states
     distillation_temperature: NotTiny = 2.0  # of the predictions
     feature_weight: Weight = 1.0  # of L_fd
     contrastive_weight: Weight = 1.0  # of L_cl and L_hd
     prediction_weight: Weight = 1.0  # of L_pd
-    own_rate: LearningRate = 0.0  # learning rate of hidden layer and classifier; 0: as for the encoder
-    memory_size: Number = 1  # exemplars a relation; 0: nothing to distil, new tasks are learned alone
+    own_rate: LearningRate = 0.0  # learning rate of hidden layer and classifier; 0: the encoder's
+    memory_size: Number = 1  # exemplars per relation; 0: no distillation
 
     name: ClassVar[str] = "sckd"
     score_kind: ClassVar[ScoreKind] = "logit"
@@ -78,7 +78,7 @@ class Sckd(Trained):
     def __post_init__(self) -> None:
         super().__post_init__()
         dim, device = self.encoder.dim, self.encoder.device
-        self.shared["weight"] = torch.eye(dim, device=device)  # so that it starts with the encoder's geometry
+        self.shared["weight"] = torch.eye(dim, device=device)  # starts with the encoder's geometry
         self.shared["bias"] = torch.zeros(dim, device=device)
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
@@ -109,26 +109,26 @@ class Sckd(Trained):
         self._keep("row_bias", student.biases)
 
     def _teacher(self) -> Teacher | None:
-        """The model before the task; None before the first."""
+        """Return the model before the task; None before the first task."""
         if not self.rows.get("row"):
             return None
         head = Head(self.shared["weight"], self.shared["bias"], self._stack("row"), self._stack("row_bias"))
         return Teacher(head, dict(zip(map(id, self.kept), embed(self.encoder, self.kept), strict=True)))
 
     def _parameters(self, generator: torch.Generator) -> list[nn.Parameter]:
-        """The head, to be trained, with a row for each new relation, drawn as `nn.Linear` draws its own."""
+        """Return trainable parameters of the head; rows of new relations are initialised like `nn.Linear`."""
         dim, bound = self.encoder.dim, 1 / math.sqrt(self.encoder.dim)
         drawn = torch.empty(self._n_without("row"), dim + 1).uniform_(-bound, bound, generator=generator)
         drawn = drawn.to(self.encoder.device)
         rows, biases = self._stack("row", drawn[:, :dim]), self._stack("row_bias", drawn[:, dim])
-        return [nn.Parameter(one.clone()) for one in (self.shared["weight"], self.shared["bias"], rows, biases)]
+        return [nn.Parameter(part.clone()) for part in (self.shared["weight"], self.shared["bias"], rows, biases)]
 
     # -- the memory and its pseudo samples -----------------------------------------------------------------------------
 
     def _deviations(self, examples: Sequence[Example], vectors: Tensor) -> Tensor:
-        """Standard deviation of each relation's features, taken when it is taught: [n_relations, dim].
+        """Return the standard deviation of each relation's features, from its own task: [n_relations, dim].
 
-        A relation that was shown in one sentence gets the mean of the others.
+        A relation with a single sentence gets the mean of the others.
         """
         targets, found = self._targets(examples), dict(self.rows.get("deviation", {}))
         for relation, row in self.index.items():
@@ -139,13 +139,13 @@ class Sckd(Trained):
         return torch.stack([found.get(relation, usual) for relation in self.index])
 
     def _prototypes(self) -> tuple[Tensor, Tensor]:
-        """Mean feature of the exemplars of each relation that has some: [n, dim], and the rows of these: [n]."""
+        """Return mean features of the relations with exemplars, [n, dim], and the rows of these relations, [n]."""
         vectors, targets = embed(self.encoder, self.kept), self._targets(self.kept)
         owners = targets.unique()
         return torch.stack([vectors[targets == owner].mean(dim=0) for owner in owners]), owners
 
     def _pseudo(self, centres: Tensor, owners: Tensor, noise: Tensor) -> Tensor:
-        """Features drawn from N(p_r, sigma_r^2): [n, dim], [n], [n, n_pseudo, dim] -> [n * n_pseudo, dim]."""
+        """Draw features from N(p_r, sigma_r^2): [n, dim], [n], [n, n_pseudo, dim] -> [n * n_pseudo, dim]."""
         deviations = self.spread * self._stack("deviation")[owners]
         return (centres[:, None] + deviations[:, None] * noise).flatten(0, 1)
 
@@ -154,8 +154,8 @@ class Sckd(Trained):
     ) -> Tensor:
         """L = L_ce + feature_weight L_fd + contrastive_weight (L_cl + L_hd) + prediction_weight L_pd.
 
-        `pseudo` [m, dim] are features of pseudo samples, `owners` [m] their relations. The three distillations compare
-        what the teacher knew: exemplars and pseudo samples of its relations.
+        `pseudo` [m, dim] are features of pseudo samples, `owners` [m] their relations. The three distillation losses
+        use only exemplars and pseudo samples of the teacher's relations.
         """
         targets, features = self._targets(batch), self.encoder.encode(batch)
         hidden, pseudo_hidden = student.hidden(features), student.hidden(pseudo)

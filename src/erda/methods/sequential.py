@@ -1,4 +1,4 @@
-"""SeqRun and Joint: the same softmax classifier, trained on the new task only or on everything so far."""
+"""SeqRun and Joint: the same softmax classifier, trained on the new task only or on all tasks so far."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class SeqRun(Trained):
     """Fine-tune on each new task and keep nothing: the lower bound. Scores are logits."""
 
     _: KW_ONLY
-    epochs: Number = 3  # as many passes over new data as ERDA makes
-    own_rate: LearningRate = 0.0  # learning rate of the classifier; 0: as for the encoder
+    epochs: Number = 3  # as many passes over new data as in ERDA
+    own_rate: LearningRate = 0.0  # learning rate of the classifier; 0: the encoder's
 
     name: ClassVar[str] = "seqrun"
     score_kind: ClassVar[ScoreKind] = "logit"
 
     def _examples(self, task: Task) -> Sequence[Example]:
-        """What to train on when `task` arrives."""
+        """Return the training examples for a new task."""
         return task.examples
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         dim = self.encoder.dim
-        drawn = torch.empty(self._n_without("weight"), dim + 1)  # of new relations, drawn as `nn.Linear` draws its own
+        drawn = torch.empty(self._n_without("weight"), dim + 1)  # new relations, initialised like `nn.Linear`
         drawn = drawn.uniform_(-1 / math.sqrt(dim), 1 / math.sqrt(dim), generator=generator).to(self.encoder.device)
         weight = nn.Parameter(self._stack("weight", drawn[:, :dim]))
         bias = nn.Parameter(self._stack("bias", drawn[:, dim]))
@@ -56,7 +56,7 @@ class SeqRun(Trained):
 
 @dataclass(eq=False)
 class Joint(SeqRun):
-    """Keep every example and train on all of them at each task: nothing is forgotten for want of data."""
+    """Keep every example and train on all of them at each task, so no data is forgotten. Scores are logits."""
 
     name: ClassVar[str] = "joint"
 

@@ -33,12 +33,12 @@ class Trained(Method):
     batch_size: Count = 5
     learning_rate: LearningRate = 0.0  # 0: the encoder's own
     max_gradient_norm: NotTiny = 1.0
-    train_encoder: bool = True  # off: the encoder stays frozen, and only the method's own parameters learn
+    train_encoder: bool = True  # off: the encoder is frozen, and only the method's own parameters learn
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_frozen(self)
-        self.encoder.eval()  # except in the steps of `_descend`
+        self.encoder.eval()  # train mode only inside `_descend`
         if not self.train_encoder:
             self.encoder.requires_grad_(False)
 
@@ -57,9 +57,9 @@ class Trained(Method):
         parameters: Sequence[nn.Parameter] = (),
         own_rate: float = 0.0,
     ) -> None:
-        """Train the encoder, where it has trainable parameters, and the method's own `parameters` for some epochs.
+        """Train the encoder's trainable parameters, if any, and the method's own `parameters`.
 
-        `own_rate` is the learning rate of the latter; 0: the same as the encoder's.
+        `own_rate` is the learning rate of `parameters`; 0: the same as the encoder's.
         """
         rate, encoders = self.learning_rate or self.encoder.learning_rate, self.encoder.trained_parameters()
         self.encoder.train(bool(encoders))
@@ -97,28 +97,28 @@ class Trained(Method):
         return torch.tensor(array, device=self.encoder.device)
 
     def _vectors(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors as the method compares them, without gradients: [n_examples, dim]."""
+        """Embed examples in the space where the method compares them, without gradients: [n_examples, dim]."""
         return embed(self.encoder, examples)
 
     def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
         return self._to_array(self._vectors(examples))
 
     def _targets(self, examples: Sequence[Example]) -> Tensor:
-        """Rows of the examples' relations, on the encoder's device: [n_examples]."""
+        """Return the row of each example's relation, on the encoder's device: [n_examples]."""
         return torch.from_numpy(self._target_rows(examples)).to(self.encoder.device)
 
     def _n_without(self, name: str) -> int:
-        """Number of relations without a row of that name yet: the last ones."""
+        """Return the number of relations without a row of that name yet: the most recent ones."""
         return len(self.relations) - len(self.rows.get(name, {}))
 
     def _stack(self, name: str, new: Tensor | None = None) -> Tensor:
-        """Stack the rows of that name, and `new` ones for the relations without: [n_relations, ...]."""
+        """Stack the rows of that name, with `new` rows for relations that have none: [n_relations, ...]."""
         known = self.rows.get(name, {})
         rows = [known[relation] for relation in self.index if relation in known]
         return torch.stack([*rows, *(() if new is None else new)])
 
     def _keep(self, name: str, rows: Tensor) -> None:
-        """Keep a row for each relation under a name: [n_relations, ...]."""
+        """Store one row per relation under a name: [n_relations, ...]."""
         self.rows[name] = dict(zip(self.index, rows.detach().unbind(), strict=True))
 
 
@@ -126,6 +126,6 @@ def refuse_frozen(method: Any) -> None:
     """Reject an encoder that cannot be trained."""
     if not isinstance(method.encoder, TrainableEncoder):
         raise SettingsError(
-            f"method '{method.name}' trains its encoder, and encoder '{method.encoder.spec.name}' with engine "
+            f"method '{method.name}' trains its encoder, but encoder '{method.encoder.spec.name}' with engine "
             f"'{method.encoder.spec.settings.get('engine', '')}' is frozen; use engine 'torch'."
         )

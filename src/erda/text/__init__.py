@@ -1,1 +1,1 @@
-"""Words, sentences and their keys; reading of files; entity marks."""
+"""Tokens, sentences, keys, entity marks and reading of text files."""

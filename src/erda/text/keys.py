@@ -1,9 +1,9 @@
-"""What counts as the same: keys of sentences, entities and entity pairs.
+"""Keys under which sentences, entities and entity pairs are equal.
 
-Case and spacing never matter: FewRel writes "people 's republic of china" where Wikipedia writes
-"People's Republic of China". An entity is known by its id, by its name in the sentence and, where its id carries a
-title ("enwiki:Paris (mythology)"), by that title without what stands in brackets. So a pair of FewRel, whose ids are
-Wikidata's, finds the sentences of a corpus whose ids are page titles.
+Keys ignore case and spacing: FewRel writes "people 's republic of china" where Wikipedia writes "People's Republic of
+China". An entity matches by its id, by its name in the sentence and, if its id carries a title ("enwiki:Paris
+(mythology)"), by that title without the brackets. So a FewRel pair with Wikidata ids finds the sentences of a corpus
+whose ids are page titles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)$")
 
 @dataclass(frozen=True, slots=True)
 class EntityPair:
-    """Two entities to look for, in order; an id may be missing."""
+    """An ordered pair of entities; ids are optional."""
 
     head: str
     tail: str
@@ -31,12 +31,12 @@ class EntityPair:
 
     @classmethod
     def of(cls, example: Example) -> EntityPair:
-        """The pair of an example."""
+        """Return the entity pair of an example."""
         return cls(example.head.name, example.tail.name, example.head.id, example.tail.id)
 
 
 def plain(text: str) -> str:
-    """Text without case, spacing and differences of Unicode composition.
+    """Normalise text: lower case, no spaces, composed Unicode.
 
     >>> plain("People 's Republic of China")
     "people'srepublicofchina"
@@ -47,19 +47,19 @@ def plain(text: str) -> str:
 
 
 def sentence_key(text: str) -> int:
-    """A 64-bit key of a sentence (its tokens joined by spaces, or the raw text: spacing does not matter)."""
+    """Return the 64-bit key of a sentence, given as raw text or as tokens joined by spaces."""
     return int.from_bytes(hashlib.blake2b(plain(text).encode(), digest_size=8).digest(), "little")
 
 
 def entity_key(name: str, entity_id: str | None) -> str:
-    """What the corpus is sorted by: the id, or the plain name of an entity without one."""
+    """Return the key by which the corpus is sorted: the id, or the normalised name of an entity without id."""
     return entity_id or plain(name)
 
 
 def lookup_keys(pair: EntityPair) -> set[int]:
-    """Every 64-bit key under which a pair can be found: both ids, and each name or title of one with each of the other.
+    """Return all 64-bit keys of a pair: one of both ids, and one for each combination of names and titles.
 
-    Two pairs match when they share a key. The pair is ordered: (a, b) and (b, a) share none.
+    Two pairs match when they share a key. Pairs are ordered: (a, b) and (b, a) share no key.
     """
     heads, tails = _names(pair.head, pair.head_id), _names(pair.tail, pair.tail_id)
     keys = {_pair_key("name", head, tail) for head in heads for tail in tails}

@@ -1,6 +1,6 @@
 """Two entities marked in a text: by character offsets, or inline as in "[[Tesla]] was founded by {{Martin Eberhard}}".
 
-The border of an entity is always a border of tokens.
+An entity boundary is always a token boundary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOW = "put the first entity in [[ ]] and the second in {{ }}, once each."
 class Mark:
     """The characters `start` to `end` of a text, the end excluded, as the mention of an entity.
 
-    `name` is what stands there where it is not given; `id` names the thing itself.
+    `name` defaults to the marked text; `id` identifies the entity itself.
     """
 
     start: int
@@ -42,7 +42,7 @@ def example_from_text(
     id: str = "",
     source: str | None = None,
 ) -> Example:
-    """The example of a text with two marked stretches of characters.
+    """Build an example from a text and two character spans.
 
     >>> example = example_from_text("Ann Lee left Oslo.", Mark(0, 7), Mark(13, 17))
     >>> example.tokens, example.head.name, example.tail.span
@@ -80,7 +80,7 @@ def example_from_text(
 
 
 def example_from_marks(text: str, *, relation: str | None = None, id: str = "", source: str | None = None) -> Example:
-    """The example of a text with inline marks: the head in [[ ]], the tail in {{ }}, in either order.
+    """Build an example from a text with inline marks: the head in [[ ]], the tail in {{ }}, in either order.
 
     >>> example = example_from_marks("[[Tesla]] was founded by {{Martin Eberhard}}.", relation="founded_by")
     >>> example.head.name, example.tail.name, example.tail.span
@@ -98,7 +98,7 @@ def example_from_marks(text: str, *, relation: str | None = None, id: str = "", 
         if mark.group() == _PAIRS[role][0]:
             if inside:
                 raise DataError(
-                    f"{said} stands inside the {inside}; close the {inside} first: two entities stand apart."
+                    f"{said} stands inside the {inside}; close the {inside} first: entities cannot overlap."
                 )
             if role in found:
                 raise DataError(f"{said} marks a second {role}; {_HOW}")
@@ -121,9 +121,9 @@ def example_from_marks(text: str, *, relation: str | None = None, id: str = "", 
 
 
 def example_to_marks(example: Example) -> str:
-    """The tokens of an example, joined by spaces, with inline marks around its entities.
+    """Return the tokens of an example, joined by spaces, with inline marks around its entities.
 
-    A mark that stands in a token is broken by a space, so that the text can be read back.
+    A space splits any mark inside a token, so that the text can be read back.
 
     >>> example_to_marks(example_from_marks("[[Ann Lee]] left {{Oslo}}."))
     '[[Ann Lee]] left {{Oslo}} .'

@@ -13,7 +13,7 @@ from erda.types import Entity, Span
 
 
 class NameTagger:
-    """Finds the longest of the listed names at each place of a sentence; case counts. Names lead to ids, or to None.
+    """Finds listed names in sentences, longest match first, case-sensitive. `names` maps each name to an id or None.
 
     >>> tag = NameTagger({"New York": "Q60", "York": None, "Ann": None})
     >>> [(entity.name, entity.id) for sentence in tag("Ann left New York.") for entity in sentence.entities]
@@ -22,7 +22,7 @@ class NameTagger:
 
     def __init__(self, names: Mapping[str, str | None]) -> None:
         self._names: dict[tuple[str, ...], tuple[str, str | None]] = {}
-        self._longest: dict[str, int] = {}  # first word -> number of words of the longest name that begins with it
+        self._longest: dict[str, int] = {}  # first word -> number of words in the longest name that starts with it
         for name, entity_id in names.items():
             words = tuple(words_of(name))
             if not words:
@@ -31,13 +31,13 @@ class NameTagger:
             self._longest[words[0]] = max(self._longest.get(words[0], 0), len(words))
 
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
-        """The sentences of a text with the listed names in them."""
+        """Yield the sentences of a text with the listed names in them."""
         for start, end in split_sentences(text):
             tokens = tuple(words_of(text, start, end))
             yield TaggedSentence(tokens, tuple(self.entities(tokens)))
 
     def entities(self, tokens: Sequence[str]) -> Iterator[Entity]:
-        """The listed names among tokens, from left to right; none overlaps another."""
+        """Yield the listed names among tokens, from left to right, without overlaps."""
         at = 0
         while at < len(tokens):
             for size in range(min(self._longest.get(tokens[at], 0), len(tokens) - at), 0, -1):
@@ -49,12 +49,12 @@ class NameTagger:
 
 
 def read_names(path: Path) -> dict[str, str | None]:
-    """A list of entity names, one a line; an id may follow after a tab."""
+    """Read a list of entity names, one per line; an id may follow after a tab."""
     names: dict[str, str | None] = {}
     for _, line in read_lines(path):
         name, _, entity_id = line.strip().partition("\t")
         if words_of(name):
             names[" ".join(name.split())] = entity_id.strip() or None
     if not names:
-        raise DataError(f"{path}: no names in it; expected one entity name a line, optionally a tab and an id.")
+        raise DataError(f"{path}: no names in it; expected one entity name per line, optionally a tab and an id.")
     return names

@@ -1,4 +1,4 @@
-"""Sentences with any number of entities, and the ordered pairs of them."""
+"""Sentences with any number of entities, and their ordered pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from erda.types import Entity, Example
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """The tokens of a sentence and the entities that were found in it."""
+    """The tokens of a sentence and the entities found in it."""
 
     tokens: tuple[str, ...]
     entities: tuple[Entity, ...]
@@ -23,15 +23,15 @@ class Pairs:
 
     examples: tuple[Example, ...]
     n_entities: int
-    n_left_out: int  # pairs over the bound
+    n_left_out: int  # number of pairs beyond the limit
 
 
 def ordered_pairs(
     tokens: Sequence[str], entities: Sequence[Entity], *, most: int | None = None, source: str | None = None
 ) -> Pairs:
-    """Every ordered pair of the entities of a sentence, those that stand closest first, at most `most`.
+    """Return the ordered pairs of a sentence's entities, closest first, at most `most`.
 
-    An entity that is named twice counts once, by its first mention; overlapping mentions make no pair.
+    Repeated mentions of an entity count once, at the first; overlapping mentions form no pair.
 
     >>> ann, oslo = Entity("Ann", Span(0, 1)), Entity("Oslo", Span(2, 3))
     >>> [(pair.head.name, pair.tail.name) for pair in ordered_pairs(["Ann", "left", "Oslo"], [ann, oslo]).examples]

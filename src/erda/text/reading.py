@@ -1,6 +1,6 @@
-"""Reading files of text: plain, gzip or bzip2, UTF-8; lines and JSON items with their line numbers.
+"""Readers of UTF-8 text files, plain, gzip or bzip2: lines and JSON items with their line numbers.
 
-Whatever is wrong with a file is a `DataError` with its path and, where there is one, the line.
+Every fault of a file is a `DataError` with its path and, if possible, the line.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import Any, BinaryIO, cast
 
 from erda.errors import SHOWN_FAULTS, DataError, join_faults
 
-MAX_LINE = 1 << 26  # bytes of a line, and characters of one item of a JSON file
-MOST_UNPACKED = 100  # times the size of a packed file; text has 3 to 20
-LEAST_BOUND = 1 << 26  # bytes that any packed file may unpack to
+MAX_LINE = 1 << 26  # bytes of a line, and characters of one JSON item
+MOST_UNPACKED = 100  # largest ratio of unpacked to packed size; text has 3 to 20
+LEAST_BOUND = 1 << 26  # unpacked bytes that are always allowed
 _PIECE = 1 << 20
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Meter:
-    """How many bytes of a file, as it lies on disk, have been read."""
+    """Counts the bytes of a file on disk that have been read."""
 
     def __init__(self) -> None:
         self.raw: BinaryIO | None = None
 
     def position(self) -> int:
-        """Bytes read so far; 0 before the file is opened and after it is closed."""
+        """Return the bytes read so far; 0 before the file is opened and after it is closed."""
         return 0 if self.raw is None or self.raw.closed else self.raw.tell()
 
 
 class Faults:
-    """Faults of one file: the first twenty are kept, all are counted."""
+    """The faults of one file: the first twenty are kept, all are counted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,50 +48,50 @@ class Faults:
         self._shown: list[str] = []
 
     def add(self, line: int, message: str) -> None:
-        """Note a fault of one line."""
+        """Add the fault of a line."""
         self.total += 1
         if len(self._shown) < SHOWN_FAULTS:
             self._shown.append(f"{self.path}:{line}: {message}")
 
     def raise_if_any(self) -> None:
-        """End the reading when anything was wrong."""
+        """Raise a `DataError` that lists the faults, if there are any."""
         if self.total:
             raise DataError(join_faults(self._shown, total=self.total))
 
 
 class _Bounded(io.RawIOBase):
-    """An unpacked file; reading fails once it unpacks to far more than any text does."""
+    """An unpacked stream with a limit: reading fails once the size exceeds that of any plausible text."""
 
     def __init__(self, path: Path, unpacked: BinaryIO) -> None:
         self._path, self._unpacked = path, unpacked
         self._size, self._most = 0, max(LEAST_BOUND, MOST_UNPACKED * path.stat().st_size)
 
     def readable(self) -> bool:
-        """Whether this can be read: always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes, and count them."""
+        """Read and count the next bytes."""
         piece = self._unpacked.read(len(buffer))
         buffer[: len(piece)] = piece
         self._size += len(piece)
         if self._size > self._most:
             raise DataError(
-                f"{self._path}: unpacks to more than {MOST_UNPACKED} times its size, which no text does; "
-                "unpack it yourself if it is meant."
+                f"{self._path}: unpacks to more than {MOST_UNPACKED} times its size, which is not plausible for text; "
+                "unpack it yourself if this is intended."
             )
         return len(piece)
 
 
 @contextmanager
 def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
-    """A file's bytes, unpacked by its first bytes (gzip, bzip2)."""
+    """Open a file for reading bytes; gzip and bzip2 are recognised by their first bytes and unpacked."""
     try:
         with path.open("rb") as raw:
             if meter is not None:
                 meter.raw = raw
             if not raw.seekable():
-                raise DataError(f"{path}: is a pipe, which cannot be read twice. Save it to a file, and name that.")
+                raise DataError(f"{path}: is a pipe, which cannot be read twice. Save its content to a file first.")
             magic = raw.peek(3)[:3]
             if magic[:2] == b"\x1f\x8b" or magic == b"BZh":
                 with gzip.open(raw) if magic[:2] == b"\x1f\x8b" else bz2.open(raw) as unpacked:
@@ -103,10 +103,10 @@ def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder; name a file in it.") from None
     except (EOFError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of the file system, not of the unpacking
+        if isinstance(error, OSError) and error.errno is not None:  # from the file system, not from unpacking
             raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
         raise DataError(
-            f"{path}: the packed file is damaged or cut short ({error}); fetch or pack it again, then give the same "
+            f"{path}: the packed file is damaged or cut short ({error}); fetch or pack it again, then repeat the "
             "command."
         ) from None
 
@@ -114,14 +114,14 @@ def opened(path: Path, meter: Meter | None = None) -> Iterator[BinaryIO]:
 def read_lines(
     path: Path, faults: Faults | None = None, *, skip: int = 0, meter: Meter | None = None, ends: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Lines, numbered from 1, after the first `skip`; without their ends, unless these are asked for.
+    """Yield numbered lines, from 1, after the first `skip`; `ends` keeps the line endings.
 
-    A line in another encoding is noted in `faults` and passed over; without `faults` it ends the reading.
+    A line in another encoding is added to `faults` and skipped; without `faults` it raises.
     """
     with opened(path, meter) as file:
         for number, raw in enumerate(iter(partial(file.readline, MAX_LINE), b""), 1):
             if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                raise DataError(f"{path}:{number}: a line longer than {MAX_LINE >> 20} MB; is this a text file?")
+                raise DataError(f"{path}:{number}: a line is longer than {MAX_LINE >> 20} MB; is this a text file?")
             if number == 1:
                 _refuse_utf16(path, raw)
             if number <= skip:
@@ -137,7 +137,7 @@ def read_lines(
 
 
 def read_start(path: Path, size: int = 4096) -> str:
-    """The beginning of a file, to see what it looks like; a fault of its encoding is not noticed here."""
+    """Read the beginning of a file, for format detection; invalid UTF-8 is ignored here."""
     with opened(path) as file:
         raw = file.read(size)
     _refuse_utf16(path, raw)
@@ -148,7 +148,7 @@ def read_start(path: Path, size: int = 4096) -> str:
 
 
 class JsonWalk:
-    """Walks the items of a big JSON file one by one, piece by piece, and knows the line on which each begins."""
+    """Reads a large JSON file item by item, in pieces, and tracks the line on which each item begins."""
 
     def __init__(self, path: Path, meter: Meter | None = None) -> None:
         self._path = path
@@ -161,7 +161,7 @@ class JsonWalk:
             raise DataError(f"{path}: the file is empty; expected JSON.")
 
     def array(self) -> Iterator[tuple[int, Any]]:
-        """Items of the array that begins here, each with its line."""
+        """Yield the items of the array at the current position, each with its line."""
         self._expect("[", "expected an array")
         while self._more("]"):
             line = self._line_here()
@@ -170,7 +170,7 @@ class JsonWalk:
         self._pass(1)
 
     def fields(self) -> Iterator[tuple[int, str]]:
-        """Keys of the object that begins here; the caller reads the value of each before the next."""
+        """Yield the keys of the object at the current position; the caller reads each value before the next key."""
         self._expect("{", "expected an object")
         while self._more("}"):
             line = self._line_here()
@@ -183,19 +183,19 @@ class JsonWalk:
         self._pass(1)
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raise if anything follows."""
         if self._at < len(self._text):
             raise self._wrong("extra data after the end")
 
     def begins_with(self, char: str) -> bool:
-        """Whether the value that begins here starts with this character."""
+        """Return whether the next character is `char`."""
         return self._text.startswith(char, self._at)
 
     def _value(self) -> Any:
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
-                if end < len(self._text) or not self._read_on():  # a number may go on in the next piece
+                if end < len(self._text) or not self._read_on():  # a number may continue in the next piece
                     break
             except RecursionError:
                 raise self._wrong("nested too deeply") from None
@@ -204,9 +204,9 @@ class JsonWalk:
                     self._pass(error.pos - self._at)
                     raise self._wrong(error.msg) from None
             except ValueError:
-                raise self._wrong("a number of too many digits") from None
+                raise self._wrong("a number with too many digits") from None
         if _SURROGATE.search(self._text, self._at, end) and _has_lone_surrogate(value):
-            raise self._wrong("half of a surrogate pair (\\ud800 to \\udfff) stands alone")
+            raise self._wrong("unpaired surrogate (\\ud800 to \\udfff)")
         self._pass(end - self._at)
         return value
 
@@ -238,12 +238,12 @@ class JsonWalk:
                 return
 
     def _read_on(self) -> bool:
-        """Read at least as much again as is still to be decoded; False at the end of the file."""
+        """Read at least as much as is still undecoded; return False at the end of the file."""
         self._line_here()
         rest, self._at, self._counted = self._text[self._at :], 0, 0
         if len(rest) > MAX_LINE:
             raise DataError(
-                f"{self._path}:{self._line}: an item longer than {MAX_LINE >> 20} MB; is this the right file?"
+                f"{self._path}:{self._line}: an item is longer than {MAX_LINE >> 20} MB; is this the right file?"
             )
         pieces, size = [rest], 0
         for piece in self._pieces:
@@ -291,7 +291,7 @@ def _has_lone_surrogate(value: Any) -> bool:
 
 def _refuse_utf16(path: Path, start: bytes) -> None:
     if start[:2] == b"\0\0":
-        raise DataError(f"{path}: begins with zero bytes; it is no text file, or it is damaged. Get it again.")
+        raise DataError(f"{path}: begins with zero bytes; it is not a text file, or it is damaged. Get it again.")
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:2]:
         raise DataError(f"{path}: this is UTF-16; save it as UTF-8, for example: iconv -f utf-16 -t utf-8 {path.name}")
 

@@ -1,7 +1,7 @@
-"""Split raw text into sentences and tokens, by rule.
+"""A rule-based sentence splitter and tokeniser.
 
-Offsets always count characters of the original text, so that entity marks can be carried over to tokens. A letter and
-its combining marks are never separated: decomposed text (NFD) has the same tokens as composed text (NFC).
+Offsets count characters of the original text, so that entity marks map to tokens. A letter and its combining marks stay
+together: decomposed text (NFD) has the same tokens as composed text (NFC).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from erda.types import Span
 
-# Characters that continue a word: combining marks, and the letters between them where a script mixes the two.
+# Characters that continue a word: combining marks, and letters between them in scripts that mix the two.
 _MARKS = (
     r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1-\u05c2\u05c4-\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     r"\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711-\u07f3\u07fd\u0816-\u082d\u0859-\u085b\u0898-\u08e1\u08e3-\u0963"
@@ -45,8 +45,10 @@ _ABBREVIATION = re.compile(
 
 
 def split_sentences(text: str, kept: Sequence[tuple[int, int]] = ()) -> Iterator[tuple[int, int]]:
-    """Offsets of the sentences of a text. No sentence ends inside one of the `kept` stretches (sorted), or at a line's
-    middle after an abbreviation, an initial, or before a small letter.
+    """Yield the offsets of the sentences of a text.
+
+    A sentence never ends inside one of the `kept` spans (sorted). Within a line, it also never ends after an
+    abbreviation or an initial, or before a lower-case letter.
     """
     start, k = 0, 0
     for found in _END.finditer(text):
@@ -62,7 +64,7 @@ def split_sentences(text: str, kept: Sequence[tuple[int, int]] = ()) -> Iterator
 
 
 def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """Offsets of the words and punctuation marks between two offsets of a text.
+    """Return the offsets of the words and punctuation marks between two offsets of a text.
 
     >>> text = "Oslo's mayor met the U.S. envoy."
     >>> [text[a:b] for a, b in tokens_of(text)]
@@ -72,20 +74,20 @@ def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
 
 
 def words_of(text: str, start: int = 0, end: int | None = None) -> list[str]:
-    """The words and punctuation marks themselves, in Unicode's composed form (NFC): "e" with an accent is "é"."""
+    """Return the words and punctuation marks as strings in composed form (NFC): "e" with an accent is "é"."""
     words = [text[left:right] for left, right in tokens_of(text, start, end)]
     return words if text.isascii() else [unicodedata.normalize("NFC", word) for word in words]
 
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:
-    """The tokens that a stretch of characters touches, None where it touches none."""
+    """Return the tokens that a character span touches; None if it touches none."""
     first = bisect_right(tokens, start, key=lambda token: token[1])
     last = bisect_left(tokens, end, key=lambda token: token[0])
     return Span(first, last) if first < last else None
 
 
 def _ends(text: str, at: int, end: int) -> bool:
-    """Whether the stop at `at` ends a sentence that the text goes on after at `end`."""
+    """Return whether the punctuation mark at `at` ends a sentence; the text continues at `end`."""
     rest = text[end : end + 40].lstrip()
     first = next((char for char in rest if char.isalnum()), "")
     if first.islower():
