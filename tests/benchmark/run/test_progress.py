@@ -9,9 +9,12 @@ from toy_runs import ToyMethod, toy_parts, toy_record, toy_run
 
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.run.loop import run
+from erda.benchmark.run.planned_runs import shared_cache_folder
+from erda.benchmark.run.progress import is_own
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.manifest import read_manifest
 from erda.errors import SettingsError
+from erda.files import remove_own
 from erda.settings.runs import Run
 
 WORDS = "Ada met Bob in town today"
@@ -149,3 +152,24 @@ def test_without_a_terminal_each_task_prints_a_line(tmp_path: Path, capsys: pyte
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(" in ")[0] for line in lines] == [f"toy 1: task {k} of 3" for k in (1, 2, 3)]
     assert re.search(r"in \d+\.\d s, all-seen \d+\.\d%, candidates \d+\.\d%$", lines[0])
+
+
+def test_files_of_the_user_in_the_progress_folder_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "progress"
+    (folder / "method-1").mkdir(parents=True)
+    ours = [folder / "progress.json", folder / "task-1.npz", folder / "method-1" / "method.json"]
+    theirs = [folder / "notes.txt", folder / "method-1" / "my-weights.safetensors"]
+    for path in (*ours, *theirs):
+        path.write_text("x")
+    remove_own(folder, is_own)
+    assert not any(path.exists() for path in ours)
+    assert all(path.exists() for path in theirs)
+
+
+def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / ".frozen").mkdir()
+    (tmp_path / ".frozen" / "mine.txt").write_text("x")
+    with shared_cache_folder(tmp_path) as folder:
+        (folder / "states").write_text("x")
+    assert [path.name for path in tmp_path.iterdir()] == [".frozen"]
+    assert (tmp_path / ".frozen" / "mine.txt").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,9 +16,9 @@ from tqdm import tqdm
 from erda.benchmark.records import RECORD, Record, read_record
 from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.run.loop import Parts, run, run_directory
-from erda.benchmark.run.progress import FOLDER, check_same_experiment, run_lock
-from erda.errors import SettingsError, unknown_name
-from erda.files import write_bytes
+from erda.benchmark.run.progress import FOLDER, check_same_experiment, is_own, run_lock
+from erda.errors import SettingsError, WriteError, unknown_name
+from erda.files import cannot_write, remove_own, write_bytes
 from erda.settings.build import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.settings.runs import Run, RunSettings
 
@@ -158,11 +157,20 @@ def _cache_for_processes(runs: Sequence[PlannedRun], cache: CacheSettings, *, ne
     if not needed or not runs or cache.folder:
         yield cache
         return
-    folder = _common_folder(runs) / ".frozen"
-    try:
+    with shared_cache_folder(_common_folder(runs)) as folder:
         yield replace(cache, folder=str(folder))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def shared_cache_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder in `out` for a cache that processes share; its random name is created here and removed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".frozen-", dir=out, ignore_cleanup_errors=True)
+    except OSError as fault:
+        raise WriteError(cannot_write(out, fault)) from fault
+    with folder as name:
+        yield Path(name)
 
 
 def _common_folder(runs: Sequence[PlannedRun]) -> Path:
@@ -221,5 +229,5 @@ def _write_files(planned: PlannedRun, *, files: Mapping[str, bytes]) -> Record:
         if not planned.is_finished:
             for name in sorted(files, key=lambda name: name == RECORD):
                 write_bytes(folder / name, files[name])
-            shutil.rmtree(folder / FOLDER, ignore_errors=True)
+            remove_own(folder / FOLDER, is_own)
     return read_record(folder)

@@ -10,7 +10,7 @@ If `progress.json` or a file listed in it is damaged, the run starts over.
 
 from __future__ import annotations
 
-import shutil
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +24,17 @@ from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import Measures
 from erda.benchmark.records import RECORD, read_record
 from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError
-from erda.files import locked, read_arrays, read_json, read_sealed, sealed, sha256_of, write_arrays, write_json
+from erda.files import (
+    locked,
+    read_arrays,
+    read_json,
+    read_sealed,
+    remove_own,
+    sealed,
+    sha256_of,
+    write_arrays,
+    write_json,
+)
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 
 FOLDER = "progress"
 FILE = "progress.json"
+_OWN = re.compile(r"progress\.json|task-\d+\.npz|method-\d+/(method\.json|weights-[0-9a-f]{16}\.safetensors)")
 SCHEMA = 2
 
 
@@ -118,15 +129,20 @@ class Progress:
         )
         write_json(self.folder / FILE, sealed(learned))
         self.learned = learned
-        shutil.rmtree(old, ignore_errors=True)
+        remove_own(old, lambda name: is_own(f"{old.name}/{name}"))
 
     def arrays(self) -> list[dict[str, np.ndarray]]:
         """Predictions after each task."""
         return [read_arrays(self.folder / f"task-{k + 1}.npz", error=RecordError) for k in range(self.n_done)]
 
     def discard(self) -> None:
-        """Remove the folder, once the record is written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the folder, once the record is written; files of others stay."""
+        remove_own(self.folder, is_own)
+
+
+def is_own(name: str) -> bool:
+    """Whether a path in the progress folder is that of a file which a run writes there."""
+    return _OWN.fullmatch(name) is not None
 
 
 def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

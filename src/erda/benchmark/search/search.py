@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import random
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from tqdm import tqdm
 from erda.benchmark.experiments import slug_of
 from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
-from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned, shared_cache_folder
 from erda.benchmark.run.stream_tests import StreamTests
 from erda.benchmark.search.space import Choice, as_text
 from erda.errors import ErdaError, RecordError, SettingsError
@@ -182,11 +181,8 @@ def _cache_for_processes(asked: Search, out: Path, *, needed: bool) -> Iterator[
     if not needed or asked.settings.cache_dir:
         yield asked
         return
-    folder = out / ".frozen"
-    try:
+    with shared_cache_folder(out) as folder:
         yield replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(folder)}))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # -- the study ---------------------------------------------------------------------------------------------------------
