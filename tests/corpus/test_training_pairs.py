@@ -12,8 +12,8 @@ from toy_pairs import toy_rows, toy_sentences, write_tagged
 from erda.corpus.exclude import Excluded
 from erda.corpus.similarity_run import read_sources
 from erda.corpus.training_pairs import NONE, PairRows, Provenance, entity_code, mine_pairs, pair_place, read_rows
+from erda.encoders.layers import load_tokenizer
 from erda.encoders.packed import PackedSentences
-from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, SettingsError
 from erda.files import read_arrays, write_arrays
 from erda.types import Entity, Example, Span
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokenizer(folder):
-    return MarkedTokenizer.load(folder, mode="markers")
+    return load_tokenizer(folder, mode="markers")
 
 
 def example(head: str, tail: str, *, head_id: str | None = None) -> Example:

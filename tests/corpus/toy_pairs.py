@@ -13,7 +13,7 @@ import numpy as np
 from erda.corpus.pair_batches import PairBatches
 from erda.corpus.similarity_settings import TrainingSettings
 from erda.corpus.training_pairs import PairRows, read_rows
-from erda.encoders.tokens import MarkedTokenizer
+from erda.encoders.layers import load_tokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings
 from erda.types import Entity, Example, Span
@@ -54,7 +54,7 @@ def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
 
 def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> PairRows:
     """Pack examples for a tiny model."""
-    return read_rows([write_tagged(path, examples)], MarkedTokenizer.load(folder, mode="markers"))
+    return read_rows([write_tagged(path, examples)], load_tokenizer(folder, mode="markers"))
 
 
 def batches_of(

@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import SENTENCES, build_model
+from torch.nn.utils.rnn import pad_sequence
 
-from erda.encoders.layers import ALL, LayeredModel, load_model, states_at
-from erda.encoders.tokens import MarkedTokenizer, pad
+from erda.encoders.layers import ALL, LayeredModel, load_model, load_tokenizer, states_at
 from erda.errors import ModelError, SettingsError
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra"])
 def test_a_model_in_two_parts_agrees_with_transformers(tmp_path: Path, kind: str) -> None:
     folder = build_model(tmp_path, kind)
-    tokenizer = MarkedTokenizer.load(folder, mode="paper")
+    tokenizer = load_tokenizer(folder, mode="paper")
     model = load_model(folder)
     layers = LayeredModel(model).eval()
-    ids, lengths = pad(tokenizer.encode(SENTENCES), tokenizer.pad_id)
+    batch = [torch.from_numpy(pieces.ids).long() for pieces in tokenizer.encode(SENTENCES)]
+    ids, lengths = pad_sequence(batch, True, tokenizer.pad_id), torch.tensor(list(map(len, batch)))
     mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
     places = torch.stack([torch.zeros_like(lengths), lengths - 1], dim=1)
     assert layers.splits == (kind != "electra")

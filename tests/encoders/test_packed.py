@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import LETTERS, SENTENCES, WORDS, build_model, sentence
 
+from erda.encoders.layers import load_tokenizer
 from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Packer, SentenceBatches, Shown
-from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import ModelError
 from erda.types import Entity, Example, Span
 
@@ -16,7 +16,7 @@ def tokenizers(tmp_path_factory):
     kinds = ("bert", "mpnet")
     folders = {kind: build_model(tmp_path_factory.mktemp(kind), kind, n_layers=1) for kind in kinds}
     return {
-        (kind, limit): MarkedTokenizer.load(folder, mode="markers", max_pieces=limit)
+        (kind, limit): load_tokenizer(folder, mode="markers", max_pieces=limit)
         for kind, folder in folders.items()
         for limit in (0, 12)
     }

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from tiny_models import SENTENCES, build_model, sentence
 
 from erda.encoders import tokens
-from erda.encoders.tokens import MARKS, MarkedTokenizer, cut, pad
+from erda.encoders.layers import load_tokenizer
+from erda.encoders.tokens import MARKS, MarkedTokenizer, cut
 from erda.encoders.weights import find_model
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
 
 MINILM = find_model("minilm")
-TOKENIZERS = {mode: MarkedTokenizer.load(MINILM, mode=mode) for mode in ("paper", "markers")}
-SHORT = MarkedTokenizer.load(MINILM, mode="markers", max_pieces=24)
+TOKENIZERS = {mode: load_tokenizer(MINILM, mode=mode) for mode in ("paper", "markers")}
+SHORT = load_tokenizer(MINILM, mode="markers", max_pieces=24)
 
 
 def spelled(tokenizer: MarkedTokenizer, ids: np.ndarray) -> list[str]:
@@ -181,7 +182,7 @@ def test_keys_tell_sentences_apart() -> None:
 def test_memory_of_words_and_sentences_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "KEPT_WORDS", 5)
     monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
-    tokenizer = MarkedTokenizer.load(build_model(tmp_path), mode="paper")
+    tokenizer = load_tokenizer(build_model(tmp_path), mode="paper")
     first = [pieces.ids.tolist() for pieces in tokenizer.encode(SENTENCES)]
     second = [tokenizer.encode([example])[0].ids.tolist() for example in SENTENCES]
     assert first == second
@@ -189,19 +190,10 @@ def test_memory_of_words_and_sentences_is_bounded(tmp_path: Path, monkeypatch: p
     assert len(tokenizer._words) < 30
 
 
-def test_a_batch_is_padded_to_its_longest() -> None:
-    batch = TOKENIZERS["paper"].encode(SENTENCES)
-    ids, lengths = pad(batch, 7)
-    assert ids.shape == (len(batch), max(map(len, batch)))
-    for row, pieces in enumerate(batch):
-        assert ids[row, : lengths[row]].tolist() == pieces.ids.tolist()
-        assert (ids[row, lengths[row] :] == 7).all()
-
-
 def test_faults_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="room for 8 pieces"):
-        MarkedTokenizer.load(MINILM, mode="paper", max_pieces=5)
+    with pytest.raises(SettingsError, match="at least 8 word pieces"):
+        load_tokenizer(MINILM, mode="paper", max_pieces=5)
     folder = build_model(tmp_path / "m")
     (folder.path / "config.json").write_text("{broken")
     with pytest.raises(ModelError, match="Cannot read the tokenizer"):
-        MarkedTokenizer.load(folder, mode="paper")
+        load_tokenizer(folder, mode="paper")

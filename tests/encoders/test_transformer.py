@@ -169,7 +169,7 @@ def test_settings_rebuild_the_encoder(bert: ModelFolder) -> None:
         ({"projection": -1}, "projection: must be at least 0, got -1"),
         ({"projection": 10**9}, "projection: must be at most 16384, got 1000000000"),
         ({"trained_layers": 9}, "expected 0 to 3"),
-        ({"max_pieces": 3}, "room for 8 pieces"),
+        ({"max_pieces": 3}, "at least 8 word pieces"),
     ],
 )
 def test_impossible_settings_are_refused(bert: ModelFolder, settings: dict, message: str) -> None:

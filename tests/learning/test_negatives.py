@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erda.encoders.tokens import MarkedTokenizer
+from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.learning.negatives import hard_negatives, swap_entity
 from erda.types import Entity, Example, Span
 from toy_world import toy_example
@@ -95,10 +93,10 @@ def tokenizer(mode: str) -> MarkedTokenizer:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces = [*special, "#", "@", "-", *letters, *(f"##{letter}" for letter in letters), *WORDS[:5]]
     vocabulary = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
-    with tempfile.TemporaryDirectory() as folder:
-        BertTokenizer(vocab=vocabulary, model_max_length=128).save_pretrained(Path(folder))
-        loaded = BertTokenizer.from_pretrained(folder)
-    return MarkedTokenizer(loaded, mode=mode, vocab_size=len(vocabulary), limit=128)
+    loaded = BertTokenizer(vocab=vocabulary)
+    ids = {name: getattr(loaded, f"{name}_token_id") for name in SPECIAL}
+    backend = loaded.backend_tokenizer
+    return MarkedTokenizer(backend, special=ids, mode=mode, vocab_size=len(vocabulary), limit=128)
 
 
 def pieces_of_mentions(example: Example, mode: str) -> dict[str, list[int]]:

@@ -108,7 +108,7 @@ def write_pair_file(args: argparse.Namespace) -> int:
     """Pack sentences into a file of pairs."""
     from erda.corpus.exclude import Excluded
     from erda.corpus.training_pairs import PACKED, check_limit, read_rows
-    from erda.encoders.tokens import MarkedTokenizer
+    from erda.encoders.layers import load_tokenizer
     from erda.encoders.weights import find_model
     from erda.errors import SettingsError
 
@@ -117,7 +117,7 @@ def write_pair_file(args: argparse.Namespace) -> int:
         raise SettingsError(f"--out is {args.out}: expected a name ending in {PACKED}.")
     rows = read_rows(
         args.sources,
-        MarkedTokenizer.load(find_model(args.encoder), mode="markers"),
+        load_tokenizer(find_model(args.encoder), mode="markers"),
         limit=None if args.limit is None else 2 * args.limit,
         seed=args.seed,
         excluded=Excluded.read(args.exclude, overlap=args.exclude_overlap) if args.exclude else None,

@@ -196,6 +196,7 @@ def run_training(
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import is_main_process, train
     from erda.corpus.training_checkpoints import REPORT_FILE, refuse_foreign
+    from erda.encoders.layers import load_tokenizer
 
     check_device(machine.device)
     main = is_main_process()
@@ -203,7 +204,7 @@ def run_training(
         refuse_foreign(out)
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
-    tokenizer = MarkedTokenizer.load(folder, mode="markers")
+    tokenizer = load_tokenizer(folder, mode="markers")
     rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
     if main:
         say(f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled")

@@ -14,7 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from erda.encoders.settings import ALL
+from erda.encoders.settings import ALL, Mode
+from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 from erda.files import first_line, read_json
@@ -60,6 +61,30 @@ def load_model(folder: ModelFolder) -> Any:
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # unused: neither trained nor saved
     return model
+
+
+def load_tokenizer(folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> MarkedTokenizer:
+    """Load the tokenizer of a model folder; `max_pieces` lowers the model's own limit."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder.path, add_prefix_space=True, trust_remote_code=False)
+        reserved = 0 if config.model_type == "bert" else 2  # RoBERTa and MPNet number positions from the padding id on
+        limit = min(tokenizer.model_max_length, config.max_position_embeddings - reserved)
+    except Exception as error:  # as in `load_model`
+        raise ModelError(f"Cannot read the tokenizer in {folder.path}: {first_line(error)}") from error
+    if len(tokenizer) > config.vocab_size:
+        raise ModelError(f"{folder.path}: the tokenizer has {len(tokenizer)} pieces, the model {config.vocab_size}.")
+    if not tokenizer.is_fast:
+        raise ModelError(f"{type(tokenizer).__name__} has no fast version; save the model with a tokenizer.json.")
+    return MarkedTokenizer(
+        tokenizer.backend_tokenizer,
+        special={name: getattr(tokenizer, f"{name}_token_id") for name in SPECIAL},
+        mode=mode,
+        vocab_size=config.vocab_size,
+        limit=min(limit, max_pieces or limit),
+    )
 
 
 class LayeredModel(nn.Module):

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, pairwise
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,14 +19,15 @@ from erda.errors import ModelError, SettingsError
 from erda.types import Example
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from tokenizers import Tokenizer
 
     from erda.encoders.settings import Mode
-    from erda.encoders.weights import ModelFolder
 
 Key = TypeVar("Key")
 
 MARKS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+REQUIRED = ("cls", "sep", "unk", "pad")  # special tokens of every BERT-like tokenizer
+SPECIAL = (*REQUIRED, "mask")
 N_SPECIAL = 6  # [CLS], [SEP] and four marks
 KEPT_SENTENCES = 100_000
 KEPT_WORDS = 400_000
@@ -57,52 +57,32 @@ class MarkedTokenizer:
     around its entities (`cut`).
     """
 
-    def __init__(self, tokenizer: Any, *, mode: Mode, vocab_size: int, limit: int) -> None:
+    def __init__(
+        self, backend: Tokenizer, *, special: Mapping[str, int | None], mode: Mode, vocab_size: int, limit: int
+    ) -> None:
         if limit < N_SPECIAL + 2:
-            raise SettingsError(f"a sentence needs room for {N_SPECIAL + 2} pieces or more, got {limit}.")
-        if not getattr(tokenizer, "is_fast", False):
-            raise ModelError(f"{type(tokenizer).__name__} has no fast version; save the model with a tokenizer.json.")
+            raise SettingsError(f"max_pieces: a sentence needs at least {N_SPECIAL + 2} word pieces, got {limit}.")
+        ids = {name: special.get(name) for name in SPECIAL}
+        known = {name: number for name, number in ids.items() if number is not None}
+        if missing := [name for name in REQUIRED if name not in known]:
+            raise ModelError(f"the tokenizer has no {', no '.join(missing)} token; erda needs a BERT-like encoder.")
         self.mode = mode
         self.limit = limit
         self.vocab_size = vocab_size
-        self._backend = tokenizer.backend_tokenizer
+        self.cls_id, self.sep_id, self.unk_id, self.pad_id = (known[name] for name in REQUIRED)
+        self.mask_id = known.get("mask", self.unk_id)
+        self.special = {**known, "mask": self.mask_id}
+        self._backend = backend
         self._backend.encode_special_tokens = True  # `[SEP]` in a sentence is text
         self._backend.no_padding()
         self._backend.no_truncation()
         self._words: dict[str, list[int]] = {}
         self._sentences: dict[Example, Pieces] = {}
         self._texts: dict[str, Pieces] = {}
-        special = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "unk", "pad")}
-        lacking = [name for name, id in special.items() if id is None]
-        if lacking:
-            raise ModelError(f"the tokenizer has no {', no '.join(lacking)} piece; erda needs a BERT-like encoder.")
-        self.cls_id, self.sep_id, self.unk_id, self.pad_id = special.values()
-        self.mask_id = self.unk_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
-        self.special = {**special, "mask": self.mask_id}
         words = self._read_words(["#", "@"])
         hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
         self.marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
-
-    @classmethod
-    def load(cls, folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> MarkedTokenizer:
-        """The tokenizer of a model folder; `max_pieces` lowers the model's own limit."""
-        from transformers import AutoConfig, AutoTokenizer
-
-        from erda.files import first_line
-
-        try:
-            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, add_prefix_space=True, trust_remote_code=False)
-            reserved = 0 if config.model_type == "bert" else 2  # RoBERTa's kin count positions from the padding id on
-            limit = min(tokenizer.model_max_length, config.max_position_embeddings - reserved)
-        except Exception as error:  # as in `load_model`
-            raise ModelError(f"Cannot read the tokenizer in {folder.path}: {first_line(error)}") from error
-        if len(tokenizer) > config.vocab_size:
-            raise ModelError(
-                f"{folder.path}: the tokenizer has {len(tokenizer)} pieces, the model {config.vocab_size}."
-            )
-        return cls(tokenizer, mode=mode, vocab_size=config.vocab_size, limit=min(limit, max_pieces or limit))
 
     @classmethod
     def from_json(
@@ -111,9 +91,7 @@ class MarkedTokenizer:
         """What `to_json`, `special`, `vocab_size` and `limit` were, without a model folder."""
         from tokenizers import Tokenizer
 
-        ids = {f"{name}_token_id": number for name, number in special.items()}
-        tokenizer = SimpleNamespace(is_fast=True, backend_tokenizer=Tokenizer.from_str(content), **ids)
-        return cls(tokenizer, mode=mode, vocab_size=vocab_size, limit=limit)
+        return cls(Tokenizer.from_str(content), special=special, mode=mode, vocab_size=vocab_size, limit=limit)
 
     def to_json(self) -> str:
         """The rules for words, as the tokenizers library writes them; marks and limit are not among them."""
@@ -166,16 +144,6 @@ class MarkedTokenizer:
             made[text] = _pieces([self.cls_id, *ids[: self.limit - 2], self.sep_id], 0, 0)
         _keep(self._texts, made, KEPT_SENTENCES)
         return [found[text] or made[text] for text in texts]
-
-    def collate(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor, Tensor]:
-        """A batch as a network takes it: padded piece ids [n, longest], lengths [n], pooled places [n, p]."""
-        return *pad(batch, self.pad_id), self.places(batch)
-
-    def places(self, batch: Sequence[Pieces]) -> Tensor:
-        """Where states are pooled: at [CLS] in mode `paper`, at the two start marks in mode `markers`: [n, p]."""
-        import torch
-
-        return torch.tensor([(0,) if self.mode == "paper" else (pieces.head, pieces.tail) for pieces in batch])
 
     def _read_words(self, words: Iterable[str]) -> dict[str, list[int]]:
         """Pieces of words, those of these words among them; what is not known yet is tokenised all at once.
@@ -248,16 +216,6 @@ def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
     n_before = int(np.searchsorted(kept, len(before)))
     n_between = int(np.searchsorted(kept, len(before) + len(between)))
     return [context[:n_before], first, context[n_before:n_between], second, context[n_between:]]
-
-
-def pad(batch: Sequence[Pieces], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Piece ids padded to the longest of the batch, [n, longest], and lengths, [n]."""
-    import torch
-
-    lengths = np.fromiter(map(len, batch), dtype=np.int64, count=len(batch))
-    ids = np.full((len(batch), int(lengths.max())), pad_id, dtype=np.int64)
-    ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([pieces.ids for pieces in batch])
-    return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
 def _pieces(ids: list[int], head: int, tail: int) -> Pieces:

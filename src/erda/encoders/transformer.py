@@ -18,10 +18,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.frozen import FrozenCache, FrozenStates
-from erda.encoders.layers import LayeredModel, load_model, states_at
-from erda.encoders.marked import MarkedEncoder
+from erda.encoders.layers import LayeredModel, load_model, load_tokenizer, states_at
 from erda.encoders.settings import ALL, BY_MODE, EncoderSpec, TransformerSettings
-from erda.encoders.tokens import MarkedTokenizer, Pieces
+from erda.encoders.tokens import Pieces
+from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
 from erda.types import Example
 
@@ -32,7 +32,7 @@ CPU_PIECES, GPU_PIECES = 2048, 65536  # pieces that run through frozen layers at
 MIN_ROWS = 32  # smaller matrix products use other kernels, whose last digits differ; sentences are repeated to fill up
 
 
-class TransformerEncoder(MarkedEncoder):
+class TransformerEncoder(TrainableEncoder):
     """A pretrained model, its lower layers frozen; `TransformerSettings` says what the settings do.
 
     `weights` are merged into the pretrained ones: those of `settings.adapter`, or any that were trained over `folder`.
@@ -53,7 +53,7 @@ class TransformerEncoder(MarkedEncoder):
         if weights is not None:
             weights.check_base(folder)
             max_pieces = min(max_pieces or weights.max_pieces, weights.max_pieces)
-        self.tokenizer = MarkedTokenizer.load(folder, mode=mode, max_pieces=max_pieces)
+        self.tokenizer = load_tokenizer(folder, mode=mode, max_pieces=max_pieces)
         trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
         marks = self.tokenizer.mark_origins if mode == "markers" else ()
         self.layers = LayeredModel(load_model(folder), mark_origins=marks, trained_layers=trained_layers)
@@ -86,18 +86,30 @@ class TransformerEncoder(MarkedEncoder):
             module.eval()
         return self
 
+    def encode(self, examples: Sequence[Example]) -> Tensor:
+        """Encode one batch of marked sentences: [n_examples, dim]."""
+        return self.encode_pieces(self.tokenizer.encode(examples))
+
+    def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
+        """Encode one batch with both entity names masked: [n_examples, dim]."""
+        return self.encode_pieces(self.tokenizer.encode(examples, blanked=[(True, True)] * len(examples)))
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Encode one batch of plain texts: [n_texts, dim]."""
+        return self.encode_pieces(self.tokenizer.encode_texts(texts))
+
     def encode_pieces(self, batch: Sequence[Pieces]) -> Tensor:
-        """Vectors of sentences that are already word pieces: [n, dim]."""
+        """Encode one batch of sentences that are already word pieces: [n, dim]."""
         if not batch:
             return torch.zeros(0, self.dim, device=self.device)
         if not self.layers.splits or self.layers.n_frozen is None:
-            vectors: Tensor = self(*(tensor.to(self.device) for tensor in self.tokenizer.collate(batch)))
+            vectors: Tensor = self(*self._collate(batch))
             return vectors
         with self._autocast():
             return self._pooled(self._states_above_frozen(batch))
 
     def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
-        """Encode one batch of `MarkedTokenizer.collate` through the whole model: [n, dim]."""
+        """Encode padded piece ids [n, length], lengths [n] and pooled places [n, p]: [n, dim]."""
         with self._autocast():
             return self._pooled(self.layers(ids, lengths, places))
 
@@ -121,6 +133,17 @@ class TransformerEncoder(MarkedEncoder):
 
     # -- from word pieces to the states that are pooled ----------------------------------------------------------------
 
+    def _collate(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor, Tensor]:
+        """Padded piece ids [n, longest], lengths [n] and pooled places [n, p]."""
+        rows, padding = [torch.from_numpy(item.ids) for item in batch], self.tokenizer.pad_id
+        ids = pad_sequence(rows, batch_first=True, padding_value=padding).long().to(self.device)
+        return ids, torch.tensor([len(item) for item in batch], device=self.device), self._places(batch)
+
+    def _places(self, batch: Sequence[Pieces]) -> Tensor:
+        """Places to pool: [CLS] in mode `paper`, the two start marks in mode `markers`: [n, p]."""
+        places = [(0,) if self.mode == "paper" else (item.head, item.tail) for item in batch]
+        return torch.tensor(places, device=self.device)
+
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
         """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
         layers, store = self.layers, self._store()
@@ -130,7 +153,7 @@ class TransformerEncoder(MarkedEncoder):
         if self._n_frozen == layers.n_layers:
             return states
         lengths = torch.tensor([len(item) for item in batch], device=self.device)
-        places = self.tokenizer.places(batch).to(self.device)
+        places = self._places(batch)
         return layers.run(states, lengths, self._n_frozen, layers.n_layers, places)
 
     @torch.no_grad()
@@ -143,7 +166,7 @@ class TransformerEncoder(MarkedEncoder):
         found: dict[int, Tensor] = {}
         for group in _groups([len(item) for item in batch], CPU_PIECES if on_cpu else GPU_PIECES, same_length=on_cpu):
             some = [batch[i] for i in group]
-            ids, lengths, places = (tensor.to(self.device) for tensor in self.tokenizer.collate(some))
+            ids, lengths, places = self._collate(some)
             copies = -(-MIN_ROWS // ids.numel())
             with self._autocast():
                 states = layers.embed(ids.repeat(copies, 1))
