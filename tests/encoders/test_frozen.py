@@ -68,7 +68,7 @@ def test_a_cache_without_room_keeps_nothing(tmp_path: Path) -> None:
         store = FrozenCache(folder, max_bytes=ROW_BYTES).states("a", WIDTH)
         add(store, 1)
         assert len(store) == 0
-    with pytest.raises(SettingsError, match="-1 bytes"):
+    with pytest.raises(SettingsError, match="got -1"):
         FrozenCache(max_bytes=-1)
 
 

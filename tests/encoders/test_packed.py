@@ -107,7 +107,7 @@ def test_other_word_pieces_are_refused(tokenizers):
     tokenizer = tokenizers["bert", 0]
     found = packed(tokenizer, SENTENCES)
     found.vocabulary[found.pieces[3]] = "else"
-    with pytest.raises(ModelError, match="packed as other word pieces: 'else' is not the model's"):
+    with pytest.raises(ModelError, match="another tokenizer: the model has no word piece 'else'"):
         SentenceBatches(found, tokenizer, "cpu")
 
 

@@ -112,7 +112,7 @@ def test_a_loss_that_no_parameter_can_change_is_left_alone() -> None:
 
 def test_a_loss_that_is_no_number_says_where_and_what_to_change() -> None:
     weight, values = nn.Parameter(torch.ones(1)), iter([1.0, 1.0, 1.0, math.nan])
-    with pytest.raises(StreamError, match=r"epoch 2, batch 1 is nan\. Lower learning_rate \(it is 0\.1\)"):
+    with pytest.raises(StreamError, match=r"epoch 2, batch 1 is nan\. Lower learning_rate \(now 0\.1\)"):
         descend(
             [1, 2, 3], lambda _: weight.sum() * next(values), [weight], learning_rate=0.1, generator=generator(),
             epochs=2, batch_size=1,
@@ -121,5 +121,5 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_change() -> None:
 
 def test_weights_that_are_no_numbers_are_found_where_the_loss_was_one() -> None:
     weight = nn.Parameter(torch.full((1,), 1e30))
-    with pytest.raises(StreamError, match=r"weights are no numbers after 1 epochs\. Lower learning_rate"):
+    with pytest.raises(StreamError, match=r"weights are NaN or infinite after 1 epochs\. Lower learning_rate"):
         descend([1], lambda _: -weight.sum(), [weight], learning_rate=3.4e38, generator=generator())

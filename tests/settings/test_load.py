@@ -221,13 +221,13 @@ def test_the_seed_is_not_a_setting() -> None:
 
 
 def test_a_device_that_is_not_there() -> None:
-    assert "device: 'warp' is none" in faults(flags={"device": "warp"})[0]
+    assert "device: unknown device 'warp'" in faults(flags={"device": "warp"})[0]
 
 
 @pytest.mark.parametrize("device", ["mps", "meta", "cpu:1", "cuda:x", "", "cuda:"])
 def test_devices_of_another_kind_are_refused_with_those_that_are_known(device: str) -> None:
     assert faults(flags={"device": device}) == [
-        f"device: '{device}' is none that erda runs on. Known: cpu, cuda, cuda:0, cuda:1, ..."
+        f"device: unknown device '{device}'. Known: cpu, cuda, cuda:0, cuda:1, ..."
     ]
 
 

@@ -1,4 +1,4 @@
-"""The encoders by name. Any other name is a model folder or a name on the hub."""
+"""Encoders by name. Any other name is a model folder or a model on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncoderEntry:
-    """A row of the table: the settings of an encoder and a one-line description."""
+    """A row of the encoder table: settings and a one-line description."""
 
     settings: type[Settings]
     about: str
-    is_pretrained: bool = True  # or starts at random and is useless until a method trains it
-    build: str = ""  # of another package: "module:function", called with (settings, seed=..., device=...)
+    is_pretrained: bool = True  # False: random weights, useless until a method trains them
+    build: str = ""  # factory in another package: "module:function", called with (settings, seed=..., device=...)
 
 
 ENCODERS: Registry[EncoderEntry] = Registry(
@@ -38,17 +38,17 @@ ENCODERS: Registry[EncoderEntry] = Registry(
 
 
 def encoder_settings(name: str) -> type[Settings]:
-    """The model of an encoder's settings."""
+    """Settings model of an encoder."""
     return ENCODERS[name].settings if name in ENCODERS else TransformerSettings
 
 
 def build_encoder(
     name: str, *, seed: int = 0, device: str = "cpu", cache: FrozenCache | None = None, **settings: object
 ) -> Encoder:
-    """Build the encoder of that name: `bilstm`, `minilm`, `mpnet`, a model folder or a name on the hub.
+    """Build an encoder by name: `bilstm`, `minilm`, `mpnet`, a model folder or a model on the Hugging Face hub.
 
-    `settings` are those of `encoder_settings(name)`; all their faults are reported at once. `cache` keeps the output of
-    frozen layers; pass the same one to all encoders of an experiment.
+    `settings` are the fields of `encoder_settings(name)`; all invalid values are reported at once. `cache` caches the
+    output of frozen layers; share one cache among all encoders of an experiment.
     """
     checked = checked_settings(encoder_settings(name), settings)
     check_device(device)

@@ -1,8 +1,8 @@
-"""Weights that were trained over a pretrained model (`erda corpus train`): a low-rank adapter, or all weights.
+"""Weights trained over a pretrained model by `erda corpus train`: a low-rank adapter, or all weights.
 
 A low-rank adapter adds `scale * up @ down` to the weight of every linear layer, with `up` [out, rank] and `down`
-[rank, in], and replaces the four rows of the entity marks. It is stored in half precision with the fingerprint of the
-pretrained model it belongs to, and merged into that model when it is loaded, so it costs nothing afterwards.
+[rank, in], and replaces the four rows of the entity marks. Its file is in half precision and names the fingerprint of
+its pretrained model. Loading merges the adapter into the model, so it adds no cost to a forward pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGAIN = "Train or copy the model again."
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """The file with the tensors, beside the settings."""
+    """Name and checksum of the file with the tensors."""
 
     file: str
     sha256: str
@@ -38,7 +38,7 @@ class StoredWeights:
 
 @dataclass(frozen=True, slots=True)
 class TrainedSettings:
-    """What `similarity.json` holds."""
+    """Content of `similarity.json`."""
 
     version: int
     base: Origin
@@ -48,14 +48,14 @@ class TrainedSettings:
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
-            raise ValueError(f"is of version {self.version}, this erda reads version {VERSION}.")
+            raise ValueError(f"has version {self.version}; this erda reads version {VERSION}.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedWeights:
-    """What training changed. `kind` is `adapter` (`tensors`: `<layer>.up`, `<layer>.down`, `marks`) or `full`.
+    """Trained tensors. `kind` is `adapter` (`tensors`: `<layer>.up`, `<layer>.down`, `marks`) or `full`.
 
-    `base` is the pretrained model, `max_pieces` the longest sentence that training saw.
+    `base` is the pretrained model, `max_pieces` the length limit during training.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class TrainedWeights:
     def fresh(
         cls, model: LayeredModel, *, base: Origin, max_pieces: int, rank: int, scale: float = 1.0, seed: int = 0
     ) -> TrainedWeights:
-        """What a training starts from, in float32: an adapter that changes nothing yet, or (rank 0) all weights."""
+        """Initial weights of a training run, in float32: an adapter that changes nothing, or (rank 0) all weights."""
         own = {name: value.detach().clone() for name, value in model.named_parameters()}
         if not rank:
             return cls("full", own, base, max_pieces)
@@ -95,20 +95,20 @@ class TrainedWeights:
 
     @property
     def fingerprint(self) -> str:
-        """Sha256 of everything that decides the vectors: pretrained weights, trained weights and `max_pieces`."""
+        """Sha256 of everything that determines the vectors: pretrained weights, trained weights and `max_pieces`."""
         return fingerprint_of(self.base, self.digest, self.max_pieces)
 
     def check_base(self, folder: ModelFolder) -> None:
-        """Raise a ModelError where these weights were trained over another model than that of `folder`."""
+        """Raise a ModelError if these weights were trained over another model than that of `folder`."""
         found = origin(folder)
         if found.fingerprint != self.base.fingerprint:
             raise ModelError(
                 f"The adapter was trained over '{self.base.name}' (weights {self.base.fingerprint[:12]}), "
-                f"not over '{found.name}' as it is here (weights {found.fingerprint[:12]})."
+                f"not over '{found.name}' (weights {found.fingerprint[:12]})."
             )
 
     def check_fit(self, model: LayeredModel) -> None:
-        """Raise a ModelError where the tensors are not those of such a model."""
+        """Raise a ModelError if names or shapes of the tensors do not match the model."""
         expected = {name: tuple(value.shape) for name, value in model.named_parameters()}
         if self.kind == "adapter":
             expected = {MARKS: expected[MARKS]} if MARKS in expected else {}
@@ -119,12 +119,12 @@ class TrainedWeights:
 
     @property
     def rank(self) -> int:
-        """Of the adapter; 0 where these are all weights."""
+        """Rank of the adapter; 0 for kind `full`."""
         downs = (tensor.shape[0] for name, tensor in self.tensors.items() if name.endswith(".down"))
         return next(downs, 0) if self.kind == "adapter" else 0
 
     def merged(self, model: LayeredModel) -> dict[str, Tensor]:
-        """All parameters of a freshly loaded model with the change in them; gradients go to `tensors`."""
+        """All parameters of a freshly loaded model with the trained tensors merged in; gradients flow to `tensors`."""
         own: dict[str, Tensor] = dict(model.named_parameters())
         if self.kind == "full":
             return dict(self.tensors)
@@ -137,13 +137,13 @@ class TrainedWeights:
 
     @torch.no_grad()
     def apply(self, model: LayeredModel) -> None:
-        """Merge into a freshly loaded model; a ModelError where the tensors are not those of such a model."""
+        """Merge into a freshly loaded model in place; raise a ModelError if the tensors do not match it."""
         self.check_fit(model)
         for name, value in self.merged(model).items():
             model.get_parameter(name).copy_(value)
 
     def save(self, folder: Path) -> None:
-        """Write the tensors and the settings into a folder."""
+        """Write tensors and settings to a folder."""
         from safetensors.torch import save_file
 
         path = folder / f"{self.kind}.safetensors"
@@ -157,14 +157,14 @@ class TrainedWeights:
 
     @classmethod
     def load(cls, name: str | Path, *, base: str = DEFAULT_BASE) -> TrainedWeights:
-        """Those that come with the package for a pretrained model (`shipped`), or those that `save` wrote."""
+        """Load the shipped weights of a pretrained model (`shipped`), or a folder written by `save`."""
         from safetensors import safe_open
 
         folder = adapter_folder(name, base=base)
         path = folder / SETTINGS_FILE
         if not path.is_file():
-            hint = "install erda again" if name == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
-            raise ModelError(f"No adapter at {folder}, it has no {SETTINGS_FILE}: {hint}.")
+            hint = "reinstall erda" if name == SHIPPED else "expected 'shipped' or a folder of `erda corpus train`"
+            raise ModelError(f"No adapter at {folder} ({SETTINGS_FILE} is missing): {hint}.")
         saved = read_json(path, TrainedSettings, error=ModelError, remedy=AGAIN)
         file = inside(folder, saved.weights.file, error=ModelError)
         verify_sha256(file, saved.weights.sha256, error=ModelError, remedy=AGAIN)
@@ -175,21 +175,21 @@ class TrainedWeights:
         try:
             scale = float(about.get("scale", ""))
         except ValueError:
-            raise ModelError(f"{file}: the scale is no number. {AGAIN}") from None
+            raise ModelError(f"{file}: scale is not a number. {AGAIN}") from None
         found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale)
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
-            raise ModelError(f"{path}: is not what was written with {file.name}. {AGAIN}")
+            raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
 
 
 def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:
-    """What a vector index remembers of the model that made it; `digest` is that of trained weights, or `untrained`."""
+    """Fingerprint that a vector index stores; `digest` is that of the trained weights, or `untrained`."""
     parts = [str(VERSION), base.fingerprint, digest, str(max_pieces)]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def _linears(model: LayeredModel) -> Iterator[tuple[str, nn.Linear]]:
-    """Every linear layer with its name."""
+    """Linear layers with their names."""
     return ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
 
 

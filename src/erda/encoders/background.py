@@ -1,6 +1,6 @@
-"""The background of an encoder: cluster centres of the vectors of any sentences, which stand for untaught relations.
+"""The background of an encoder: cluster centres of arbitrary sentences, which represent unknown relations.
 
-It lies beside the weights that it was made with (`erda corpus background`) and serves those alone.
+`erda corpus background` writes it beside the weights. It is valid only for those weights.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ AGAIN = "Make it again: erda corpus background."
 
 @dataclass(frozen=True, slots=True)
 class BackgroundFile:
-    """Where the background of an encoder lies, and the fingerprint of the weights that must have made it."""
+    """Folder of a background, and the fingerprint of the weights it must belong to."""
 
     folder: Path
     fingerprint: str
 
     def read(self) -> np.ndarray | None:
-        """The centres, [n, dim] float32; None where there are none for these weights."""
+        """Read the centres, [n, dim] float32; None if there is no background for these weights."""
         path = self.folder / FILE
         if not path.is_file():
             return None
         arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
         centres, made_with = arrays.get("centres"), arrays.get("fingerprint")
         if centres is None or made_with is None or centres.ndim != 2 or not np.isfinite(centres).all():
-            raise ModelError(f"{path}: holds no centres of vectors. {AGAIN}")
+            raise ModelError(f"{path}: has no valid cluster centres. {AGAIN}")
         return centres.astype(np.float32) if str(made_with) == self.fingerprint else None
 
 
 def save_background(folder: Path, centres: np.ndarray, fingerprint: str) -> Path:
-    """Write centres, in half precision, beside the weights with that fingerprint."""
+    """Write centres in half precision, with the fingerprint of the weights that made them."""
     arrays = {"centres": centres.astype(np.float16), "fingerprint": np.array(fingerprint)}
     write_arrays(folder / FILE, arrays, compress=False)
     return folder / FILE
 
 
 def centres_of(vectors: np.ndarray, n: int, *, seed: int = 0, n_rounds: int = 20) -> np.ndarray:
-    """Centres of n clusters of vectors (k-means), [n, dim]; fewer where there are fewer vectors."""
+    """K-means centres of `vectors`: [min(n, n_vectors), dim]."""
     centres = vectors[np.random.default_rng(seed).permutation(len(vectors))[:n]]
     for _ in range(n_rounds):
         nearest = (vectors @ centres.T - np.square(centres).sum(axis=1) / 2).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""The contract of an encoder: sentences with two marked entities, and relation names, become vectors of one space.
+"""The encoder contract: embed sentences with two marked entities, and relation names, in one vector space.
 
 The contract speaks NumPy. Encoders that can be trained add PyTorch tensors behind it (`erda.encoders.trainable`).
 """
@@ -17,18 +17,18 @@ from erda.types import Example
 
 
 class Encoder(ABC):
-    """Text -> vectors. Several threads may call `embed` at once."""
+    """Text -> vectors. `embed` is thread-safe."""
 
     spec: EncoderSpec
     dim: int
-    n_threads: int | None = None  # PyTorch threads while it works; None keeps the current number
+    n_threads: int | None = None  # PyTorch threads during training and embedding; None keeps the current number
     background_file: BackgroundFile | None = None
 
     @abstractmethod
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
         """Embed marked sentences: [n_examples, dim] float32, in the order of `examples`.
 
-        `blanked` replaces the names of both entities by the mask token, where the encoder has one.
+        `blanked` replaces the names of both entities with the mask token, if the encoder has one.
         """
 
     @abstractmethod
@@ -36,11 +36,11 @@ class Encoder(ABC):
         """Embed plain texts (relation names, descriptions): [n_texts, dim] float32."""
 
     def background(self) -> np.ndarray | None:
-        """Cluster centres of the vectors of any sentences, [n, dim]; None where there are none for its weights."""
+        """Cluster centres of arbitrary sentences, [n, dim]; None if no background was made with these weights."""
         return self.background_file.read() if self.background_file else None
 
     def trained_state(self) -> dict[str, np.ndarray]:
-        """Copy the parameters that learning changes. A frozen encoder has none."""
+        """Copy the trainable parameters. A frozen encoder has none."""
         return {}
 
     def load_trained_state(self, state: Mapping[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""BiLSTM over frozen word vectors, as in the paper: last states of both directions, no entity information."""
+"""BiLSTM over frozen word vectors, as in the paper: last states of both directions, without entity marks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from erda.types import Example
 
 DEFAULTS = BiLstmSettings()
 MAX_TOKENS = 512
-KEPT_SENTENCES = 50_000  # whose word ids are remembered: about 20 MB
+KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
 
 
 class BiLstmEncoder(TrainableEncoder):
-    """Sentences and relation names through one bidirectional LSTM; dim = 2 * hidden_size.
+    """One bidirectional LSTM for sentences and relation names; dim = 2 * hidden_size.
 
-    `lstm.py` runs training steps on the CPU, `nn.LSTM` the rest: same parameters, same vectors up to rounding.
+    `lstm.py` runs training steps on the CPU, `nn.LSTM` everything else: same parameters, same vectors up to rounding.
     """
 
     def __init__(self, vectors: WordVectors, settings: BiLstmSettings = DEFAULTS, *, seed: int = 0) -> None:
@@ -38,8 +38,8 @@ class BiLstmEncoder(TrainableEncoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
-        self.batch_size = 512  # their gates fit into the processor's cache
-        self.n_threads = 1  # `lstm.py` has two threads of its own
+        self.batch_size = 512  # the gates of a batch fit into the processor's cache
+        self.n_threads = 1  # `lstm.py` starts its own second thread
         self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
         self._known_ids: dict[tuple[str, ...], Tensor] = {}
         generator = torch.Generator().manual_seed(seed)
@@ -50,14 +50,13 @@ class BiLstmEncoder(TrainableEncoder):
                     parameter.uniform_(-bound, bound, generator=generator)
                 else:
                     parameter.zero_()
-                if name.startswith("bias_ih"):  # gates i, f, g, o: the forget gate starts open, so that a few
-                    parameter[hidden_size : 2 * hidden_size] = 1.0  # hundred steps are enough to remember a sentence
-
+                if name.startswith("bias_ih"):  # an open forget gate (i, f, g, o) learns in a few hundred steps
+                    parameter[hidden_size : 2 * hidden_size] = 1.0
         self.eval()
 
     @classmethod
     def build(cls, settings: BiLstmSettings, *, seed: int = 0, device: str = "cpu") -> BiLstmEncoder:
-        """Load the word vectors that the settings name and build the BiLSTM over them."""
+        """Load the word vectors named in the settings and build the BiLSTM."""
         encoder = cls(load_vectors(user_path(settings.vectors) if settings.vectors else None), settings, seed=seed)
         encoder = encoder.to(torch.device(device))
         with torch.enable_grad():  # compile or load the kernel now, not during the first task
@@ -66,12 +65,12 @@ class BiLstmEncoder(TrainableEncoder):
         return encoder
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
-        """Vectors of sentences: [n_examples, dim]."""
-        read = _span if self.spec.settings["reads"] == "span" else _within_reach
+        """Encode one batch of sentences: [n_examples, dim]."""
+        read = _span if self.spec.settings["reads"] == "span" else _shortened
         return self._run([self._ids(read(example)) for example in examples])
 
     def _ids(self, tokens: tuple[str, ...]) -> Tensor:
-        """Word ids of a sentence, cached: test sets return after every task, exemplars in every epoch."""
+        """Word ids of a sentence, cached: test sets recur after every task, exemplars in every epoch."""
         found = self._known_ids.get(tokens)
         if found is None:
             if len(self._known_ids) >= KEPT_SENTENCES:
@@ -80,7 +79,7 @@ class BiLstmEncoder(TrainableEncoder):
         return found
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of relation names or descriptions: [n_texts, dim]."""
+        """Encode one batch of relation names or descriptions: [n_texts, dim]."""
         return self._run([torch.tensor(self.words.ids(text.split()) or [0]) for text in texts])
 
     def _run(self, sentences: list[Tensor]) -> Tensor:
@@ -97,14 +96,14 @@ class BiLstmEncoder(TrainableEncoder):
 
 
 def _span(example: Example) -> tuple[str, ...]:
-    """The tokens from the first entity to the end of the second, at most `MAX_TOKENS`."""
+    """Tokens from the first entity to the end of the second, at most `MAX_TOKENS`."""
     spans = example.head.span, example.tail.span
     start, end = min(span.start for span in spans), max(span.end for span in spans)
-    return _within_reach(example) if end - start > MAX_TOKENS else example.tokens[start:end]
+    return _shortened(example) if end - start > MAX_TOKENS else example.tokens[start:end]
 
 
-def _within_reach(example: Example) -> tuple[str, ...]:
-    """The tokens of an example; of one longer than `MAX_TOKENS`, those nearest to its entities."""
+def _shortened(example: Example) -> tuple[str, ...]:
+    """Tokens of an example; beyond `MAX_TOKENS`, only those nearest to its entities."""
     tokens = example.tokens
     if len(tokens) <= MAX_TOKENS:
         return tokens

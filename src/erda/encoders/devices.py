@@ -1,4 +1,4 @@
-"""Where tensors are: the names that `--device` takes, and what a device that is full says."""
+"""Names of devices, and out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ import re
 from erda.errors import SettingsError
 
 _NAMES = re.compile(r"cpu|cuda(:(?P<number>\d+))?")
-_FULL = ("out of memory", "can't allocate memory")  # CUDA's words, and those of PyTorch's allocator on a CPU
+_FULL = ("out of memory", "can't allocate memory")  # from CUDA, and from PyTorch's CPU allocator
 
 
 def device_kind(device: str) -> str:
-    """`cpu` or `cuda`; any other name is refused. Whether such a device is here is not looked at."""
+    """Return `cpu` or `cuda`, or reject the name. Does not check that the device exists."""
     if not _NAMES.fullmatch(device):
-        raise SettingsError(f"device: '{device}' is none that erda runs on. Known: cpu, cuda, cuda:0, cuda:1, ...")
+        raise SettingsError(f"device: unknown device '{device}'. Known: cpu, cuda, cuda:0, cuda:1, ...")
     return device.partition(":")[0]
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is none, or that this machine does not have."""
+    """Reject an unknown device, and a GPU that this machine does not have."""
     if device_kind(device) == "cpu":
         return
     import torch
 
     if not torch.cuda.is_available():
-        raise SettingsError(
-            f"device: '{device}' was asked for, but PyTorch sees no CUDA device here. Use --device cpu."
-        )
+        raise SettingsError(f"device: PyTorch finds no CUDA device for '{device}'. Use --device cpu.")
     found, n_devices = _NAMES.fullmatch(device), torch.cuda.device_count()
     if found and int(found["number"] or 0) >= n_devices:
-        raise SettingsError(f"device: '{device}' was asked for, but there are {n_devices}: cuda:0 to {n_devices - 1}.")
+        raise SettingsError(f"device: no '{device}'; this machine has cuda:0 to cuda:{n_devices - 1}.")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

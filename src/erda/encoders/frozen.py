@@ -1,7 +1,7 @@
 """States of frozen layers, computed once per sentence and cached: in memory, or in a SQLite file.
 
-The key of a cached sentence is the fingerprint of everything that decides its states (weights, settings, versions) and
-a digest of its piece ids, so the cache is never out of date. A full cache keeps its content and adds nothing.
+The key of a sentence is the fingerprint of everything that determines its states (weights, settings, versions) and a
+digest of its piece ids, so entries never become stale. A full cache keeps its entries and adds no new ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FrozenCache:
 
     def __init__(self, folder: Path | None = None, *, max_bytes: int = 4 * GIBIBYTE, half: bool = False) -> None:
         if max_bytes < 0:
-            raise SettingsError(f"the cache of frozen layers cannot hold {max_bytes} bytes; 0 turns it off.")
+            raise SettingsError(f"cache of frozen layers: expected a size of 0 bytes (off) or more, got {max_bytes}.")
         self.folder = Path(folder) if folder is not None else None
         self.max_bytes = max_bytes
         self.half = half
@@ -68,7 +68,7 @@ class FrozenCache:
         return torch.float16 if self.half else torch.float32
 
     def states(self, fingerprint: str, width: int) -> FrozenStates:
-        """The store of one fingerprint (weights and settings), opened or created."""
+        """Open or create the store of one fingerprint (weights and settings)."""
         key = (fingerprint, width)
         with self.lock:
             if key not in self._stores:
@@ -79,7 +79,7 @@ class FrozenCache:
             return self._stores[key]
 
     def vectors(self, encoder: str) -> dict[bytes, np.ndarray]:
-        """Vectors of an ONNX encoder by sentence, in memory."""
+        """In-memory vector cache of an ONNX encoder, by sentence."""
         return self._vectors.setdefault(encoder, {})
 
     def used_bytes(self) -> int:
@@ -92,7 +92,7 @@ class FrozenCache:
 class FrozenStates:
     """States of one set of frozen weights, [n_rows, width] per sentence, in memory.
 
-    Threads may share it: lookups and additions hold the cache's lock, and returned states never change.
+    Thread-safe: lookups and additions hold the cache's lock, and returned states never change.
     """
 
     def __init__(self, cache: FrozenCache) -> None:
@@ -107,7 +107,7 @@ class FrozenStates:
     def of(
         self, batch: Sequence[Pieces], make: Callable[[list[Pieces]], list[Tensor]], *, passing: bool = False
     ) -> list[Tensor]:
-        """States of each sentence, on the CPU. `make` computes those that are not cached, which are then added."""
+        """States of each sentence, on the CPU; `make` computes the missing ones, which are then cached."""
         keys = [pieces.key for pieces in batch]
         kept = self.find(keys)
         missing = [i for i, states in enumerate(kept) if states is None]
@@ -129,7 +129,7 @@ class FrozenStates:
     def add(self, keys: Sequence[bytes], states: Sequence[Tensor], *, passing: bool = False) -> None:
         """Cache sentences while there is room.
 
-        `passing` sentences are cached the second time they come: training makes many that never come back.
+        `passing` sentences are cached at their second occurrence: most sentences made during training occur once.
         """
         chosen: dict[bytes, Tensor] = {}
         with self.cache.lock:
@@ -166,7 +166,7 @@ class _SqliteStates(FrozenStates):
             return self._database.read(lambda file: int(file.execute(count, [self._name]).fetchone()[0]), 0)
 
     def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
-        """Cached states, None for a miss and for content that does not match its checksum."""
+        """Cached states, None for a miss and for a wrong checksum."""
         with self.cache.lock:
             return self._database.read(lambda file: [self._find(file, key) for key in keys], [None] * len(keys))
 
@@ -180,7 +180,7 @@ class _SqliteStates(FrozenStates):
         return torch.frombuffer(bytearray(row[1]), dtype=self.cache.dtype).view(-1, self._width)
 
     def _store(self, states: dict[bytes, Tensor]) -> None:
-        """Add what there is room for, and replace damaged content, in one transaction."""
+        """Add entries while there is room, and replace damaged ones, in one transaction."""
 
         def add(file: sqlite3.Connection) -> None:
             file.execute("begin immediate")
@@ -199,7 +199,7 @@ class _SqliteStates(FrozenStates):
 
 
 class _Database:
-    """The SQLite file. A fault is a warning, not an error: the run continues without the cache."""
+    """The SQLite file. An I/O error becomes a warning, and the run continues without the cache."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -208,11 +208,11 @@ class _Database:
         self._failed: set[str] = set()
 
     def read(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
-        """Result of `work`, or `default` where the file cannot be read."""
+        """Return the result of `work`, or `default` if the file cannot be read."""
         return self._run("read", work, default)
 
     def write(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run `work`, which is a transaction; after a fault nothing more is written."""
+        """Run the transaction `work`; after an error, skip all further writes."""
         self._run("write", work, None)
 
     def _run(self, kind: str, work: Callable[[sqlite3.Connection], T], default: T) -> T:

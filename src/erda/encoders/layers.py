@@ -1,7 +1,7 @@
-"""A pretrained transformer in two parts: frozen lower layers and the layers above, run by transformers' own modules.
+"""Load pretrained transformers, and split them into frozen lower layers and trained upper layers.
 
-BERT, RoBERTa (and models of the same shape) and MPNet can be split between any two layers; any other model of
-`AutoModel` runs whole, so its lower layers can be frozen but not cached.
+BERT, RoBERTa (and models of the same shape) and MPNet can be split between any two layers. Any other model of
+`AutoModel` runs as a whole, so its lower layers can be frozen but not cached.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BERT_KIN = ("bert", "roberta", "xlm-roberta", "camembert")
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Sizes in a `config.json`, bounded: transformers allocates a model before it looks at the weights."""
+    """Bounded sizes of a `config.json`: transformers allocates a model before it reads the weights."""
 
     num_hidden_layers: Annotated[int, Field(ge=0, le=1000)] = 0
-    n_layers: Annotated[int, Field(ge=0, le=1000)] = 0  # DistilBERT's name for it
+    n_layers: Annotated[int, Field(ge=0, le=1000)] = 0  # DistilBERT's name for num_hidden_layers
     hidden_size: Annotated[int, Field(ge=0, le=65_536)] = 0
     intermediate_size: Annotated[int, Field(ge=0, le=524_288)] = 0
     vocab_size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
@@ -36,7 +36,7 @@ class ModelSizes:
 
 
 def load_model(folder: ModelFolder) -> Any:
-    """Load the model of a folder without its pooler, in float32; raise a ModelError where weights are missing."""
+    """Load the model of a folder without its pooler, in float32; raise a ModelError if weights are missing."""
     from transformers import AutoModel
     from transformers.utils import logging
 
@@ -49,7 +49,7 @@ def load_model(folder: ModelFolder) -> Any:
             model, report = AutoModel.from_pretrained(
                 folder.path, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
             )
-    except Exception as error:  # each kind of damage raises another type: safetensors, json, OSError, KeyError, ...
+    except Exception as error:  # damage raises many types: safetensors, json, OSError, KeyError, ...
         raise ModelError(f"Cannot load the model in {folder.path}: {first_line(error)}") from error
     finally:
         logging.set_verbosity(verbosity)
@@ -57,9 +57,9 @@ def load_model(folder: ModelFolder) -> Any:
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     wrong = [*missing, *map(str, report.get("mismatched_keys") or ())]
     if wrong:
-        raise ModelError(f"The weights in {folder.path} lack {len(wrong)} tensors, the first is {wrong[0]}.")
+        raise ModelError(f"The weights in {folder.path} lack {len(wrong)} tensors, first {wrong[0]}.")
     if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # unused: neither trained nor saved
+        model.pooler = None  # unused
     return model
 
 
@@ -90,8 +90,8 @@ def load_tokenizer(folder: ModelFolder, *, mode: Mode, max_pieces: int = 0) -> M
 class LayeredModel(nn.Module):
     """Embeddings and layers of a pretrained model, the lower ones frozen.
 
-    `trained_layers` counts from the top; -1 trains everything, the embeddings included. Piece ids from the vocabulary
-    size on are marks: rows of their own that start as copies of the rows `mark_origins`.
+    `trained_layers` counts from the top; -1 trains everything, including the embeddings. Piece ids from the vocabulary
+    size on are marks. Their embeddings are separate rows, initialised as copies of the rows `mark_origins`.
     """
 
     def __init__(self, model: Any, *, mark_origins: Sequence[int] = (), trained_layers: int = ALL) -> None:
@@ -105,7 +105,7 @@ class LayeredModel(nn.Module):
         self.n_layers = len(self.layers)
         if not ALL <= trained_layers <= self.n_layers:
             raise SettingsError(
-                f"trained_layers is {trained_layers}: expected 0 to {self.n_layers}, or -1 for all and the embeddings."
+                f"trained_layers: expected 0 to {self.n_layers}, or -1 (all, and the embeddings), got {trained_layers}."
             )
         self.n_frozen = None if trained_layers == ALL else self.n_layers - trained_layers
         kind = model.config.model_type
@@ -124,7 +124,7 @@ class LayeredModel(nn.Module):
         return [*([embeddings] if embeddings is not None else []), *self.layers[: self.n_frozen]]
 
     def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
-        """The whole model: padded piece ids [n, length] -> last states at `places` [n, p]: [n, p, hidden]."""
+        """Run the whole model: padded piece ids [n, length] -> last states at `places` [n, p]: [n, p, hidden]."""
         if self.splits:
             return self.run(self.embed(ids), lengths, 0, self.n_layers, places)
         mask = _valid(lengths, ids.shape[1]).long()
@@ -136,9 +136,10 @@ class LayeredModel(nn.Module):
         return states
 
     def run(self, states: Tensor, lengths: Tensor, start: int, stop: int, places: Tensor | None = None) -> Tensor:
-        """Layers `start` to `stop` over padded sentences: [n, length, hidden] -> the same shape.
+        """Run layers `start` to `stop` over padded sentences: [n, length, hidden] -> [n, length, hidden].
 
-        With `places` [n, p] only the states there, [n, p, hidden]; the last feed-forward block runs on no others.
+        With `places` [n, p], return the states at these places, [n, p, hidden]; the last feed-forward block runs only
+        there.
         """
         from transformers.masking_utils import create_bidirectional_mask
 
@@ -152,7 +153,7 @@ class LayeredModel(nn.Module):
             states = layer.output(layer.intermediate(attended), attended)
         return states
 
-    # -- pieces that the ONNX graph is made of ----------------------------------------------------------------------
+    # -- parts of the model, for the ONNX graph ---------------------------------------------------------------------
 
     def attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
         """A layer's attention and its query, key and value projections."""
@@ -183,7 +184,7 @@ class LayeredModel(nn.Module):
         return bias
 
     def _rows(self, ids: Tensor) -> Tensor:
-        """Rows of the embedding matrix, and of the marks for ids past its end."""
+        """Embedding rows of word pieces and of marks."""
         words = self.model.get_input_embeddings()
         if self.marks is None:
             rows: Tensor = words(ids)
@@ -191,7 +192,8 @@ class LayeredModel(nn.Module):
         marked = ids >= self.vocab_size
         rows = words(ids.masked_fill(marked, 0))
         which = ids[..., None] - self.vocab_size == torch.arange(len(self.marks), device=ids.device)
-        return torch.where(marked[..., None], which.to(rows.dtype) @ self.marks, rows)  # a product: fast backwards
+        marks = which.to(rows.dtype) @ self.marks  # its backward pass is faster than that of indexing
+        return torch.where(marked[..., None], marks, rows)
 
 
 def _layer_list(model: Any) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """Training step of a bidirectional LSTM on the CPU, compiled with Numba: last states only, one thread per direction.
 
 `torch.nn.LSTM` takes 3.5 times as long on a training step of seven sentences (docs/decisions.md). This module
-computes the same function (gates in the order i, f, g, o); the tests compare states and gradients. Numba takes matrix
-products from SciPy's BLAS.
+computes the same function (gates in the order i, f, g, o); the tests compare states and gradients. Numba calls SciPy's
+BLAS for matrix products.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from torch.nn.utils.rnn import pack_sequence
 Array = np.ndarray
 T = TypeVar("T")
 _f4 = np.float32
-# tanh(x) = x P(x^2) / Q(x^2) on [-7.9, 7.9], a minimax fit with an error below 3e-7. LLVM vectorises it; it does not
-# vectorise a call of the C library's tanh. Coefficients from the highest power down.
+# tanh(x) = x P(x^2) / Q(x^2) on [-7.9, 7.9], a minimax fit with an error below 3e-7. LLVM vectorises the
+# polynomials, but not a call to the C library's tanh. Coefficients are listed from the highest power down.
 _P0, _P1, _P2 = _f4(-2.76076847742355e-16), _f4(2.00018790482477e-13), _f4(-8.60467152213735e-11)
 _P3, _P4, _P5 = _f4(5.12229709037114e-08), _f4(1.48572235717979e-05), _f4(6.37261928875436e-04)
 _P6, _Q3 = _f4(4.89352455891786e-03), _f4(4.89352518554385e-03)
 _Q0, _Q1, _Q2 = _f4(1.19825839466702e-06), _f4(1.18534705686654e-04), _f4(2.26843463243900e-03)
 _LIMIT, _HALF, _ONE = _f4(7.9), _f4(0.5), _f4(1.0)
 
-# `contract` allows fused multiply-add. `reassoc` stays off: sums keep their order on every machine.
+# `contract` allows fused multiply-add. Without `reassoc`, sums keep their order on every machine.
 _jit = numba.njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_model="numpy", nogil=True, cache=True)
 
 
 def last_states(lstm: nn.LSTM, vectors: Tensor, sentences: list[Tensor]) -> Tensor:
     """Last states of both directions side by side: [n_sentences, 2 * size], differentiable in the weights of `lstm`.
 
-    `vectors` [n_words, width] are the word vectors; `sentences` are their rows, none empty.
+    `vectors` [n_words, width] are the word vectors; `sentences` are non-empty sequences of row numbers.
     """
     ahead = pack_sequence(sentences, enforce_sorted=False)
     back = pack_sequence([sentence.flip(0) for sentence in sentences], enforce_sorted=False)
@@ -84,9 +84,9 @@ def _tanh(x: Any) -> Any:
 
 @_jit
 def _forward(gates: Array, active: Array, recurrent: Array) -> tuple[Array, Array, Array]:
-    """Run one direction. `gates` [n_tokens, 4 * size] hold the projected words and become the activated gates.
+    """Run one direction. `gates` [n_tokens, 4 * size] holds the projected words and is overwritten by the gates.
 
-    active: [n_steps], sentences with a token at each step; recurrent: [size, 4 * size].
+    active: [n_steps], number of sentences with a token at each step; recurrent: [size, 4 * size].
     Returns the last states [n_sentences, size], and hidden and cell states before each token [n_tokens, size].
     """
     size, n_tokens = recurrent.shape[0], len(gates)
@@ -124,9 +124,10 @@ def _step(z: Array, cell: Array, hidden: Array) -> None:
 
 @_jit
 def _backward(d_states: Array, gates: Array, cell_before: Array, active: Array, recurrent: Array) -> Array:
-    """Gradient of the gates before activation, [n_tokens, 4 * size], from that of the last states [n_sentences, size].
+    """Gradient of the gates before activation, [n_tokens, 4 * size].
 
-    gates and cell_before: of `_forward`; recurrent: [4 * size, size].
+    d_states: gradient of the last states, [n_sentences, size]; gates and cell_before: from `_forward`;
+    recurrent: [4 * size, size].
     """
     d_hidden, d_cell, d_gates = d_states.copy(), np.zeros_like(d_states), np.empty_like(gates)
     start = len(gates)
@@ -141,7 +142,7 @@ def _backward(d_states: Array, gates: Array, cell_before: Array, active: Array, 
 
 @_jit
 def _step_backward(z: Array, before: Array, d_hidden: Array, d_cell: Array, d_z: Array) -> None:
-    """One token: fill `d_z` [4 * size] and carry `d_cell` [size] to the token before."""
+    """One token: fill `d_z` [4 * size] and propagate `d_cell` [size] to the previous token."""
     size = len(before)
     i, f, g, o = z[:size], z[size : 2 * size], z[2 * size : 3 * size], z[3 * size :]
     d_i, d_f, d_g, d_o = d_z[:size], d_z[size : 2 * size], d_z[2 * size : 3 * size], d_z[3 * size :]
@@ -166,6 +167,6 @@ os.register_at_fork(after_in_child=_second_thread.cache_clear)  # threads do not
 
 
 def _both(function: Callable[[int], T]) -> tuple[T, T]:
-    """Call `function` with direction 0 here and with direction 1 in a second thread."""
+    """Call `function` with direction 0 in this thread and direction 1 in a second one."""
     second = _second_thread().submit(function, 1)
     return function(0), second.result()

@@ -1,4 +1,4 @@
-"""Make the files of an ONNX encoder from PyTorch weights, and keep them in the cache folder (extra `train`)."""
+"""Build the files of an ONNX encoder from PyTorch weights and cache them on disk (extra `train`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_in
 from erda.files import cache_folder, locked, read_json
 
 MODULES = ("onnx", "onnxruntime")
-BUILD_SECONDS = 300  # to wait for another process that makes the same graph
+BUILD_SECONDS = 300  # timeout for another process that builds the same graph
 
 
 def open_onnx(
@@ -41,7 +41,7 @@ def open_onnx(
     device: str,
     kept: dict[bytes, np.ndarray] | None = None,
 ) -> OnnxEncoder:
-    """Open the encoder that `settings.engine` names, made from weights at the first call."""
+    """Open an encoder for engine `onnx` or `onnx-int8`; the first call builds its files."""
     packed = pack_encoder(folder, settings, weights=weights, device=device)
     filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
     fingerprint = weights.fingerprint if weights else folder.fingerprint
@@ -52,33 +52,28 @@ def open_onnx(
 def pack_encoder(
     folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None, device: str = "cpu"
 ) -> PackedEncoder:
-    """The files of an encoder, from the cache folder or made and kept there."""
+    """Read the files of an encoder from the cache folder, or build and cache them."""
     reason = unfit(folder, settings, device)
     if reason:
         raise SettingsError(f"engine '{settings.engine}': {reason}")
-    made_of = [
-        VERSION,
-        settings.engine,
-        folder.fingerprint,
-        weights.fingerprint if weights else "",
-        settings.max_pieces,
-    ]
-    place = cache_folder() / "onnx" / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
+    trained = weights.fingerprint if weights else ""
+    inputs = [VERSION, settings.engine, folder.fingerprint, trained, settings.max_pieces]
+    place = cache_folder() / "onnx" / hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
     found = _read(place)
     if found is None:
         try:
-            with locked(place, busy="another process makes the same encoder", error=ModelError, wait=BUILD_SECONDS):
+            with locked(place, busy="another process builds the same encoder", error=ModelError, wait=BUILD_SECONDS):
                 found = _read(place)
                 if found is None:
                     found = make_packed(folder, settings, weights)
                     found.write(place)
         except WriteError as fault:
-            warnings.warn(f"The graph of the encoder cannot be cached and is made each time: {fault}", stacklevel=2)
+            warnings.warn(f"The encoder's graph cannot be cached; each start builds it again: {fault}", stacklevel=2)
     return found or make_packed(folder, settings, weights)
 
 
 def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
-    """Why ONNX Runtime cannot run an encoder; empty where it can."""
+    """Reason why ONNX Runtime cannot run an encoder; empty if it can."""
     missing = [module for module in MODULES if find_spec(module) is None]
     shape = read_json(folder.path / "config.json", _Shape, error=ModelError)
     if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
@@ -92,7 +87,7 @@ def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> st
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The kind of a model, in its `config.json`."""
+    """Architecture fields of a `config.json`."""
 
     model_type: str
     hidden_act: str = "gelu"
@@ -101,12 +96,12 @@ class _Shape:
 def _read(place: Path) -> PackedEncoder | None:
     try:
         return PackedEncoder.read(place) if place.is_dir() else None
-    except ErdaError:  # damaged: it is made again
+    except ErdaError:  # damaged: rebuild
         return None
 
 
 def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None) -> PackedEncoder:
-    """Make the files of an encoder from its weights."""
+    """Build the files of an encoder from its weights."""
     encoder = TransformerEncoder(folder, settings, weights=weights)
     tokenizer = encoder.tokenizer
     graph = build_graph(encoder.layers, max_pieces=tokenizer.limit, int8=settings.engine != "onnx")

@@ -1,7 +1,7 @@
 """A frozen transformer on ONNX Runtime: sentences to vectors on a CPU, without PyTorch.
 
-An encoder is three files (`PackedEncoder`): the graph, the tokenizer and a few numbers. MiniLM's ship with the package
-(`packaged`). `erda.encoders.onnx_build` makes them for other weights. An export holds the same three files.
+An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. The files of MiniLM ship with erda
+(engine `packaged`); `erda.encoders.onnx_build` builds them from other weights. An export holds the same three files.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ from erda.errors import ModelError, SettingsError
 from erda.files import read_bytes, read_json, write_bytes, write_json
 from erda.types import Example
 
-VERSION = 4  # of the graph and the files beside it
+VERSION = 4  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 PACKAGED = Path(__file__).parent / "packaged"
 BATCH_SIZE = 256  # sentences per step of the progress bar
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
-KEPT_VECTORS = 100_000  # sentences whose vectors an experiment keeps
+FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter")  # settings of packaged files
+KEPT_VECTORS = 100_000  # limit of an experiment's vector cache
 
 
 @dataclass(frozen=True, slots=True)
 class AboutEncoder:
-    """`encoder.json`: the files beside it, and how a sentence becomes piece ids."""
+    """Content of `encoder.json`: checksums of the other files, and how a sentence becomes piece ids."""
 
     version: int
     engine: str
     model: str
     dim: int
     max_pieces: int
-    vocab_size: int  # the four marks have the ids after it
-    special: dict[str, int]  # ids of the control pieces: cls, sep, unk, pad, mask
+    vocab_size: int  # ids from here on are the four marks
+    special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
 
     @property
     def fingerprint(self) -> str:
-        """Sha256 of everything that decides a vector."""
+        """Sha256 of everything that determines a vector."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
@@ -74,12 +75,12 @@ class PackedEncoder:
         about = read_about(folder)
         files = {name: read_bytes(folder / name, error=ModelError) for name in (GRAPH, TOKENIZER)}
         if about.sha256 != digests(files):
-            raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Install or make the encoder again.")
+            raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Reinstall erda or rebuild the encoder.")
         return cls(about, files[GRAPH], files[TOKENIZER])
 
 
 def read_about(folder: Path) -> AboutEncoder:
-    """Read `encoder.json`; the files it names are verified when they are loaded."""
+    """Read `encoder.json`; its checksums are verified when the other files are loaded."""
     about = read_json(folder / ABOUT, AboutEncoder, error=ModelError)
     if about.version != VERSION:
         raise ModelError(f"{folder / ABOUT} has version {about.version}; this erda reads version {VERSION}.")
@@ -92,10 +93,10 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
 
 
 class OnnxEncoder(Encoder):
-    """Vectors of a frozen transformer in mode `markers`. Graph and tokenizer are loaded at the first sentence.
+    """A frozen transformer in mode `markers`. The first sentence loads graph and tokenizer.
 
-    Each sentence is a run of its own, so its vector does not depend on the rest of the batch. `kept` caches vectors by
-    sentence, for experiments that embed the same sentences many times.
+    Sentences run one at a time, so a vector does not depend on its batch. `kept` caches vectors by sentence, for
+    experiments that embed the same sentences many times.
     """
 
     def __init__(
@@ -113,20 +114,20 @@ class OnnxEncoder(Encoder):
         return self  # immutable
 
     def packed(self) -> PackedEncoder:
-        """The files of this encoder, verified."""
+        """Read and verify the files of this encoder."""
         return self._load()
 
     @cached_property
     def _loaded(self) -> tuple[MarkedTokenizer, Any]:
         with self._lock:
-            if "_loaded" in self.__dict__:  # another thread was faster
+            if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
             packed = self._load()
             return _tokenizer(packed), _session(packed)
 
     @property
     def tokenizer(self) -> MarkedTokenizer:
-        """The tokenizer that cuts sentences into word pieces."""
+        """Tokenizer of this encoder, loaded lazily."""
         return self._loaded[0]
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
@@ -167,14 +168,14 @@ class OnnxEncoder(Encoder):
 
 
 def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes, np.ndarray] | None) -> OnnxEncoder:
-    """Open an encoder that ships with the package."""
+    """Open an encoder that ships with erda."""
     folder = PACKAGED / name
     if name not in packaged_names():
         known = ", ".join(sorted(packaged_names()))
-        raise SettingsError(f"engine 'packaged': no file for encoder '{name}', only for {known}; use engine 'onnx'.")
+        raise SettingsError(f"engine 'packaged': expected encoder {known}, got '{name}'; use engine 'onnx'.")
     default = TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
-    if changed := [one for one in _DECIDING if getattr(settings, one) != getattr(default, one)]:
-        raise SettingsError(f"engine 'packaged' has a fixed {', '.join(changed)}; use engine 'onnx' or 'torch'.")
+    if changed := [name for name in FIXED if getattr(settings, name) != getattr(default, name)]:
+        raise SettingsError(f"engine 'packaged' cannot change {', '.join(changed)}; use engine 'onnx' or 'torch'.")
     about = read_about(folder)
     encoder = OnnxEncoder(
         about,
@@ -187,26 +188,16 @@ def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes,
 
 
 def packaged_names() -> set[str]:
-    """Names of the encoders that ship with the package."""
+    """Names of the encoders that ship with erda."""
     return {path.parent.name for path in PACKAGED.glob(f"*/{ABOUT}")}
 
 
-_DECIDING = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter")
-
-
 def available_threads() -> int:
-    """Number of threads to run sentences on: OMP_NUM_THREADS, else the cores of this process."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return (
-        max(int(asked), 1)
-        if asked.isdecimal()
-        else len(os.sched_getaffinity(0))
-        if _HAS_AFFINITY
-        else os.cpu_count() or 1
-    )
-
-
-_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+    """Number of threads for sentences: OMP_NUM_THREADS, or the cores available to this process."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    if limit.isdecimal():
+        return max(int(limit), 1)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
 
 
 def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
@@ -224,9 +215,9 @@ def _session(packed: PackedEncoder) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # several sentences run at once instead
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # `embed_pieces` runs sentences in parallel
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(packed.graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no common base
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error

@@ -1,15 +1,15 @@
-"""A frozen transformer as an ONNX graph: the piece ids of one sentence in, the states at its two start marks out.
+"""A frozen transformer as an ONNX graph: piece ids of one sentence in, states at its two start marks out.
 
-The graph is written operator by operator from the weights, with those of ONNX Runtime's own that its CPU kernels are
-made for. One sentence is one run: there is no padding and no mask, and what else is asked at the same time cannot
-change a vector, not even in int8, where the scale of a matrix product's input comes from all of its rows.
+The graph is written operator by operator from the weights and uses ONNX Runtime's fused operators, which have fast CPU
+kernels. Each run takes one sentence. There is no padding and no mask, so other sentences cannot change a vector, not
+even in int8, where the input scale of a matrix product depends on all of its rows.
 
-In int8, the weights of linear layers are rounded once, with one scale per output. Their inputs are rounded at run time,
-with one scale per word piece: each row is divided by its largest absolute value first, and the output is multiplied by
-it, since the operator has a single scale. Queries, keys and values are computed in 32 bits. Either halves the error.
-Weights use 7 bits: on x86 without VNNI the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word vectors
-are stored in 8 bits with one scale per word, and everything else in half precision, which ONNX Runtime widens when it
-loads the file.
+In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
+per word piece. The operator has a single scale, so the graph divides each row by its largest absolute value and
+multiplies the output by it. Queries, keys and values are computed in 32 bits. Each of these two measures halves the
+error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
+vectors are stored in 8 bits with one scale per word, everything else in half precision, which ONNX Runtime widens when
+it loads the file.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from torch import Tensor, nn
 
 from erda.encoders.layers import LayeredModel
 
-OPSET, IR_VERSION = 20, 9  # of 2023: any ONNX Runtime from 1.18 on reads them
+OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
 RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
-LARGEST = 63  # of a weight in int8: 255 x 63 x 2 fits 16 bits
-LARGEST_WORD = 127  # of a word vector in int8
+LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
+LARGEST_WORD = 127  # largest entry of an int8 word vector
 TINY = np.array(1e-9, dtype=np.float32)
 
 
 def build_graph(layers: LayeredModel, *, max_pieces: int, int8: bool = False) -> bytes:
-    """The graph of a model that can be taken apart: `ids` [length] and `marks` [2] -> `vector` [2 x hidden]."""
+    """Serialise the graph of a model that `splits`: `ids` [length] and `marks` [2] -> `vector` [2 x hidden]."""
     return _Graph(int8).build(layers, max_pieces)
 
 
 class _Graph:
-    """Nodes and constants; each method adds some and gives the name of what they compute."""
+    """Nodes and constants; each method adds some and returns the name of their output."""
 
     def __init__(self, int8: bool) -> None:
         self.int8 = int8
@@ -71,7 +71,7 @@ class _Graph:
         return content
 
     def _words(self, words: np.ndarray) -> str:
-        """Rows of the word vectors: [length, hidden]."""
+        """Look up word vectors: [length, hidden]."""
         if not self.int8:
             return self._add("Gather", self._constant(words), "ids")
         scale = np.maximum(np.abs(words).max(axis=1, keepdims=True), TINY) / LARGEST_WORD
@@ -80,13 +80,13 @@ class _Graph:
         return self._add("Mul", rows, self._add("Gather", self._constant(scale), "ids"))
 
     def _floats(self, value: np.ndarray) -> str:
-        """A constant that is computed with in 32 bits; in an int8 graph it is stored in 16."""
+        """A 32-bit constant, stored in 16 bits in an int8 graph."""
         if not self.int8:
             return self._constant(value)
         return self._add("Cast", self._constant(value.astype(np.float16)), to=TensorProto.FLOAT)
 
     def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
-        """A layer, [length, hidden] -> the same; the last one only at the two marks, [2, hidden]."""
+        """One layer: [length, hidden] -> [length, hidden]; the last layer only at the two marks: [2, hidden]."""
         attention, query, key, value = layers.attention(layer)
         if last:
             here = self._add("Gather", states, "marks")
@@ -94,7 +94,7 @@ class _Graph:
             parts = [self._exact(here, query), *self._split(self._exact(states, key, value), 2)]
         else:
             here, parts = states, self._split(self._exact(states, query, key, value), 3)
-        batch = self._ints(0)  # the operator wants a batch: of one sentence
+        batch = self._ints(0)  # the operator needs a batch axis
         parts = [self._add("Unsqueeze", part, batch) for part in parts]
         heads = attention.num_attention_heads
         mixed = self._add("MultiHeadAttention", *parts, "", "", bias, domain=RUNTIME, num_heads=heads)
@@ -131,7 +131,7 @@ class _Graph:
         return self._constant(_array(norm.weight)), self._constant(_array(norm.bias))
 
     def _position_bias(self, layers: LayeredModel, max_pieces: int, length: str) -> str:
-        """What MPNet adds to attention by distance, [1, heads, length, length]; nothing for BERT's kin."""
+        """MPNet's attention bias by distance, [1, heads, length, length]; empty for other models."""
         bias = layers.position_bias(max_pieces)
         if bias is None:
             return ""

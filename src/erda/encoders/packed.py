@@ -1,7 +1,7 @@
-"""Marked sentences as word pieces laid end to end: a million fit into 50 MB, and batches are made where they lie.
+"""Packed sentences: word pieces in one flat array (a million sentences take 50 MB), and batches made on the device.
 
-A GPU that trains never waits for text: the pieces are on it, and what a sentence is to look like (names hidden, words
-around the entities left out) is a few numbers a sentence.
+The pieces stay on the GPU, so training never waits for text. A few numbers per sentence say how a batch shows it: with
+masked names, or without the words around the entities.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from erda.errors import ModelError
 from erda.types import Example
 
 N_PARTS = 5
-AS_IT_IS, MASKED, SOMETHING = 0, 1, 2  # how a name is shown
+AS_IT_IS, MASKED, SOMETHING = 0, 1, 2  # an entity's name: unchanged, the mask token, or the word `something`
 SOMETHING_WORD = "something"
-WHOLE = 1 << 16  # pieces before and after the entities: all of them
-STEP = 8  # on a GPU, lengths are multiples of it, which its kernels like
+WHOLE = 1 << 16  # more context pieces than any sentence has
+STEP = 8  # lengths on a GPU are multiples of 8, which its kernels prefer
 
 Chunk = tuple[Tensor, Tensor, Tensor]  # piece ids [n, length], lengths [n], places of the two start marks [n, 2]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSentences:
-    """Sentences in five parts: before, the entity that comes first, between, the other entity, after.
+    """Sentences in five parts: before, first entity, between, second entity, after.
 
-    `pieces` are numbers in `vocabulary`, which is text, so another tokenizer of the same word pieces can read them.
+    `pieces` index `vocabulary`, which is text, so that a tokenizer with other ids for the same pieces can read them.
     """
 
-    pieces: np.ndarray  # [sum of lengths], uint16 where that is enough
+    pieces: np.ndarray  # [sum of lengths], uint16 if the vocabulary allows
     lengths: np.ndarray  # [n_sentences, 5]
     head_first: np.ndarray  # [n_sentences] bool
     vocabulary: np.ndarray  # [n_pieces] text
@@ -43,7 +43,7 @@ class PackedSentences:
         return len(self.lengths)
 
     def take(self, rows: np.ndarray) -> PackedSentences:
-        """Some of the sentences, in the order given."""
+        """Select sentences by row."""
         totals = self.lengths.sum(1, dtype=np.int64)
         ends = np.cumsum(totals[rows])
         first = np.repeat((np.cumsum(totals) - totals)[rows] - (ends - totals[rows]), totals[rows])
@@ -56,7 +56,7 @@ class PackedSentences:
 
 
 class Packer:
-    """Makes `PackedSentences` of batches of examples."""
+    """Packs batches of examples into `PackedSentences`."""
 
     def __init__(self, tokenizer: MarkedTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -67,42 +67,42 @@ class Packer:
         self._head_first = [np.empty(0, bool)]
 
     def add(self, examples: Sequence[Example]) -> None:
-        """Pack sentences behind those that are there; what is too long for a model is cut when it is read."""
+        """Append sentences at full length; `SentenceBatches` shortens them to the limit of its model."""
         parts = self._tokenizer.parts(examples)
         flat = list(chain.from_iterable(chain.from_iterable(parts)))
         self._pieces.append(np.array(flat, self._kind))
         self._lengths.append(np.array([[len(part) for part in five] for five in parts], np.uint32).reshape(-1, N_PARTS))
-        self._head_first.append(np.array([one.head.span < one.tail.span for one in examples], bool))
+        self._head_first.append(np.array([example.head.span < example.tail.span for example in examples], bool))
 
     def packed(self) -> PackedSentences:
-        """All sentences that were added."""
+        """All added sentences."""
         pieces, lengths, head_first = map(np.concatenate, (self._pieces, self._lengths, self._head_first))
         return PackedSentences(pieces, lengths, head_first, np.array(self._vocabulary))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """Rows of sentences, and how each is shown: all arrays [n] or [n, 2]."""
+    """Rows of sentences [n], and how a batch shows each of them."""
 
     rows: np.ndarray
-    names: np.ndarray  # [n, 2] of head and tail: AS_IT_IS, MASKED or SOMETHING
+    names: np.ndarray  # [n, 2] for head and tail: AS_IT_IS, MASKED or SOMETHING
     around: np.ndarray  # [n, 2] pieces kept before the first entity and after the second
 
     @classmethod
     def whole(cls, rows: np.ndarray, *, blank_names: bool = False) -> Shown:
-        """Whole sentences, their names as they are or masked."""
+        """Show whole sentences, with names unchanged or masked."""
         shape = (len(rows), 2)
         return cls(rows, np.full(shape, MASKED if blank_names else AS_IT_IS), np.full(shape, WHOLE))
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """An array on a device; a GPU goes on working while it is copied."""
+    """Copy an array to a device, without blocking a GPU."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class SentenceBatches:
-    """Packed sentences on a device, as a model with its own tokenizer reads them."""
+    """Packed sentences on a device, as input of a model with its own tokenizer."""
 
     def __init__(self, sentences: PackedSentences, tokenizer: MarkedTokenizer, device: torch.device | str) -> None:
         self.device = torch.device(device)
@@ -114,14 +114,14 @@ class SentenceBatches:
         pieces = tokenizer.numbers_of(sentences.vocabulary)[sentences.pieces]
         if len(pieces) and pieces.min() < 0:
             lacking = sentences.vocabulary[sentences.pieces[pieces.argmin()]]
-            raise ModelError(f"the sentences were packed as other word pieces: {str(lacking)!r} is not the model's.")
+            raise ModelError(f"sentences packed with another tokenizer: the model has no word piece {str(lacking)!r}.")
         self._cut(pieces, np.flatnonzero(totals > tokenizer.limit - N_SPECIAL))
         self._pieces = torch.from_numpy(pieces).to(self.device)
         something = tokenizer.pieces_of(SOMETHING_WORD)
         self._shown_as = np.array([-1, tokenizer.mask_id, something[0] if something else tokenizer.unk_id])
 
     def chunks(self, shown: Shown, n_chunks: int) -> tuple[list[Chunk], Tensor]:
-        """Sentences in chunks of like length, and the place of each sentence of `shown` in them all, [n]."""
+        """Chunks of sentences of similar length, and the position of each row of `shown` among them, [n]."""
         table, lengths = self._table(shown)
         order = np.argsort(lengths, kind="stable")
         tensor, place = (on_device(one, self.device) for one in (table[order], np.argsort(order, kind="stable")))
@@ -135,17 +135,18 @@ class SentenceBatches:
             length = min(-(-length // STEP) * STEP, self._tokenizer.limit)
         begins, fixed, offsets, places = table.split([12, 12, 12, 2], dim=1)
         at = torch.arange(length, device=self.device)
-        segment = (at >= begins[:, 1:, None]).sum(1)  # 0 to 10, and 11 where the sentence has ended: [n, length]
+        segment = (at >= begins[:, 1:, None]).sum(1)  # 0 to 10, and 11 for padding: [n, length]
         ids, offset = fixed.gather(1, segment), offsets.gather(1, segment)
         text = self._pieces[(offset + at).clamp(0, len(self._pieces) - 1)]
         return torch.where(ids < 0, text, ids), begins[:, 11], places
 
     def _table(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-        """A row of numbers for each sentence, and lengths.
+        """One row of numbers per sentence, [n, 38], and lengths [n].
 
-        [CLS] before [ one ] between [ two ] after [SEP] are eleven segments: where they begin and the sentence ends
-        (12); the piece that each is, -1 for text, and the padding (12); where its text lies, less where it begins
-        (12); where the marks of head and tail are (2).
+        A sentence has eleven segments: [CLS] before [ first ] between [ second ] after [SEP]. Columns: starts of the
+        segments and the end of the sentence (12); the fixed piece of each segment or -1 for text, and the padding
+        (12); offset of each segment's text in `pieces`, minus its start (12); positions of the start marks of head and
+        tail (2).
         """
         tokenizer, n = self._tokenizer, len(shown.rows)
         lengths, head_first = self._lengths[shown.rows].copy(), self._head_first[shown.rows]
@@ -171,7 +172,7 @@ class SentenceBatches:
         return np.concatenate([begins, fixed, offsets, places], axis=1), begins[:, 11]
 
     def _cut(self, pieces: np.ndarray, rows: np.ndarray) -> None:
-        """Shorten sentences to what the model can read, where they lie."""
+        """Shorten sentences to the limit of the model, in place."""
         for row in rows.tolist():
             start, ends = self._starts[row], np.cumsum(self._lengths[row])
             parts = [part.tolist() for part in np.split(pieces[start : start + ends[-1]], ends[:-1])]

@@ -1,6 +1,6 @@
-"""The settings of the encoders with their ranges. Nothing here needs PyTorch: they are checked before it loads.
+"""Settings of the encoders, with their ranges. They are validated before PyTorch is loaded.
 
-Sizes have an upper bound: what no machine can hold is refused with a sentence, not by the allocator.
+Sizes have an upper bound, so an impossible size is rejected with a message, not by the memory allocator.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pydantic import Field, model_validator
 from erda.fields import Number, Settings, Share, Weight
 
 Mode = Literal["paper", "markers"]
-BY_MODE = -2  # trained_layers: what the mode says
-ALL = -1  # trained_layers: every layer, and the embeddings
+BY_MODE = -2  # trained_layers: the default of the mode
+ALL = -1  # trained_layers: all layers and the embeddings
 
 
 class BiLstmSettings(Settings):
-    """Of the BiLSTM. `vectors` is the path of a GloVe text file; empty is GloVe 6B 50-d from the registry package.
+    """Settings of the BiLSTM. `vectors` is the path of a GloVe text file; empty: GloVe 6B 50-d from its package.
 
-    `reads` is the whole `sentence`, as in the paper, or its `span` from the first entity to the end of the second.
+    `reads` is `sentence` (all tokens, as in the paper) or `span` (from the first entity to the end of the second).
     """
 
     hidden_size: Annotated[int, Field(ge=1, le=4096)] = 100
@@ -31,17 +31,18 @@ class BiLstmSettings(Settings):
 
 
 class TransformerSettings(Settings):
-    """Of a pretrained transformer.
+    """Settings of a pretrained transformer.
 
-    Mode `markers`: marks of their own around the entities, the states of the two start marks side by side (2 x hidden;
-    through a linear layer only where `projection` is set), everything trained. Mode `paper`: `#` and `@`, the state of
-    [CLS] through a trained linear layer (`projection` wide, 0 = as wide as the model), the last layer trained.
-    `trained_layers` counts from the top: -1 is all of them and the embeddings, -2 what the mode says.
-    `max_pieces` 0 is the model's own limit, `learning_rate` 0 the mode's own.
-    `engine` runs the model: `torch`; or, for a frozen model in mode `markers` on a CPU, ONNX Runtime: `packaged` (the
-    int8 file that ships with erda), `onnx` (float32, made from the weights) or `onnx-int8` (made from the weights).
-    `adapter` names trained weights to start from: `shipped` (for `minilm` and `mpnet`), or a folder of `erda corpus
-    train`; nothing for the pretrained model as it is. They were trained in mode `markers`, with a limit of pieces.
+    Mode `markers` puts new mark tokens around the entities and concatenates the states of the two start marks (2 x
+    hidden; followed by a linear layer only if `projection` is set). It trains all layers by default. Mode `paper` marks
+    entities with `#` and `@` and passes the [CLS] state through a trained linear layer of width `projection` (0: the
+    model's width). It trains the last layer by default.
+    `trained_layers` counts from the top: -1 is all layers and the embeddings, -2 the default of the mode.
+    `max_pieces` 0 is the limit of the model, `learning_rate` 0 the default of the mode.
+    `engine` is `torch`, or an ONNX Runtime engine for a frozen model in mode `markers` on a CPU: `packaged` (the int8
+    file that ships with erda), `onnx` (float32, built from the weights) or `onnx-int8` (built from the weights).
+    `adapter` is `shipped` (for `minilm` and `mpnet`), a folder written by `erda corpus train`, or empty for the
+    pretrained weights alone. Adapters are trained in mode `markers`, with a limit on word pieces.
     """
 
     mode: Mode = "markers"
@@ -55,26 +56,26 @@ class TransformerSettings(Settings):
     engine: Literal["torch", "packaged", "onnx", "onnx-int8"] = "torch"
 
     @model_validator(mode="after")
-    def _no_adapter_in_the_papers_mode(self) -> TransformerSettings:
+    def _reject_adapter_in_mode_paper(self) -> TransformerSettings:
         if self.adapter and self.mode == "paper":
-            raise ValueError("mode 'paper' cannot use an adapter, which was trained in mode 'markers'; leave mode out.")
+            raise ValueError("mode 'paper' cannot use an adapter: adapters are trained in mode 'markers'.")
         return self
 
 
 class AdaptedSettings(TransformerSettings):
-    """Of a pretrained transformer for which the package has an adapter: it is used unless the mode is the paper's."""
+    """Settings of a pretrained transformer with a shipped adapter, the default except in mode `paper`."""
 
     adapter: str = "shipped"
 
     @model_validator(mode="before")
     @classmethod
-    def _the_paper_has_none(cls, given: Any) -> Any:
+    def _default_adapter(cls, given: Any) -> Any:
         return {"adapter": "", **given} if isinstance(given, dict) and given.get("mode") == "paper" else given
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """What rebuilds an encoder: its name, its settings and the fingerprint of the weights it started from."""
+    """Recipe to rebuild an encoder: name, settings and fingerprint of its initial weights."""
 
     name: str
     settings: Mapping[str, bool | int | float | str]

@@ -1,8 +1,8 @@
-"""Sentences of whole words -> word pieces with marks around the two entities.
+"""Tokenise sentences into word pieces, with marks around the two entities.
 
-Mode `paper` writes `# head #` and `@ tail @` with the tokenizer's own pieces. Mode `markers` writes
-`[E1] head [/E1]` and `[E2] tail [/E2]`: four pieces of their own, with ids right after the model's vocabulary, so that
-they can be trained without touching a word that sentences use. `Pieces.head` and `.tail` are where the marks start.
+Mode `paper` writes `# head #` and `@ tail @` with pieces of the tokenizer's vocabulary. Mode `markers` writes
+`[E1] head [/E1]` and `[E2] tail [/E2]`. These four marks have the ids after the model's vocabulary, so training them
+changes no word. `Pieces.head` and `Pieces.tail` are the positions of the start marks.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ KEPT_WORDS = 400_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """A sentence as the model reads it: piece ids from [CLS] to [SEP], and where the two start marks are.
+    """Model input of one sentence: piece ids from [CLS] to [SEP], and the positions of the two start marks.
 
-    A plain text has no marks: `head` and `tail` are then 0, the place of [CLS]. `key` is a digest of all three.
+    A plain text has no marks: `head` and `tail` are 0, the position of [CLS]. `key` is a digest of the other fields.
     """
 
     ids: np.ndarray  # [n_pieces] int32
@@ -50,11 +50,11 @@ class Pieces:
 
 
 class MarkedTokenizer:
-    """Word pieces of marked sentences. Words and sentences that were seen before are not tokenised again.
+    """Tokenise marked sentences into word pieces, with caches of words and of sentences.
 
-    A word without pieces (an empty string, a zero-width space) vanishes; an entity without pieces becomes the unknown
-    piece. Control pieces written out in a sentence (`[SEP]`) are ordinary text. A sentence over `limit` pieces is cut
-    around its entities (`cut`).
+    A word without pieces (an empty string, a zero-width space) disappears; an entity without pieces becomes the unknown
+    token. Special tokens spelled out in a sentence (`[SEP]`) are ordinary text. Sentences over `limit` pieces are
+    shortened around their entities (`cut`).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MarkedTokenizer:
         self.mask_id = known.get("mask", self.unk_id)
         self.special = {**known, "mask": self.mask_id}
         self._backend = backend
-        self._backend.encode_special_tokens = True  # `[SEP]` in a sentence is text
+        self._backend.encode_special_tokens = True  # `[SEP]` in a sentence is ordinary text
         self._backend.no_padding()
         self._backend.no_truncation()
         self._words: dict[str, list[int]] = {}
@@ -81,27 +81,27 @@ class MarkedTokenizer:
         self._texts: dict[str, Pieces] = {}
         words = self._read_words(["#", "@"])
         hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
-        self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # what the four marks are, or start from
+        self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # ids that the marks use or copy
         self.marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
 
     @classmethod
     def from_json(
         cls, content: str, *, special: Mapping[str, int], mode: Mode, vocab_size: int, limit: int
     ) -> MarkedTokenizer:
-        """What `to_json`, `special`, `vocab_size` and `limit` were, without a model folder."""
+        """Rebuild a tokenizer from `to_json`, `special`, `vocab_size` and `limit`, without a model folder."""
         from tokenizers import Tokenizer
 
         return cls(Tokenizer.from_str(content), special=special, mode=mode, vocab_size=vocab_size, limit=limit)
 
     def to_json(self) -> str:
-        """The rules for words, as the tokenizers library writes them; marks and limit are not among them."""
+        """Serialise the word tokenizer in the format of the tokenizers library, without marks and limit."""
         content: str = self._backend.to_str()
         return content
 
     def encode(
         self, examples: Sequence[Example], *, blanked: Sequence[tuple[bool, bool]] | None = None
     ) -> list[Pieces]:
-        """Word pieces of marked sentences. `blanked[i]` says which of head and tail of sentence i is one mask piece."""
+        """Tokenise marked sentences; `blanked[i]` says which of (head, tail) the mask token replaces."""
         if blanked is not None:
             words = self._read_words(chain.from_iterable(example.tokens for example in examples))
             return [self._mark(example, words, blank) for example, blank in zip(examples, blanked, strict=True)]
@@ -116,12 +116,12 @@ class MarkedTokenizer:
         return [pieces for pieces in found if pieces is not None]
 
     def pieces_of(self, word: str) -> list[int]:
-        """The word pieces of one word."""
+        """Piece ids of one word."""
         return self._read_words([word])[word]
 
     @property
     def vocabulary(self) -> list[str]:
-        """The text of every piece, by its number."""
+        """Text of every piece, by id."""
         numbers = self._backend.get_vocab()
         texts = [""] * (max(numbers.values()) + 1)
         for text, number in numbers.items():
@@ -129,12 +129,12 @@ class MarkedTokenizer:
         return texts
 
     def numbers_of(self, vocabulary: Iterable[str]) -> np.ndarray:
-        """The numbers that pieces of another tokenizer have here, -1 for those that are unknown."""
+        """Ids of another tokenizer's pieces in this vocabulary, -1 for unknown pieces."""
         numbers = self._backend.get_vocab()
         return np.array([numbers.get(str(text), -1) for text in vocabulary], np.int32)
 
     def encode_texts(self, texts: Sequence[str]) -> list[Pieces]:
-        """Word pieces of plain texts: [CLS] text [SEP], cut at the limit."""
+        """Tokenise plain texts: [CLS] text [SEP], truncated at the limit."""
         found = {text: self._texts.get(text) for text in texts}
         new = [text for text, pieces in found.items() if pieces is None]
         words = self._read_words(word for text in new for word in text.split())
@@ -146,24 +146,24 @@ class MarkedTokenizer:
         return [found[text] or made[text] for text in texts]
 
     def _read_words(self, words: Iterable[str]) -> dict[str, list[int]]:
-        """Pieces of words, those of these words among them; what is not known yet is tokenised all at once.
+        """Return the word cache, after tokenising the missing `words` in one batch.
 
-        Several threads may be in here: words are only ever added, and a full dictionary is left to whoever reads it.
+        Thread-safe: entries are only added, and a full cache is replaced, so its readers keep the old one.
         """
         known = self._words
         if len(known) > KEPT_WORDS:
             known = self._words = {}
         new = [word for word in dict.fromkeys(words) if word not in known]
         if new:
-            clean = [[word.encode("utf-8", "replace").decode("utf-8")] for word in new]  # lone surrogates become `?`
+            clean = [[word.encode("utf-8", "replace").decode("utf-8")] for word in new]  # replaces lone surrogates
             encodings = self._backend.encode_batch_fast(clean, is_pretokenized=True, add_special_tokens=False)
             known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))
         return known
 
     def parts(self, examples: Sequence[Example]) -> list[list[list[int]]]:
-        """The word pieces of sentences in five parts: before, the entity that comes first, between, the other, after.
+        """Tokenise sentences in five parts: before, first entity, between, second entity, after; without a limit.
 
-        An entity without pieces is the unknown piece; nothing is cut.
+        An entity without pieces becomes the unknown token.
         """
         known = self._read_words(chain.from_iterable(example.tokens for example in examples))
         return [self._parts(example, known) for example in examples]
@@ -199,8 +199,8 @@ class MarkedTokenizer:
 def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
     """Shorten (before, entity, between, entity, after) to `room` pieces.
 
-    Both entities stay whole where they fit, and of the rest the pieces nearest to either entity (of two as near, the
-    one further left). Entities that do not fit keep their first pieces: each at least half of the room, or all it has.
+    Keep both entities, and the context pieces nearest to either entity (the left piece of a tie). If the entities alone
+    do not fit, keep the first pieces of each: at least half of the room, or the whole entity.
     """
     before, first, between, second, after = parts
     n_entity = len(first) + len(second)
@@ -225,7 +225,7 @@ def _pieces(ids: list[int], head: int, tail: int) -> Pieces:
 
 
 def _keep(store: dict[Key, Pieces], made: dict[Key, Pieces], size: int) -> None:
-    """Remember new sentences; past `size` the oldest go (another thread may have sent them away already)."""
+    """Cache new sentences and evict the oldest beyond `size`; another thread may have evicted them already."""
     store.update(made)
     for old in list(store)[: max(0, len(store) - size)]:
         store.pop(old, None)

@@ -1,4 +1,4 @@
-"""Encoders with PyTorch parameters: what methods that learn by gradients need beside the contract of `Encoder`."""
+"""Encoders with PyTorch parameters, for methods that learn by gradient descent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
 class TrainableEncoder(nn.Module, Encoder):
     """An encoder whose `encode` and `encode_texts` are differentiable and share their parameters (siamese).
 
-    It is built in eval mode. In eval mode several threads may use it at once. `trained_parameters` may be empty.
+    Constructors leave the encoder in eval mode, in which it is thread-safe. `trained_parameters` may be empty.
     """
 
-    learning_rate: float  # default for its trained parameters, used where a method sets none
+    learning_rate: float  # default for methods that do not set one
     batch_size: int = 256  # sentences per batch without gradients
 
     @abstractmethod
@@ -34,7 +34,7 @@ class TrainableEncoder(nn.Module, Encoder):
         """Encode one batch of plain texts: [n_texts, dim]."""
 
     def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
-        """Encode one batch with both entity names masked, where the encoder has a mask: [n_examples, dim]."""
+        """Encode one batch with both entity names masked, if the encoder has a mask token: [n_examples, dim]."""
         return self.encode(examples)
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
@@ -54,15 +54,15 @@ class TrainableEncoder(nn.Module, Encoder):
         return next(self.parameters()).device
 
     def trained_parameters(self) -> list[nn.Parameter]:
-        """Parameters that learning changes, for an optimiser."""
+        """Trainable parameters, for an optimiser."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def trained_tensors(self) -> dict[str, Tensor]:
-        """Parameters that learning changes, by name; the rest can be rebuilt from `spec`."""
+        """Trainable parameters by name; the rest can be rebuilt from `spec`."""
         return {name: parameter.detach() for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def trained_state(self) -> dict[str, np.ndarray]:
-        """Copy the parameters that learning changes."""
+        """Copy the trainable parameters."""
         return {name: tensor.cpu().numpy().copy() for name, tensor in self.trained_tensors().items()}
 
     def load_trained_state(self, state: Mapping[str, np.ndarray | Tensor]) -> None:
@@ -84,7 +84,7 @@ def embed(
 ) -> Tensor:
     """Embed sentences without gradients in batches of similar length: [n_examples, dim], in the order of `examples`.
 
-    `blanked` masks the names of their entities. A progress bar appears on a terminal when it takes long.
+    `blanked` masks the entity names. On a terminal, a progress bar appears after `BAR_AFTER` seconds.
     """
     from tqdm import tqdm
 

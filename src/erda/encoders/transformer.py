@@ -1,8 +1,8 @@
-"""A pretrained transformer as encoder: the paper's [CLS] state, or the states of the two entity-start marks.
+"""A pretrained transformer as encoder, pooled at [CLS] (as in the paper) or at the two start marks.
 
-With a `FrozenCache`, frozen lower layers run once per sentence, and the trained layers read the cached states. With and
-without the cache, these states come from the same computation; on a CPU it uses no padding, so they do not depend on
-the batch.
+With a `FrozenCache`, frozen lower layers run once per sentence, and the trained layers read the cached states. Frozen
+states come from the same computation with and without the cache. On a CPU it uses no padding, so the states do not
+depend on the batch.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from erda.types import Example
 DEFAULTS = TransformerSettings()
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
-CPU_PIECES, GPU_PIECES = 2048, 65536  # pieces that run through frozen layers at once
-MIN_ROWS = 32  # smaller matrix products use other kernels, whose last digits differ; sentences are repeated to fill up
+CPU_PIECES, GPU_PIECES = 2048, 65536  # word pieces per batch of the frozen layers
+MIN_ROWS = 32  # smaller matrix products use other kernels with other rounding; sentences are repeated up to this size
 
 
 class TransformerEncoder(TrainableEncoder):
-    """A pretrained model, its lower layers frozen; `TransformerSettings` says what the settings do.
+    """A pretrained model with frozen lower layers; `TransformerSettings` documents the settings.
 
-    `weights` are merged into the pretrained ones: those of `settings.adapter`, or any that were trained over `folder`.
-    A plain text has no marks: in both modes it is read from its [CLS] state, in `markers` once for each half.
+    `weights`, trained over the model in `folder`, are merged into the pretrained weights. A plain text has no marks:
+    both modes pool its [CLS] state, mode `markers` once for each half of the vector.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TransformerEncoder(TrainableEncoder):
         self.eval()
 
     def train(self, mode: bool = True) -> TransformerEncoder:
-        """Switch dropout on or off; frozen layers never have any."""
+        """Set training mode; frozen layers stay in eval mode, without dropout."""
         super().train(mode)
         for module in self.layers.frozen_modules():
             module.eval()
@@ -114,12 +114,12 @@ class TransformerEncoder(TrainableEncoder):
             return self._pooled(self.layers(ids, lengths, places))
 
     def _pooled(self, states: Tensor) -> Tensor:
-        """States at the pooled places [n, p, hidden] -> vectors [n, dim]."""
+        """Pooled states [n, p, hidden] -> vectors [n, dim]."""
         vectors = states.flatten(1)
         return (vectors if self.linear is None else self.linear(vectors)).float()
 
     def warm(self, examples: Sequence[Example], *, progress: bool = True) -> None:
-        """Fill the cache: run the frozen layers over sentences that are not cached, in large batches."""
+        """Fill the cache: run the frozen layers over uncached sentences, in large batches."""
         store = self._store()
         if store is None:
             return
@@ -131,7 +131,7 @@ class TransformerEncoder(TrainableEncoder):
                 store.of([pieces[i] for i in group], self._frozen_states)
                 bar.update(len(group))
 
-    # -- from word pieces to the states that are pooled ----------------------------------------------------------------
+    # -- from word pieces to pooled states -----------------------------------------------------------------------------
 
     def _collate(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor, Tensor]:
         """Padded piece ids [n, longest], lengths [n] and pooled places [n, p]."""
@@ -145,7 +145,7 @@ class TransformerEncoder(TrainableEncoder):
         return torch.tensor(places, device=self.device)
 
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
-        """The last layer's states at [CLS], or at the two start marks: [n, 1 or 2, hidden]."""
+        """States of the last layer at the pooled places: [n, p, hidden]."""
         layers, store = self.layers, self._store()
         make = self._frozen_states
         parts = make(batch) if store is None else store.of(batch, make, passing=self.training)
@@ -160,7 +160,7 @@ class TransformerEncoder(TrainableEncoder):
     def _frozen_states(self, batch: Sequence[Pieces]) -> list[Tensor]:
         """States of each sentence after the frozen layers: [n_pieces, hidden]. If all are frozen, only the pooled rows.
 
-        On a CPU the sentences of a group have the same length; on a GPU they are padded.
+        On a CPU, all sentences of a batch have the same length; on a GPU, they are padded.
         """
         layers, on_cpu = self.layers, self.device.type == "cpu"
         found: dict[int, Tensor] = {}
@@ -184,19 +184,19 @@ class TransformerEncoder(TrainableEncoder):
     # -- the cache ---------------------------------------------------------------------------------------------------
 
     def _store(self) -> FrozenStates | None:
-        """The cache of these frozen weights; None without a cache or without frozen layers."""
+        """Cached states of these frozen weights; None without a cache or without frozen layers."""
         if self.cache is None or self.cache.max_bytes == 0 or not self.layers.splits or self.layers.n_frozen is None:
             return None
         now = [(parameter.data_ptr(), parameter._version) for parameter in self._frozen_weights]
-        if now != self._fingerprint_of:  # the first call, or the weights have changed
+        if now != self._fingerprint_of:  # first call, or changed weights
             self._fingerprint = self._frozen_fingerprint()
             self._fingerprint_of = now
         return self.cache.states(self._fingerprint, self.layers.hidden_size)
 
     def _frozen_fingerprint(self) -> str:
-        """sha256 of the frozen weights and of everything else that decides their output.
+        """Sha256 of the frozen weights and of everything else that determines their output.
 
-        The tokenizer is not part of it: sentences are found by their piece ids.
+        It leaves out the tokenizer: the key of a sentence contains its piece ids.
         """
         import transformers
 
@@ -223,7 +223,7 @@ class TransformerEncoder(TrainableEncoder):
 
 
 def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:
-    """A linear layer that starts as a rotation: angles stay, so training starts from the pretrained geometry."""
+    """A linear layer initialised as a rotation, which keeps all angles of the pretrained model."""
     linear = nn.utils.skip_init(nn.Linear, n_in, n_out)
     nn.init.orthogonal_(linear.weight, generator=torch.Generator().manual_seed(seed))
     nn.init.zeros_(linear.bias)
@@ -231,7 +231,7 @@ def _orthogonal(n_in: int, n_out: int, seed: int) -> nn.Linear:
 
 
 def _groups(lengths: Sequence[int], size: int, *, same_length: bool = False) -> Iterator[list[int]]:
-    """Sentences sorted by length, in groups of at most `size` pieces (padding counted), or of one length each."""
+    """Group sentences by length, at most `size` pieces per group including padding; optionally of equal length."""
     group: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
         full = (len(group) + 1) * lengths[i] > size

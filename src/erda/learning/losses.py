@@ -1,7 +1,7 @@
-"""The paper's four losses, and those of other methods, as pure functions of similarities and targets.
+"""Losses of the paper and of other methods, as pure functions of similarities and targets.
 
-`similarities` [n_examples, n_relations] are large where close; `targets` [n_examples] are the true columns.
-Each is a mean over the examples of its batch (as the released code reads the paper's sums; docs/method.md).
+`similarities` [n_examples, n_relations] are large for close pairs; `targets` [n_examples] are the columns of the true
+relations. Each loss is a mean over the batch, as in the released code; the paper writes sums (docs/method.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cross_entropy(similarities: Tensor, targets: Tensor, *, temperature: float =
 def multi_margin(similarities: Tensor, targets: Tensor, *, margin: float, average: bool = False) -> Tensor:
     """L_mm, Eq. 2: every wrong relation at least `margin` below the true one.
 
-    Summed over the wrong relations as in the paper, or divided by their number with `average` as in the released code.
+    Sum over the wrong relations, as in the paper; with `average` their mean, as in the released code.
     """
     true = similarities.gather(1, targets[:, None])
     hinges = (margin - true + similarities).clamp(min=0)
@@ -53,8 +53,8 @@ def pairwise_margin(similarities: Tensor, targets: Tensor, *, margin: float) -> 
 def contrastive(true: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
     """L_con, Eq. 6: one hinge over the sum of an exemplar's hard negatives.
 
-    `true` [n] are similarities of exemplars with their relation, `negatives` [n, n_negatives] those of their hard
-    negatives with the same relation.
+    `true` [n] are the similarities of exemplars to their relation, `negatives` [n, n_negatives] the similarities of
+    their hard negatives to the same relation.
     """
     return (margin - true + negatives.sum(dim=1)).clamp(min=0).mean()
 
@@ -62,10 +62,10 @@ def contrastive(true: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
 def supervised_contrastive(
     similarities: Tensor, same: Tensor, *, temperature: float, counted: Tensor | None = None
 ) -> Tensor:
-    """-1/|P(i)| sum over p in P(i) of log(exp(s_ip / t) / sum_a exp(s_ia / t)), the mean over anchors i with a P(i).
+    """-1/|P(i)| sum over p in P(i) of log(exp(s_ip / t) / sum_a exp(s_ia / t)), averaged over anchors with positives.
 
-    `same` [n, m] says which of the columns are of the anchor's relation, P(i); `counted` [n, m] which are compared at
-    all (an anchor is not compared with itself). 0 where no anchor has a positive.
+    `same` [n, m] marks the positives P(i), the columns of the anchor's relation; `counted` [n, m] marks the columns a
+    to compare with (an anchor is not compared with itself). 0 if no anchor has a positive.
     """
     logits = similarities / temperature
     if counted is not None:
@@ -80,10 +80,10 @@ def supervised_contrastive(
 
 
 def relaxed(similarities: Tensor, same: Tensor, *, margin: float) -> Tensor:
-    """Similarities that weigh more the further they are from where they should be: [n, m] -> [n, m].
+    """Similarities weighted by their distance from the optimum (circle loss): [n, m] -> [n, m].
 
-    Of the same relation a (s - (1 - m)) with a = max(0, 1 + m - s), of another b (s - m) with b = max(0, s + m).
-    Neither a nor b carries a gradient: hard pairs pull harder, and those beyond the margin hardly.
+    Same relation: a (s - (1 - m)) with a = max(0, 1 + m - s). Other relations: b (s - m) with b = max(0, s + m).
+    The weights a and b carry no gradient. Hard pairs have a larger gradient than easy ones.
     """
     now = similarities.detach()
     alike = (1 + margin - now).clamp(min=0) * (similarities - (1 - margin))
@@ -92,7 +92,7 @@ def relaxed(similarities: Tensor, same: Tensor, *, margin: float) -> Tensor:
 
 
 def distillation(scores: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """t^2 KL(softmax(teacher / t) || softmax(scores / t)), the mean over rows; both [n, m]. 0 without a row."""
+    """t^2 KL(softmax(teacher / t) || softmax(scores / t)), averaged over rows; both [n, m]. 0 without rows."""
     if not scores.numel():
         return scores.sum()
     expected = F.softmax(teacher / temperature, dim=1)

@@ -1,4 +1,4 @@
-"""Episodic memory: the examples that stand for a relation, one per relation in the paper."""
+"""Episodic memory: select the exemplars of each relation, one per relation in the paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from erda.types import Example
 
 
 def nearest_to_centroid(vectors: np.ndarray, n: int = 1, *, centre: np.ndarray | None = None) -> list[int]:
-    """Rows of the `n` vectors closest (Euclidean) to `centre`, or to their mean (Eq. 5), closest first."""
+    """Rows of the `n` vectors closest (Euclidean) to `centre` or, by default, to their mean (Eq. 5), closest first."""
     distances = np.linalg.norm(vectors - (vectors.mean(axis=0) if centre is None else centre), axis=1)
     found: list[int] = np.argsort(distances, kind="stable")[:n].tolist()
     return found
@@ -19,9 +19,9 @@ def nearest_to_centroid(vectors: np.ndarray, n: int = 1, *, centre: np.ndarray |
 def nearest_of_each(
     examples: Sequence[Example], vectors: np.ndarray, *, n: int = 1, centres: Mapping[str, np.ndarray] | None = None
 ) -> list[Example]:
-    """The `n` examples of each relation nearest to its centroid; `vectors` [n_examples, dim] are their embeddings.
+    """Select the `n` examples of each relation nearest to its centroid; `vectors` [n_examples, dim] embed `examples`.
 
-    `centres` holds centroids that are known better than these examples tell.
+    `centres` overrides the means of these examples as centroids.
     """
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):

@@ -14,7 +14,7 @@ Role = Literal["head", "tail"]
 
 
 def swap_entity(example: Example, donor: Example, role: Role) -> Example:
-    """`example` with its head (or tail) mention replaced by the donor's; both spans point at the right tokens."""
+    """Replace the head (or tail) mention of `example` with the donor's, and adjust both spans."""
     old: Entity = getattr(example, role)
     new: Entity = getattr(donor, role)
     words = donor.tokens[new.span.start : new.span.end]
@@ -29,7 +29,7 @@ def swap_entity(example: Example, donor: Example, role: Role) -> Example:
 
 
 def hard_negatives(example: Example, others: Sequence[Example], generator: torch.Generator) -> list[Example]:
-    """Two negatives, head swapped and tail swapped, each with a donor drawn at random; none without another example."""
+    """Swap the head, then the tail, with a random donor each: two negatives, or none without other examples."""
     donors = [other for other in others if other is not example]
     if not donors:
         return []

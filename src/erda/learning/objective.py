@@ -1,4 +1,4 @@
-"""ERDA's loss of a batch: the weighted sum of the losses of `losses.py` (Eq. 4 and 7)."""
+"""ERDA's loss: the weighted sum of the losses in `losses.py` (Eq. 4 and 7)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Objective:
     def __call__(self, vectors: Tensor, prototypes: Tensor, targets: Tensor, exemplars: list[int]) -> Tensor:
         """L_new of a batch, plus L_con of its exemplars.
 
-        `vectors` [n + n_negatives, dim] are the batch's and then, exemplar by exemplar, those of the hard negatives of
-        the rows `exemplars`; `prototypes` [n_relations, dim] carry no gradient; `targets` [n] are the true relations.
+        `vectors` [n + n_negatives, dim] are the batch, followed by the hard negatives of each row in `exemplars`.
+        `prototypes` [n_relations, dim] carry no gradient. `targets` [n] are the columns of the true relations.
         """
         similarities = cosine_similarity(vectors, prototypes)
         known = similarities[: len(targets)]

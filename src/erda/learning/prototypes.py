@@ -1,4 +1,4 @@
-"""Relation embeddings: the name alone before a relation has an exemplar, the mean of name and exemplars after."""
+"""Relation embeddings: the mean of name and exemplars, or the name alone without exemplars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def relation_embeddings(
     """r_i of the paper: [n_relations, dim].
 
     `names` [n_relations, dim] are the embedded names, `exemplars[id]` [n_exemplars, dim] the embedded exemplars.
-    `unit` scales all of them to length 1 first, so that a short name weighs as much as a long sentence.
+    `unit` first scales all vectors to length 1, so that names and sentences have equal weight.
     """
     if unit:
         names = F.normalize(names, dim=-1)

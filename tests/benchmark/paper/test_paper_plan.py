@@ -152,7 +152,7 @@ def test_nothing_that_can_be_run_is_a_fault_with_the_reasons(
         (["--set", "emar.batch_size=0"], "must be at least 1"),
         (["--seeds", "abc"], "--seeds: expected a whole number, got 'abc'."),
         (["--dataset", "nosuch"], "Unknown dataset 'nosuch'."),
-        (["--device", "cuda"], "PyTorch sees no CUDA device here"),
+        (["--device", "cuda"], "PyTorch finds no CUDA device"),
         (["--corpus", "nosuch"], "corpus: nosuch is no folder"),
         (["--jobs", "0"], "--jobs: must be at least 1, got 0."),
         (["--address", "auto"], "--address: only with --engine ray."),
