@@ -24,6 +24,7 @@ PUBLIC = {  # module -> its public names
         "RelationScore",
         "Suggestion",
         "Taught",
+        "TextPlace",
         "VersionInfo",
         "WordEffect",
     ),

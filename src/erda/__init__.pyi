@@ -9,6 +9,7 @@ from erda.app.answers import Ranked as Ranked
 from erda.app.answers import RelationScore as RelationScore
 from erda.app.answers import Suggestion as Suggestion
 from erda.app.answers import Taught as Taught
+from erda.app.answers import TextPlace as TextPlace
 from erda.app.answers import VersionInfo as VersionInfo
 from erda.app.answers import WordEffect as WordEffect
 from erda.app.extractor import Extractor as Extractor

@@ -36,11 +36,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A mention of something in a sentence. `id` names the thing itself (a Wikidata id, a page title)."""
+    """A mention of something in a sentence. `id` names the thing itself (a Wikidata id, a page title).
+
+    `type` is its kind (PERSON, ORG, ...), from a tagger or from the user. It never changes a vector or a key: entities
+    that differ in type alone are equal.
+    """
 
     name: str
     span: Span
     id: str | None = None
+    type: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
 
-from erda.app.answers import Answer
-from erda.app.entities import tagged_sentences
+from erda.app.answers import Answer, TextPlace
+from erda.app.entities import Finder, find_tagger, tagged_sentences
 from erda.app.extractor import Extractor
 from erda.data.formats import example_to_json
 from erda.errors import DataError
@@ -59,19 +59,42 @@ def test_entities_by_their_characters(extractor: Extractor) -> None:
         ("the Republic", "Rome"),
     ]
     assert found.answers[2].example.tail.id == "Q38"
+    assert found.answers[2].place == TextPlace(64, 68, 87, 91), "the mark begins with a space"
     inside = tagged_sentences("Dr. A. Bc. Def met Ghi.", [Mark(0, 14)], taught=None).sentences
     assert [sentence.entities[0].name for sentence in inside] == ["Dr. A. Bc. Def"]
     with pytest.raises(DataError, match=r"entity \(90, 900\) covers no word of the text"):
         extractor.extract(TEXT, [Mark(90, 900)])
 
 
-def test_without_entities_the_taught_names_are_found(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_entities_capital_letters_and_taught_names_are_found(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
-    found = extractor.extract("Was Microsoft founded by Steve in Ulm?")
-    assert found.tagger == "taught"
-    assert {answer.example.head.name for answer in found.answers} == {"Microsoft", "Steve", "Ulm"}
-    with pytest.raises(DataError, match=r"give entities=\[names\], or install spaCy with a pipeline"):
-        tagged_sentences("some text", None, taught=None)
+    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
+    extractor.teach("treats", ["[[insulin]] treats {{diabetes}}.", "{{He}} treats [[that]].", "[[who]] treats {{It}}."])
+    found = extractor.extract("Was Acme founded by Jo Lee with insulin? He and It asked who did that.")
+    assert {answer.example.head.name for answer in found.answers} == {"Acme", "Jo Lee", "insulin"}
+    assert (found.tagger, found.n_entities) == ("capitalised", 3)
+    assert found.hint.endswith("A trained tagger: pip install 'erda[entities]'; erda data get entities")
+    nothing = extractor.extract("it rained.")
+    assert (nothing.answers, nothing.n_entities) == ((), 0)
+    assert nothing.hint.startswith("No entity was found in the text. ")
+    assert extractor.extract("Ada met Bob.", ["Ada", "Bob"]).hint == ""
+
+
+def test_the_hint_names_only_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: None)
+    for spec, folder, said in (
+        (None, None, "pip install 'erda[entities]'; erda data get entities"),
+        (None, tmp_path, "pip install 'erda[entities]'"),
+        ("spacy", None, "erda data get entities"),
+    ):
+        monkeypatch.setattr("erda.app.entities.find_spec", lambda name, spec=spec: spec)
+        monkeypatch.setattr("erda.app.entities.model_folder", lambda folder=folder: folder)
+        finder = find_tagger()
+        assert (finder.name, finder.hint.rpartition(": ")[2]) == ("capitalised", said)
+    monkeypatch.setattr("erda.app.entities.model_folder", lambda: tmp_path)
+    assert find_tagger() == Finder("spacy:en_core_web_md", pipeline=tmp_path)
 
 
 def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +115,12 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
     module.load = lambda name: lambda text: Document()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
+    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
     found = extractor.extract("Ada met Bob.")
-    assert found.tagger == "spacy:en_core_web_sm"
+    assert (found.tagger, found.hint) == ("spacy:en_core_web_sm", "")
     assert len(found.answers) == 2
+    row = found.answers[0].to_json()
+    assert (row["head_type"], row["tail_type"], row["tail_start"], row["tail_end"]) == ("PERSON", "PERSON", 8, 11)
 
 
 @pytest.mark.parametrize(

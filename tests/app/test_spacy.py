@@ -12,7 +12,7 @@ from erda.app import entities
 from erda.app.extractor import Extractor
 from erda.errors import DataError
 
-spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[spacy]'")
+spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[entities]'")
 from erda.app import spacy_component  # noqa: E402
 
 NAMES = ["Tesla", "SpaceX", "Elon Musk", "Ada", "London"]
@@ -53,9 +53,11 @@ def test_relations_of_a_document(store: Path) -> None:
     assert doc[found.tail.start : found.tail.end].text == "Elon Musk"
 
 
-def test_pairs_stay_within_a_sentence_where_there_are_sentences(store: Path) -> None:
+def test_pairs_stay_within_a_sentence(store: Path) -> None:
     assert [len(own) for _, own in spacy_component._pairs(pipeline(store)(TEXT))] == [2, 2]
-    assert [len(own) for _, own in spacy_component._pairs(pipeline(store, sentences=False)(TEXT))] == [12]
+    without = list(spacy_component._pairs(pipeline(store, sentences=False)(TEXT)))
+    assert [(start, len(own)) for start, own in without] == [(0, 2), (7, 2)], "split by rule"
+    assert {(pair.head.type, pair.tail.type) for _, own in without for pair in own} == {("THING", "THING")}
 
 
 def test_many_documents_at_once(store: Path) -> None:
@@ -80,5 +82,5 @@ def test_a_store_that_was_taught_nothing(store: Path, tmp_path: Path) -> None:
 def test_no_pipeline_is_installed_with_spacy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy.util.get_installed_models", list)
     assert entities.installed_pipeline() is None
-    monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other"])
-    assert entities.installed_pipeline() == "aa_other"
+    monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other", "en_own"])
+    assert entities.installed_pipeline() == "en_own"

@@ -31,8 +31,10 @@ TESTS = ("[[SpaceX]] was founded by {{Elon}} .", "founded by"), ("[[Ada]] was bo
 
 @pytest.fixture
 def erda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Erda:
-    """Runs a command in an empty folder, over an encoder that needs no weights."""
+    """Runs a command in an empty folder, over an encoder that needs no weights and without a tagger."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
+    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: None)
     monkeypatch.delenv("ERDA_STORE", raising=False)
     opened = Extractor.open
     monkeypatch.setattr(Extractor, "open", lambda folder, **asked: opened(folder, **{**asked, "encoder": Words()}))
@@ -392,9 +394,21 @@ def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -
     named = ("--entity", "SpaceX", "--entity", "Elon Musk")
     assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--all", *named).lines) == 2
     nothing = erda("extract", "It rained.", *named)
-    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No relation was found; --all shows the pairs.\n")
-    assert erda("extract", "It rained.", "--all", *named).err == "No line has two entities.\n"
-    assert "--entity NAME, or --names FILE." in erda("extract", "It rained.").err
+    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No entity was found in the text.\n")
+    assert erda("extract", "SpaceX rained.", "--all", *named).err == "No line has two entities.\n"
+    said = erda("extract", "It rained.").err.splitlines()
+    assert said[0] == "No entity was found in the text. Entities can be named: --entity NAME, or --names FILE."
+    assert said[-1].endswith("erda data get entities")
+
+
+def test_plain_text_is_answered_without_a_model_and_the_last_line_says_so(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    done = erda("extract", "Acme was founded by Jo Lee.", "--all")
+    assert [(row["head"], row["tail"], row["entities"]) for row in map(json.loads, done.lines)] == [
+        ("Acme", "Jo Lee", "capitalised"),
+        ("Jo Lee", "Acme", "capitalised"),
+    ]
+    assert done.err.splitlines()[-1].startswith("Entities were guessed by capital letters. A trained tagger: ")
 
 
 def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(

@@ -3,19 +3,16 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 from toy_corpus import row, write_rows
 
 from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
-from erda.corpus.sources.plain_text_source import pipeline_tagger, spacy_tagger
 from erda.corpus.sources.source import CorpusRow, pair_rows
 from erda.corpus.sources.wikitext import Wiki, n_unclosed, page_rows, page_sentences
 from erda.errors import DataError, SettingsError
-from erda.text.names import read_names
+from erda.text.names import NameTagger, read_names
 from erda.text.pairs import TaggedSentence
 from erda.types import Entity, Span
 
@@ -219,26 +216,12 @@ def test_plain_text_needs_names_or_spacy(tmp_path, monkeypatch):
     (tmp_path / "names.txt").write_text("\n")
     with pytest.raises(DataError):
         read_names(tmp_path / "names.txt")
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(SettingsError, match=r"erda\[entities\]"):
-        spacy_tagger("en_core_web_sm")
-
-
-def test_entities_of_a_spacy_pipeline():
-    """A stand-in for spaCy with persons, a place, and a number that is skipped."""
-    text = "Anna met 3 people in New York. Bob slept."
-
-    def entity(name, label):
-        start = text.index(name)
-        return SimpleNamespace(start_char=start, end_char=start + len(name), text=name, label_=label)
-
-    document = SimpleNamespace(
-        ents=[entity("Anna", "PERSON"), entity("3", "CARDINAL"), entity("New York", "GPE"), entity("Bob", "PERSON")],
-        has_annotation=lambda name: False,
-    )
-    first, second = pipeline_tagger(lambda _: document)(text)
-    assert first.entities == (Entity("Anna", Span(0, 1)), Entity("New York", Span(5, 7)))
-    assert second == TaggedSentence(("Bob", "slept", "."), (Entity("Bob", Span(0, 1)),))
+    tagger = NameTagger({"York": None, "Ann": "Q1"})
+    monkeypatch.setattr("erda.corpus.sources.model_folder", lambda: tmp_path)
+    monkeypatch.setattr("erda.corpus.sources.fetched_tagger", {tmp_path: tagger}.get)
+    (tmp_path / "x.txt").write_text("Ann left York.")
+    rows, _ = read(tmp_path / "x.txt", spacy="entities")
+    assert [(row.head_name, row.head_id) for row in rows] == [("Ann", "Q1"), ("York", None)]
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------

@@ -23,11 +23,13 @@ def test_list_shows_which_datasets_are_present(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
+    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
     assert erda("data", "list") == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "embedded" in lines["atlas"]
     assert "to fetch" in lines["fewrel"]
     assert "to obtain" in lines["tacred"]
+    assert "to fetch" in lines["entities"]
     (tmp_path / "redoc41").mkdir()
     for name in ("examples.jsonl.gz", "relations.json"):
         (tmp_path / "redoc41" / name).touch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from erda.errors import counted
@@ -24,15 +24,27 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPlace:
+    """Character offsets of both entities in the original text, ends excluded."""
+
+    head_start: int
+    head_end: int
+    tail_start: int
+    tail_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The relation between the two entities of a sentence; None if no known relation is likely enough.
 
-    `ranked` holds the most likely relations, best first, even if `relation` is None.
+    `ranked` holds the most likely relations, best first, even if `relation` is None. `place` is known for the answers
+    of `extract`.
     """
 
     example: Example
     relation: str | None
     ranked: tuple[Ranked, ...]
+    place: TextPlace | None = None
 
     @property
     def best(self) -> str | None:
@@ -45,11 +57,15 @@ class Answer:
         return self.ranked[0].confidence
 
     def to_json(self) -> dict[str, Any]:
-        """For a line of output."""
+        """For a line of output; offsets and entity types where they are known."""
+        head, tail = self.example.head, self.example.tail
+        types = {"head_type": head.type, "tail_type": tail.type}
         return {
             "text": example_to_marks(self.example),
-            "head": self.example.head.name,
-            "tail": self.example.tail.name,
+            "head": head.name,
+            "tail": tail.name,
+            **(asdict(self.place) if self.place else {}),
+            **{name: kind for name, kind in types.items() if kind},
             "relation": self.relation,
             "confidence": round(self.confidence, 4),
             "ranked": [{"relation": one.relation, "confidence": round(one.confidence, 4)} for one in self.ranked],
@@ -58,12 +74,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What holds between the entities of a text. `tagger` says who found them: given, names, spacy:PIPELINE, taught."""
+    """What holds between the entities of a text.
+
+    `tagger` says how entities were found: given (marks), names, spacy:PIPELINE or capitalised. `hint` says how to get a
+    better tagger, or that no entity was found; it is empty otherwise.
+    """
 
     answers: tuple[Answer, ...]  # of every ordered pair of entities that share a sentence
     tagger: str
     n_entities: int
     n_left_out: int = 0  # pairs over the bound
+    hint: str = ""
 
     @property
     def found(self) -> tuple[Answer, ...]:

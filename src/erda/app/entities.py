@@ -1,4 +1,4 @@
-"""Find the entities of a text: by offsets, by names, with spaCy, or by the names in taught examples."""
+"""Find the entities of a text: by offsets, by names, with spaCy, or by capital letters."""
 
 from __future__ import annotations
 
@@ -7,30 +7,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 from erda.app.inputs import check_text
+from erda.data.entity_model import GET, PIPELINE, model_folder
 from erda.errors import DataError
+from erda.text.capitalised import CapitalisedTagger
 from erda.text.marks import Mark
 from erda.text.names import NameTagger
 from erda.text.pairs import TaggedSentence
-from erda.text.sentences import split_sentences, tokens_of, words_of
+from erda.text.sentences import split_sentences, tokens_of, words_at
+from erda.text.spacy_tagger import Tagger, fetched_tagger, spacy_tagger
 from erda.types import Entity, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
-PREFERRED = "en_core_web_sm"
+INSTALL = "pip install 'erda[entities]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Sentences with their entities, and the tagger that found them."""
+    """Sentences with their entities, the tagger that found them, and how to get a better one."""
 
     sentences: tuple[TaggedSentence, ...]
     tagger: str
+    hint: str = ""
 
 
 def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
-    """Split a text into sentences with the given entities; without any, find them with spaCy or by taught names.
+    """Split a text into sentences with the given entities; without any, find them with `find_tagger`.
 
     To search many texts for the same names, pass a `NameTagger`, which is built once.
     """
@@ -40,7 +44,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     if isinstance(entities, str):
         raise DataError("entities: expected a list of names or marks, got a single text; put it in a list.")
     if entities is None:
-        return _found(text, taught)
+        return find_tagger()(text, taught)
     if isinstance(entities, NameTagger):
         return Tagged(tuple(entities(text)), "names")
     given = list(entities)
@@ -54,32 +58,44 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     return Tagged(tuple(NameTagger(names)(text)), "names")
 
 
-def _found(text: str, taught: NameTagger | None) -> Tagged:
-    if pipeline := installed_pipeline():
-        return Tagged(tuple(_spacy_tagger(pipeline)(text)), f"spacy:{pipeline}")
-    if taught is None:
-        raise DataError(
-            "No entities were given and none can be found: give entities=[names], or install spaCy with a pipeline "
-            f"(pip install 'erda[spacy]'; python -m spacy download {PREFERRED})."
-        )
-    return Tagged(tuple(taught(text)), "taught")
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """The tagger for texts whose entities are not given: `name` for the output, `hint` how to get a better one."""
+
+    name: str
+    hint: str = ""
+    pipeline: str | Path | None = None  # an installed one by its name, the fetched one by its folder
+
+    def __call__(self, text: str, taught: NameTagger | None) -> Tagged:
+        """Tag a text; the names of `taught` examples count where no pipeline runs."""
+        tag = _spacy_tagger(self.pipeline) if self.pipeline else CapitalisedTagger(taught)
+        return Tagged(tuple(tag(text)), self.name, self.hint)
+
+
+def find_tagger() -> Finder:
+    """The best tagger at hand: the fetched pipeline, an installed pipeline of spaCy, capital letters."""
+    folder, has_spacy = model_folder(), find_spec("spacy") is not None
+    if folder and has_spacy:
+        return Finder(f"spacy:{PIPELINE}", pipeline=folder)
+    if installed := installed_pipeline():
+        return Finder(f"spacy:{installed}", pipeline=installed)
+    missing = [*([] if has_spacy else [INSTALL]), *([] if folder else [GET])]
+    return Finder("capitalised", f"Entities were guessed by capital letters. A trained tagger: {'; '.join(missing)}")
 
 
 def installed_pipeline() -> str | None:
-    """The name of the spaCy pipeline to use, or None if none is installed."""
+    """The name of the spaCy pipeline to use, or None if none is installed; English ones first."""
     if find_spec("spacy") is None:
         return None
     import spacy
 
-    names: list[str] = sorted(spacy.util.get_installed_models())
-    return PREFERRED if PREFERRED in names else names[0] if names else None
+    names: list[str] = spacy.util.get_installed_models()
+    return min(names, key=lambda name: (not name.startswith("en_"), name), default=None)
 
 
-@lru_cache(maxsize=1)
-def _spacy_tagger(pipeline: str) -> Any:
-    from erda.corpus.sources.plain_text_source import spacy_tagger
-
-    return spacy_tagger(pipeline)
+@lru_cache(maxsize=2)
+def _spacy_tagger(pipeline: str | Path) -> Tagger:
+    return fetched_tagger(pipeline) if isinstance(pipeline, Path) else spacy_tagger(pipeline)
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
@@ -91,16 +107,17 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
     for start, end in split_sentences(text, [(mark.start, mark.end) for mark in ordered]):
         own = [mark for mark in ordered if start <= mark.start and mark.end <= end]
         borders = sorted({start, end, *(at for mark in own for at in (mark.start, mark.end))})
-        tokens, token_at = list[str](), {start: 0}
+        offsets, token_at = list[tuple[int, int]](), {start: 0}
         for left, right in pairwise(borders):
-            tokens += words_of(text, left, right)
-            token_at[right] = len(tokens)
+            offsets += tokens_of(text, left, right)
+            token_at[right] = len(offsets)
         entities = tuple(
             Entity(
                 mark.name or " ".join(text[mark.start : mark.end].split()),
                 Span(token_at[mark.start], token_at[mark.end]),
                 mark.id,
+                mark.type,
             )
             for mark in own
         )
-        yield TaggedSentence(tuple(tokens), entities)
+        yield TaggedSentence(tuple(words_at(text, offsets)), entities, tuple(offsets))

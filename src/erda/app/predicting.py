@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 from erda.app.answer_tables import PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
-from erda.app.entities import installed_pipeline
+from erda.app.entities import find_tagger
 from erda.app.inputs import check_text, example_of
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
@@ -74,6 +74,7 @@ class Piece:
     rows: list[PlainRow]
     n_read: int
     line: int
+    n_entities: int = 0  # found in plain text
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,15 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The number of rows, those found from an earlier run, and the rows that carry an `error`."""
+    """The number of rows, those found from an earlier run, and the rows that carry an `error`.
+
+    `n_entities` counts the entities of plain text that this run read.
+    """
 
     n_rows: int
     n_found: int
     faults: Faults
+    n_entities: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ def ask_text(
 ) -> Asking:
     """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`."""
     tagger = NameTagger(names) if names else None
-    found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else installed_pipeline()
+    found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
     job = _job(version, [path], entities=found_by, pairs=pairs)
     return Asking(path, (path,), job, partial(_answer_text, version, path, tagger, pairs))
 
@@ -164,10 +169,10 @@ def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs:
         asked.append((number, questions))
         size += 1 if isinstance(questions, Unread) else 1 + len(questions.examples)
         if size >= PIECE:
-            yield Piece(_text_rows(version, asked, pairs), number, number)
+            yield _text_piece(version, asked, pairs)
             asked, size = [], 0
     if asked:
-        yield Piece(_text_rows(version, asked, pairs), asked[-1][0], asked[-1][0])
+        yield _text_piece(version, asked, pairs)
 
 
 def _questions(
@@ -181,14 +186,13 @@ def _questions(
         number, text = line
         try:
             check_text(text, most=None)
+            if text.strip():
+                yield number, version.questions(text, tagger)
         except DataError as fault:
             yield number, Unread(number, str(fault))
-            continue
-        if text.strip():
-            yield number, version.questions(text, tagger)
 
 
-def _text_rows(version: Version, asked: list[tuple[int, PairQuestions | Unread]], pairs: Pairs) -> list[PlainRow]:
+def _text_piece(version: Version, asked: list[tuple[int, PairQuestions | Unread]], pairs: Pairs) -> Piece:
     examples = [one for _, own in asked if isinstance(own, PairQuestions) for one in own.examples]
     answers = iter(version.predict(examples, top=1))
     rows: list[PlainRow] = []
@@ -202,7 +206,8 @@ def _text_rows(version: Version, asked: list[tuple[int, PairQuestions | Unread]]
             n_pairs = counted(own.n_left_out, "pair")
             error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
             rows.append({"line": number, "error": error})
-    return rows
+    n_entities = sum(own.n_entities for _, own in asked if isinstance(own, PairQuestions))
+    return Piece(rows, asked[-1][0], asked[-1][0], n_entities)
 
 
 class _Passed(Faults):
@@ -241,12 +246,13 @@ def own_format(path: Path, format: str | None) -> str:
 
 def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered:
     """Show every row."""
-    n_rows, faults = 0, Faults(asking.path)
+    n_rows, n_entities, faults = 0, 0, Faults(asking.path)
     for piece in asking.pieces(0):
+        n_entities += piece.n_entities
         for row in piece.rows:
             show(row)
             n_rows += _counted(row, faults)
-    return Answered(n_rows, 0, faults)
+    return Answered(n_rows, 0, faults, n_entities)
 
 
 def write_answers(
@@ -267,14 +273,15 @@ def write_answers(
         remove_unfinished(out.parent, of=out.name)
         rows, faults = folder / ROWS, Faults(asking.path)
         found = _begin(folder / JOB, asking.job, rows)
-        digest = found.digest
+        digest, n_entities = found.digest, 0
         for piece in asking.pieces(found.n_read):
             digest = _append(rows, piece, digest)
+            n_entities += piece.n_entities
             tick(piece.line)
         write(out, _rows(rows))
         n_rows = sum(_counted(row, faults) for row in _rows(rows))
         remove_own(folder, (JOB, ROWS).__contains__)
-    return Answered(n_rows, found.n_rows, faults)
+    return Answered(n_rows, found.n_rows, faults, n_entities)
 
 
 def _counted(row: PlainRow, faults: Faults) -> int:

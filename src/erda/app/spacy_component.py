@@ -20,6 +20,7 @@ from erda.app.extractor import Extractor
 from erda.app.version import MOST_PAIRS, Version
 from erda.errors import DataError
 from erda.text.pairs import ordered_pairs
+from erda.text.sentences import split_sentences
 from erda.types import Entity, Example
 from erda.types import Span as Place
 
@@ -80,16 +81,26 @@ def relations_of(doc: Doc) -> list[DocRelation]:
 
 
 def _pairs(doc: Doc) -> Iterator[tuple[int, tuple[Example, ...]]]:
-    """The token of the document where each sentence begins, and the pairs of that."""
-    sentences = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-    for sentence in sentences:
+    """Yield the first token of each sentence and the pairs of its entities."""
+    for sentence in doc.sents if doc.has_annotation("SENT_START") else _split(doc):
         entities = [
             Entity(
-                entity.text, Place(entity.start - sentence.start, entity.end - sentence.start), entity.kb_id_ or None
+                entity.text,
+                Place(entity.start - sentence.start, entity.end - sentence.start),
+                entity.kb_id_ or None,
+                entity.label_ or None,
             )
             for entity in sentence.ents
         ]
         yield sentence.start, ordered_pairs([token.text for token in sentence], entities, most=MOST_PAIRS).examples
+
+
+def _split(doc: Doc) -> Iterator[Span]:
+    """The sentences of a document whose pipeline sets no boundaries."""
+    kept = [(entity.start_char, entity.end_char) for entity in doc.ents]
+    for start, end in split_sentences(doc.text, kept):
+        if span := doc.char_span(start, end, alignment_mode="expand"):
+            yield span
 
 
 def _place(example: Example, start: int) -> tuple[int, int, int, int]:

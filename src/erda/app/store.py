@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from erda.app.answers import VersionInfo
@@ -334,7 +334,9 @@ class Store:
         return files is not None and all((self.folder / OBJECTS / name).is_file() for name in object_names(files))
 
     def _write_relation(self, part: RelationPart) -> RelationFiles:
-        about = json.dumps(asdict(RelationFile(part.known, part.kept)), ensure_ascii=False).encode()
+        about = json.dumps(
+            asdict(RelationFile(part.known, part.kept), dict_factory=_stored), ensure_ascii=False
+        ).encode()
         return RelationFiles(self._write_object(about, "json"), self._write_tensors(part.rows), len(part.known.lessons))
 
     def _write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
@@ -378,3 +380,8 @@ class Store:
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+
+
+def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Leave out unknown entity types, so that an object without types has the same bytes in every version of erda."""
+    return {name: value for name, value in fields if name != "type" or value is not None}

@@ -13,7 +13,7 @@ from typing import overload
 
 import numpy as np
 
-from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, WordEffect
+from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import Given, example_of, examples_of, known_relation
@@ -24,6 +24,7 @@ from erda.errors import DataError
 from erda.methods.base import Method
 from erda.text.names import NameTagger
 from erda.text.pairs import ordered_pairs
+from erda.text.pronouns import is_pronoun
 from erda.types import Entity, Example, Relation, Span
 
 NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
@@ -36,16 +37,19 @@ MOST_COMPARED = 20  # examples of each
 
 @dataclass(frozen=True, slots=True)
 class PairQuestions:
-    """The pairs of entities of a text, of which `extract` asks."""
+    """The pairs of entities of a text that `extract` asks about, with their places in it."""
 
     examples: tuple[Example, ...]
+    places: tuple[TextPlace, ...]
     tagger: str
     n_entities: int
     n_left_out: int
+    hint: str = ""
 
     def answered(self, answers: Iterable[Answer]) -> Extraction:
-        """With an answer to each."""
-        return Extraction(tuple(answers), self.tagger, self.n_entities, self.n_left_out)
+        """The extraction, given an answer to each example."""
+        placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
+        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)
 
 
 class Version:
@@ -115,8 +119,8 @@ class Version:
     def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
         """The relations between all entities of a text that share a sentence, every ordered pair of them.
 
-        `entities` are names, or stretches of characters (`Mark`); without them they are found by a spaCy pipeline,
-        where one is installed, else by the names in the taught examples.
+        `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
+        `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
         """
         questions = self.questions(text, entities)
         return questions.answered(self.predict(questions.examples, top=top))
@@ -124,17 +128,23 @@ class Version:
     def questions(self, text: str, entities: Entities = None) -> PairQuestions:
         """What `extract` asks of a text."""
         tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
-        pairs, n_entities, n_left_out = list[Example](), 0, 0
+        pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
         for sentence in tagged.sentences:
             found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs))
             pairs += found.examples
+            places += [
+                TextPlace(*sentence.characters(one.head.span), *sentence.characters(one.tail.span))
+                for one in found.examples
+            ]
             n_entities += found.n_entities
             n_left_out += found.n_left_out
-        return PairQuestions(tuple(pairs), tagged.tagger, n_entities, n_left_out)
+        hint = tagged.hint if n_entities else f"No entity was found in the text. {tagged.hint}".strip()
+        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
 
     @cached_property
     def _taught_names(self) -> NameTagger | None:
-        names = {entity.name: entity.id for one in self.state.known for entity in _entities(one)}
+        found = (entity for one in self.state.known for entity in _entities(one))
+        names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
         return NameTagger(names) if names else None
 
     def explain(self, given: Given) -> Explanation:
@@ -200,4 +210,4 @@ def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
 
 def _shifted(entity: Entity, place: int) -> Entity:
     start, end = entity.span.start, entity.span.end
-    return entity if end <= place else Entity(entity.name, Span(start - 1, end - 1), entity.id)
+    return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))

@@ -64,7 +64,7 @@ def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     count("--max-tokens", default=250, help="drop longer sentences (default: 250)")
     add("--format", metavar="NAME", help="jsonl, wikipedia, documents or text (default: by file name)")
     add("--names", metavar="FILE", type=Path, help="plain text: entity names, one per line [tab id]")
-    add("--spacy", metavar="MODEL", help="plain text: spaCy pipeline that finds the entities")
+    add("--spacy", metavar="MODEL", help="plain text: spaCy pipeline; 'entities' is that of 'erda data get entities'")
     count("--workers", default=1, help="processes that parse wikitext (default: 1)")
     add("--memory", metavar="SIZE", default="2GB", help="memory for sorting (default: 2GB)")
     parser.set_defaults(handler=build)

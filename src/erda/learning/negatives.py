@@ -20,7 +20,7 @@ def swap_entity(example: Example, donor: Example, role: Role) -> Example:
     words = donor.tokens[new.span.start : new.span.end]
     tokens = example.tokens[: old.span.start] + words + example.tokens[old.span.end :]
     shift = len(words) - (old.span.end - old.span.start)
-    swapped = Entity(new.name, Span(old.span.start, old.span.start + len(words)), new.id)
+    swapped = Entity(new.name, Span(old.span.start, old.span.start + len(words)), new.id, new.type)
     other = example.tail if role == "head" else example.head
     if other.span.start >= old.span.end:
         other = replace(other, span=Span(other.span.start + shift, other.span.end + shift))

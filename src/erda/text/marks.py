@@ -24,13 +24,14 @@ _HOW = "put the first entity in [[ ]] and the second in {{ }}, once each."
 class Mark:
     """The characters `start` to `end` of a text, the end excluded, as the mention of an entity.
 
-    `name` defaults to the marked text; `id` identifies the entity itself.
+    `name` defaults to the marked text; `id` identifies the entity itself; `type` is its kind.
     """
 
     start: int
     end: int
     name: str | None = None
     id: str | None = None
+    type: str | None = None
 
 
 def example_from_text(
@@ -73,6 +74,7 @@ def example_from_text(
             unicodedata.normalize("NFC", mark.name or text[mark.start : mark.end].strip()),
             Span(token_at[mark.start], token_at[mark.end]),
             mark.id,
+            mark.type,
         )
         for mark in (head, tail)
     ]

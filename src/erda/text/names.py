@@ -8,7 +8,7 @@ from pathlib import Path
 from erda.errors import DataError
 from erda.text.pairs import TaggedSentence
 from erda.text.reading import read_lines
-from erda.text.sentences import split_sentences, words_of
+from erda.text.sentences import split_sentences, tokens_of, words_at, words_of
 from erda.types import Entity, Span
 
 
@@ -33,8 +33,9 @@ class NameTagger:
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
         """Yield the sentences of a text with the listed names in them."""
         for start, end in split_sentences(text):
-            tokens = tuple(words_of(text, start, end))
-            yield TaggedSentence(tokens, tuple(self.entities(tokens)))
+            offsets = tuple(tokens_of(text, start, end))
+            tokens = tuple(words_at(text, offsets))
+            yield TaggedSentence(tokens, tuple(self.entities(tokens)), offsets)
 
     def entities(self, tokens: Sequence[str]) -> Iterator[Entity]:
         """Yield the listed names among tokens, from left to right, without overlaps."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from erda.text.keys import entity_key
-from erda.types import Entity, Example
+from erda.types import Entity, Example, Span
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """The tokens of a sentence and the entities found in it."""
+    """The tokens of a sentence and its entities. `offsets` are the characters of each token in the original text."""
 
     tokens: tuple[str, ...]
     entities: tuple[Entity, ...]
+    offsets: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
+
+    def characters(self, span: Span) -> tuple[int, int]:
+        """The characters of a span of tokens in the original text, the end excluded."""
+        return self.offsets[span.start][0], self.offsets[span.end - 1][1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from erda.types import Span
 
@@ -75,7 +75,12 @@ def tokens_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
 
 def words_of(text: str, start: int = 0, end: int | None = None) -> list[str]:
     """Return the words and punctuation marks as strings in composed form (NFC): "e" with an accent is "é"."""
-    words = [text[left:right] for left, right in tokens_of(text, start, end)]
+    return words_at(text, tokens_of(text, start, end))
+
+
+def words_at(text: str, offsets: Iterable[tuple[int, int]]) -> list[str]:
+    """Return the words at some offsets of a text, in composed form (NFC)."""
+    words = [text[left:right] for left, right in offsets]
     return words if text.isascii() else [unicodedata.normalize("NFC", word) for word in words]
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from erda.corpus.sources.document_source import DocumentSource
 from erda.corpus.sources.jsonl_source import JsonlSource
-from erda.corpus.sources.plain_text_source import PlainSource, spacy_tagger
+from erda.corpus.sources.plain_text_source import PlainSource
 from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally
 from erda.corpus.sources.wikipedia_source import WikipediaSource
+from erda.data.entity_model import GET, NAME, model_folder
 from erda.errors import SettingsError, unknown_name
 from erda.text.names import NameTagger, read_names
+from erda.text.spacy_tagger import fetched_tagger, spacy_tagger
 
 __all__ = ["SOURCES", "CorpusRow", "Limits", "Source", "SourceBatch", "SourceSettings", "Tally", "open_source"]
 
@@ -35,10 +37,11 @@ def _plain(path: Path, settings: SourceSettings) -> Source:
     if settings.names:
         return PlainSource(path, NameTagger(read_names(settings.names)))
     if settings.spacy:
-        return PlainSource(path, spacy_tagger(settings.spacy))
+        folder = model_folder() if settings.spacy == NAME else None
+        return PlainSource(path, fetched_tagger(folder) if folder else spacy_tagger(settings.spacy))
     raise SettingsError(
         f"{path}: plain text has no entity marks; give a list of entity names with --names FILE, or a spaCy pipeline "
-        "with --spacy MODEL."
+        f"with --spacy MODEL ('{GET}' fetches one: --spacy {NAME})."
     )
 
 

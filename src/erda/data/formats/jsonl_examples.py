@@ -31,6 +31,7 @@ class EntityRow:
     span: Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
     name: Text = None
     id: Text = None
+    type: Text = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def _example(row: ExampleRow, default_id: str = "") -> Example:
         raise DataError(f"{'head' if row.head is None else 'tail'}: is missing.")
     if row.text is not None:
         marks = [
-            Mark(entity.span[0], entity.span[1], entity.name, entity.id or None) for entity in (row.head, row.tail)
+            Mark(entity.span[0], entity.span[1], entity.name, entity.id or None, entity.type or None)
+            for entity in (row.head, row.tail)
         ]
         return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
     tokens = tuple(row.tokens or ())
@@ -109,8 +111,9 @@ def _entity(row: EntityRow, role: str, tokens: tuple[str, ...]) -> Entity:
     mention = " ".join(tokens[start:end])
     if end <= len(tokens) and not mention.strip():
         raise DataError(f"{role} span ({start}, {end}) covers no word.")
-    return Entity(row.name or mention, span, row.id or None)
+    return Entity(row.name or mention, span, row.id or None, row.type or None)
 
 
 def _entity_to_json(entity: Entity) -> dict[str, Any]:
-    return {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
+    row = {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
+    return row | ({"type": entity.type} if entity.type else {})

@@ -1,0 +1,80 @@
+"""Entities and their types by a spaCy pipeline (extra `entities`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from erda.errors import DataError, ModelError, SettingsError, not_installed, require
+from erda.files import first_line
+from erda.text.pairs import TaggedSentence
+from erda.text.sentences import split_sentences, token_span, tokens_of, words_at
+from erda.types import Entity
+
+Tagger = Callable[[str], Iterator[TaggedSentence]]
+NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+UNUSED = ("tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched pipeline: three quarters of its time
+
+
+def spacy_tagger(pipeline: str) -> Tagger:
+    """A tagger by an installed spaCy pipeline, or by one in a folder."""
+    try:
+        import spacy
+    except ImportError:
+        raise SettingsError(not_installed(["spacy"])) from None
+    try:
+        return pipeline_tagger(spacy.load(pipeline))
+    except OSError:
+        raise SettingsError(
+            f"spaCy has no pipeline {pipeline!r}. Give the folder of one, or run: erda data get entities, and name "
+            "it: entities."
+        ) from None
+
+
+def fetched_tagger(folder: Path) -> Tagger:
+    """A tagger by the pipeline that `erda data get entities` fetched."""
+    require("spacy")
+    import spacy
+
+    try:
+        pipeline = spacy.load(folder, exclude=UNUSED)
+        pipeline.enable_pipe("senter")
+    except Exception as error:  # spaCy raises anything over a damaged folder
+        raise ModelError(
+            f"{folder}: spaCy cannot load it ({first_line(error)}). Run: erda data get entities, which verifies it."
+        ) from None
+    return pipeline_tagger(pipeline)
+
+
+def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
+    """A tagger by a loaded pipeline: its sentences and named entities, without numbers and dates.
+
+    A pipeline that sets no sentence boundaries gets those of `split_sentences`.
+    """
+
+    lock = Lock()  # spaCy promises nothing about threads
+
+    def tag(text: str) -> Iterator[TaggedSentence]:
+        if len(text) > (most := getattr(pipeline, "max_length", len(text))):
+            raise DataError(f"the text has {len(text):,} characters; spaCy reads at most {most:,}: cut it at a line.")
+        with lock:
+            document = pipeline(text)
+        entities = [(e.start_char, e.end_char, e.text, e.label_) for e in document.ents if e.label_ not in NUMBERS]
+        if document.has_annotation("SENT_START"):
+            borders = [(sentence.start_char, sentence.end_char) for sentence in document.sents]
+        else:
+            borders = list(split_sentences(text, [(start, end) for start, end, *_ in entities]))
+        for start, end in borders:
+            offsets = tokens_of(text, start, end)
+            if not offsets:
+                continue  # spaCy makes a sentence of a line's end
+            mentions = tuple(
+                Entity(" ".join(name.split()), span, type=label or None)
+                for left, right, name, label in entities
+                if start <= left and right <= end and (span := token_span(offsets, left, right))
+            )
+            yield TaggedSentence(tuple(words_at(text, offsets)), mentions, tuple(offsets))
+
+    return tag

@@ -1,0 +1,54 @@
+"""Entities by capital letters, and the words that never are one."""
+
+import pytest
+
+from erda.text.capitalised import CapitalisedTagger
+from erda.text.names import NameTagger
+from erda.text.pronouns import PRONOUNS, is_pronoun
+
+
+def names(text: str, tagger: CapitalisedTagger | None = None) -> list[str]:
+    return [entity.name for sentence in (tagger or CapitalisedTagger())(text) for entity in sentence.entities]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Tesla was founded by Martin Eberhard.", ["Tesla", "Martin Eberhard"]),
+        ("He sold it in May 2003 to Elon Musk, who lives in Austin, Texas.", ["Elon Musk", "Austin", "Texas"]),
+        ("In 1876 Ann of Oslo joined the University of Oslo.", ["Ann", "Oslo", "University of Oslo"]),
+        ("O'Brien met Jean-Luc Picard on Monday - Ada too.", ["O'Brien", "Jean-Luc Picard", "Ada"]),
+        ("Ludwig van Beethoven's house stands in Bonn.", ["Ludwig van Beethoven", "Bonn"]),
+        ("The crew of Apollo 11 met President Nixon. The President smiled.", ["Apollo 11", "President Nixon"]),
+        ("However, AT&T hired Dr. Lee in the U.S. last year.", ["AT&T", "Lee", "U.S."]),
+        ("Das Café in Zürich gehört É. Zola.", ["Das Café", "Zürich", "É", "Zola"]),
+        ("nothing here has a capital letter", []),
+        ("I met her; They knew Him. Who? That is It.", []),
+    ],
+)
+def test_runs_of_capitalised_words(text: str, expected: list[str]) -> None:
+    assert names(text) == expected
+
+
+def test_offsets_lead_back_to_the_text() -> None:
+    text = "  Ann  B. Lee-Smith\tleft   New\u00a0York.  Then   she met Zoë in Rome."
+    found = [
+        (entity.name, text[slice(*sentence.characters(entity.span))])
+        for sentence in CapitalisedTagger()(text)
+        for entity in sentence.entities
+    ]
+    assert [name for name, _ in found] == ["Ann B. Lee-Smith", "New York", "Zoë", "Rome"]
+    assert all(" ".join(mention.split()) == name for name, mention in found)
+
+
+def test_listed_names_win_over_runs() -> None:
+    tagger = CapitalisedTagger(NameTagger({"insulin": "Q7240673", "New York": None, "York City": None}))
+    assert names("Ann moved to New York City with insulin.", tagger) == ["Ann", "New York", "insulin"]
+
+
+def test_pronouns_are_no_names() -> None:
+    assert all(is_pronoun(word) and is_pronoun(word.capitalize()) for word in PRONOUNS)
+    assert {"he", "she", "his", "her", "him", "who", "it", "its", "which", "they", "that"} <= PRONOUNS.keys()
+    assert PRONOUNS["she"] == "PERSON"
+    assert PRONOUNS["they"] is None
+    assert not any(map(is_pronoun, ("US", "IT", "Ada", "Hers and His", "")))

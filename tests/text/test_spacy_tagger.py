@@ -1,0 +1,55 @@
+"""Entities by a spaCy pipeline: types, sentences, and what cannot be loaded."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from erda.errors import DataError, ErdaError, ModelError, SettingsError
+from erda.text.spacy_tagger import fetched_tagger, pipeline_tagger, spacy_tagger
+
+
+def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
+    """A stand-in with spaCy's attributes, without sentence boundaries."""
+    ents = [
+        SimpleNamespace(start_char=text.index(name), end_char=text.index(name) + len(name), text=name, label_=label)
+        for name, label in labelled
+    ]
+    return SimpleNamespace(ents=ents, has_annotation=lambda name: False)
+
+
+def test_types_are_kept_numbers_are_not_and_sentences_are_ours() -> None:
+    text = "Anna met 3 people in New York. Bob slept."
+    made = document(text, ("Anna", "PERSON"), ("3", "CARDINAL"), ("New York", "GPE"), ("Bob", ""))
+    first, second = pipeline_tagger(lambda _: made)(text)
+    assert [(one.name, one.type) for one in first.entities] == [("Anna", "PERSON"), ("New York", "GPE")]
+    assert [(one.name, one.type) for one in second.entities] == [("Bob", None)]
+    assert text[slice(*first.characters(first.entities[1].span))] == "New York"
+    assert second.tokens == ("Bob", "slept", ".")
+
+
+def test_a_text_that_is_too_long_for_the_pipeline() -> None:
+    class Pipeline:
+        max_length = 10
+
+        def __call__(self, text: str) -> SimpleNamespace:
+            return document(text)
+
+    tag = pipeline_tagger(Pipeline())
+    assert len(list(tag("Ten chars."))) == 1
+    with pytest.raises(DataError, match="11 characters; spaCy reads at most 10"):
+        list(tag("Ten chars.."))
+
+
+def test_pipelines_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy")
+    with pytest.raises(SettingsError, match="erda data get entities"):
+        spacy_tagger("en_nothing")
+    with pytest.raises(ModelError, match="erda data get entities"):
+        fetched_tagger(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "spacy", None)
+    with pytest.raises(SettingsError, match=r"erda\[entities\]"):
+        spacy_tagger("en_nothing")
+    monkeypatch.setattr("erda.errors.find_spec", lambda name: None)
+    with pytest.raises(ErdaError, match=r"erda\[entities\]"):
+        fetched_tagger(tmp_path)
