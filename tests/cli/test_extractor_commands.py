@@ -307,7 +307,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
         ("predict table.csv", "table.csv:1: the header has no column 'text' (sentence, label)"),
         ("predict q.txt --store q.csv", "q.csv: is a file; an extractor is a folder, name another."),
-        ("predict plain.txt", "In plain sentences mark the entities"),
+        ("predict plain.txt", "In plain sentences, mark the entities"),
         ("predict nothing.txt", "nothing.txt: no such file."),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
