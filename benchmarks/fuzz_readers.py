@@ -313,7 +313,7 @@ def _written(reading: Reading, folder: Path) -> str:
     """Write what was read in both formats, and read it again."""
     examples = (*reading.examples, *reading.unrelated)
     for name in ("out.csv", "out.jsonl") if examples else ():
-        write_examples(folder / name, examples)
+        write_examples(folder / name, examples, overwrite=True)
         try:
             again = read_examples(folder / name, name.rpartition(".")[2])
         except ErdaError as error:

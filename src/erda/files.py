@@ -100,6 +100,12 @@ def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
                 raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
 
 
+def refuse_existing(out: Path, *, overwrite: bool) -> None:
+    """Reject an output file that exists, unless the user agreed to replace it."""
+    if not overwrite and (out.exists() or out.is_symlink()):
+        raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old one or the new one, never half of it."""
     with whole_file(path) as temporary:

@@ -198,6 +198,7 @@ def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["demo", "--sentences", "3001"], "--sentences: must be between 1 and 3,000, got 3,001."),
         (["run", "--out", "x", "--method", "erdaa"], "Did you mean 'erda'?"),
         (["run", "--out", "x", "--dataset", "nowhere.jsonl"], "Unknown dataset 'nowhere.jsonl'"),
         (["run", "--out", "x", "--shots", "0"], "--shots: must be at least 1, got 0."),

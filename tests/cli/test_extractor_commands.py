@@ -63,7 +63,7 @@ def run_example(erda: Erda, line: str) -> SimpleNamespace:
     return done
 
 
-def write_rows(name: str, rows: tuple[tuple[str, str], ...]) -> None:
+def write_rows(name: str, rows: tuple[tuple[str, str | None], ...]) -> None:
     Path(name).write_text("".join(json.dumps({"text": text, "relation": name}) + "\n" for text, name in rows))
 
 
@@ -442,6 +442,52 @@ def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:
     said = erda("teach", "led by", FOUNDED[0], FOUNDED[0]).out
     assert "moved from founded by to led by" in said
     assert erda("teach", "led by", FOUNDED[0]).lines[0] == "Nothing new; 1 example known already."
+
+
+def test_an_existing_output_file_is_replaced_only_if_asked(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    Path("q.txt").write_text("\n".join(QUESTIONS))
+    Path("thesis.jsonl").write_text("mine")
+    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n: [])
+    commands = [
+        ("predict", "q.txt"),
+        ("extract", "q.txt"),
+        ("data", "convert", "q.txt"),
+        ("suggest", "founded by", "--corpus", "c"),
+    ]
+    for command in commands:
+        done = erda(*command, "--out", "thesis.jsonl")
+        assert (done.status, Path("thesis.jsonl").read_text()) == (2, "mine")
+        assert "--overwrite" in done.err
+    for command in commands:
+        assert erda(*command, "--out", "thesis.jsonl", "--overwrite").status == 0
+        assert Path("thesis.jsonl").read_text() != "mine"
+
+
+def test_a_table_may_name_its_entities_and_its_own_columns(erda: Erda) -> None:
+    rows = "Tesla was founded by Martin .,Tesla,Martin,x\nBill founded Microsoft .,Microsoft,Bill,Other\n"
+    Path("t.csv").write_text("Sentence,subject,object,label\n" + rows)
+    columns = ("--columns", "text=sentence,head=subject,tail=object,relation=label", "--no-relation", "Other")
+    said = erda("teach", "--file", "t.csv", *columns).lines
+    assert said[:2] == ["1 row without a relation, not taught", "Version 1: 1 new example; new: x."]
+    assert erda("relations", "x").lines[0].endswith("[[Tesla]] was founded by {{Martin}} .")
+    assert json.loads(erda("predict", "t.csv", *columns[:2]).lines[1])["head"] == "Microsoft"
+    assert "of 2 questions" in erda("evaluate", "t.csv", *columns).lines[0]
+    assert "never taught" not in erda("evaluate", "t.csv", *columns).out.lower()
+    assert "Unknown column 'txt'" in erda("predict", "t.csv", "--columns", "txt=sentence").err
+    assert "no column 'sentences'" in erda("predict", "t.csv", "--columns", "text=sentences").err
+
+
+def test_rows_that_say_no_relation_are_not_taught_as_the_named_one(erda: Erda) -> None:
+    write_rows("t.jsonl", ((FOUNDED[0], None), (FOUNDED[1], "no_relation"), (FOUNDED[2], "Other")))
+    said = erda("teach", "founded by", "--file", "t.jsonl", "--no-relation", "Other").lines
+    assert said[:2] == ["2 rows without a relation, not taught", "Version 1: 1 new example; new: founded by."]
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(erda: Erda) -> None:
+    Path("t.xlsx").write_bytes(b"PK\x03\x04")
+    done = erda("teach", "--file", "t.xlsx")
+    assert (done.status, "CSV" in done.err) == (2, True)
 
 
 def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "        1  knows",
         "        1  meets",
         "           ... and 3 more relations, the rarest with 1",
-        "1 row without a relation, kept separately (Dataset.unrelated)",
+        "1 row without a relation, not taught",
         "1 duplicate, kept once:",
         "  2 repeats 1",
         "2 examples repeat the sentence and entities of another with a different relation",
@@ -136,7 +136,7 @@ def test_convert_writes_all_or_nothing(inputs: Path) -> None:
     out.write_text("before")
     Path("bad.csv").write_text("text,relation\n[[a]] b {{c}},r\n[[a]] b,r\n")
     with pytest.raises(DataError, match=r"bad\.csv:3: no tail is marked"):
-        erda("data", "convert", "bad.csv", "--out", "out.jsonl")
+        erda("data", "convert", "bad.csv", "--out", "out.jsonl", "--overwrite")
     for wrong in ("out.txt", "annotated.json", "out"):
         with pytest.raises(SettingsError, match=r"ends in \.jsonl or \.csv"):
             erda("data", "convert", "annotated.json", "--out", wrong)

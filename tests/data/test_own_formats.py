@@ -115,6 +115,15 @@ def test_without_words_offsets_count_code_points(document: tuple[str, list[tuple
     assert [(mark.start, mark.end) for mark in find_marks(text, *(Marked(*span) for span in spans))] == spans
 
 
+def test_names_of_a_table_are_found_in_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = ("Annex 1: Ann (Lee) met Ann Lee.,Ann (Lee),Ann,r", "[[Bo]] met {{Ann}}; Bo left.,Ann,Bo,r")
+    path.write_text("\n".join(["text,head,tail,relation", *rows]))
+    first, marked = read_examples(path).examples
+    assert (first.head.name, first.tail.name, first.tail.span.start) == ("Ann (Lee)", "Ann", 8)
+    assert marked.head.name == "Bo", "marks in the text win"
+
+
 @given(document=documents())
 def test_offsets_in_a_table_count_characters(
     tmp_path_factory: pytest.TempPathFactory, document: tuple[str, list[tuple[int, int]]]
@@ -137,7 +146,7 @@ def test_written_examples_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, ending: str, written: list[Example]
 ) -> None:
     path = tmp_path_factory.mktemp("own") / f"x{ending}"
-    write_examples(path, written)
+    write_examples(path, written, overwrite=True)
     reading = read_examples(path, ending.split(".")[1])
     read = {example.id: example for example in reading.examples + reading.unrelated}
     assert len(read) + len(reading.duplicates) == len(written)
@@ -270,6 +279,8 @@ def test_brat_reads_a_folder_across_sentences_with_ids(tmp_path: Path) -> None:
         ('text,relation\n"[[a]]\nb {{c}}",r\n[[a]] {{b,r\n', ":4: '{{' is never closed"),
         ('text,relation\n[[a]] b {{c}},r\n"[[a]],r\n', ":3: not CSV: "),
         ("text,head_start\n", ":1: the header lacks head_end, tail_start, tail_end."),
+        ("text,head,tail\nAnn met Bo,Ann,Carl\n", ":2: the tail 'Carl' does not occur in the text."),
+        ("text,head,tail\nAnn Lee left,Ann Lee,Lee\n", ":2: the head 'Ann Lee' and the tail 'Lee' overlap"),
         ("text,text\n", ":1: the header names a column twice: text."),
         ("sentence,label\n", ":1: the header has no column 'text' (sentence, label)"),
         (
@@ -298,7 +309,7 @@ TRICKY = st.text(st.sampled_from("=+-@＝＠'\"; \t\r\n,a\u3000\ufeff\0"), min_s
 def test_no_cell_is_a_formula_and_every_row_is_read_back(tmp_path: Path, name: str, word: str) -> None:
     written = Example((word, "a", "c", "d"), Entity("a", Span(1, 2)), Entity("d", Span(3, 4)), f"r{name}", "id", name)
     path = tmp_path / "x.csv"
-    write_examples(path, [written, replace(written, id="2", tokens=(word, "a", "e", "d"))])
+    write_examples(path, [written, replace(written, id="2", tokens=(word, "a", "e", "d"))], overwrite=True)
     text = path.read_bytes().decode()
     assert text.count("\r\n") >= 3
     cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]

@@ -121,7 +121,16 @@ def test_a_relation_without_a_test_example_is_left_out_too() -> None:
     with pytest.raises(StreamError, match="relation 'r3' has no test example"):
         draw_stream(dataset, way=2, shots=2, seed=1, first_shots=None)
     stream = draw_stream(dataset, way=2, shots=2, seed=1, first_shots=None, min_examples=1)
-    assert stream.manifest.notes == ("left out, fewer than 1 examples or none in the test: r3 (12)",)
+    assert stream.manifest.notes[0] == "left out, fewer than 1 examples or none in the test: r3 (12)"
+
+
+def test_training_examples_that_become_validation_examples_are_counted_in_a_note() -> None:
+    dataset = toy_dataset()
+    test = tuple(replace(e, id=f"t{e.id}", tokens=("Eve", *e.tokens[1:])) for e in dataset.train)
+    manifest = draw_stream(replace(dataset, test=test), way=3, shots=2, seed=1, first_shots=None).manifest
+    n = len({one for ids in manifest.validation for one in ids})
+    assert n > 0
+    assert f"no validation file: {n} of its training examples" in manifest.notes[0]
 
 
 def test_digest_depends_on_data_seed_and_shots() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,15 +25,27 @@ class Questions:
     truth: tuple[str | None, ...]
 
 
-def read_questions(source: str | Path | Iterable[Given]) -> Questions:
+def read_labelled(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    no_relation: Collection[str] = (),
+    columns: Mapping[str, str] | None = None,
+) -> tuple[Example, ...]:
+    """Read all examples of a file; rows without a relation have the relation None."""
+    reading = read_examples(user_path(path), format, no_relation, columns=columns)
+    return (*reading.examples, *(replace(one, relation=None) for one in reading.unrelated))
+
+
+def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
     if isinstance(source, str | Path):
-        reading = read_examples(user_path(source))
-        source = (*reading.examples, *(replace(one, relation=None) for one in reading.unrelated))
+        source = read_labelled(source, no_relation=no_relation)
     asked = labelled_examples_of(source)
     if not asked:
         raise DataError("There are no questions to answer.")
-    truth = (None if one.relation == NO_RELATION else one.relation for one in asked)
+    none = {NO_RELATION, *no_relation}
+    truth = (None if one.relation in none else one.relation for one in asked)
     return Questions(tuple(replace(one, relation=None) for one in asked), tuple(truth))
 
 

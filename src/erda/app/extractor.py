@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -123,9 +123,18 @@ class Extractor:
         """Explain an answer by similar examples and influential words (`Version.explain`)."""
         return self.version.explain(given)
 
-    def evaluate(self, questions: str | Path | Iterable[Given], *, progress: Progress | None = None) -> Evaluation:
-        """Compare answers with the truth: a file of examples in any known format, or a list of examples."""
-        return evaluate(self.version, read_questions(questions), progress=progress)
+    def evaluate(
+        self,
+        questions: str | Path | Iterable[Given],
+        *,
+        no_relation: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Compare answers with the truth: a file of examples in any known format, or a list of examples.
+
+        A relation named in `no_relation` means that no relation holds.
+        """
+        return evaluate(self.version, read_questions(questions, no_relation), progress=progress)
 
     def compare(self, before: int, after: int, questions: str | Path | Iterable[Given]) -> list[Change]:
         """List the questions that two versions answer differently."""

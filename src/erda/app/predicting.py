@@ -28,13 +28,14 @@ from erda.app.inputs import check_text, example_of
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files
-from erda.data.formats.row_collector import SourceRow
-from erda.data.own_data import OWN, format_of
+from erda.data.formats.row_collector import RowReader, SourceRow
+from erda.data.own_data import OWN, format_of, row_reader
 from erda.errors import DataError, SettingsError, WriteError, counted
 from erda.files import (
     SEAL,
     cannot_write,
     read_sealed,
+    refuse_existing,
     refuse_overwriting_input,
     remove_own,
     remove_unfinished,
@@ -114,12 +115,19 @@ class Unread:
 # -- what is asked -----------------------------------------------------------------------------------------------------
 
 
-def ask_rows(version: Version, path: Path, *, format: str | None = None, top: int = TOP) -> Asking:
-    """Answer every row of a file in any of a user's own formats."""
-    format = own_format(path, format)
+def ask_rows(
+    version: Version,
+    path: Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    top: int = TOP,
+) -> Asking:
+    """Answer every row of a file in any of a user's own formats; `columns` as in `read_examples`."""
+    format = own_format(path, format, columns)
     files = (path, *(brat_files(path) if format == "brat" else ()))
-    job = _job(version, files, format=format, top=top)
-    return Asking(path, files, job, partial(_answer_rows, version, path, format, top))
+    job = _job(version, files, format=format, columns=dict(columns or {}), top=top)
+    return Asking(path, files, job, partial(_answer_rows, version, path, row_reader(format, columns), top))
 
 
 def ask_text(
@@ -136,8 +144,8 @@ def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
     return AnswerJob(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
 
 
-def _answer_rows(version: Version, path: Path, format: str, top: int, skip: int) -> Iterator[Piece]:
-    rest = islice(_in_place(path, partial(OWN[format][0], path)), skip, None)
+def _answer_rows(version: Version, path: Path, rows_of: RowReader, top: int, skip: int) -> Iterator[Piece]:
+    rest = islice(_in_place(path, partial(rows_of, path)), skip, None)
     while piece := [_read(row) for row in islice(rest, PIECE)]:
         answers = iter(version.predict([one for _, one in piece if isinstance(one, Example)], top=top))
         rows: list[PlainRow] = [
@@ -231,9 +239,9 @@ def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T |
             yield one
 
 
-def own_format(path: Path, format: str | None) -> str:
-    """The format of a file that can be read row by row."""
-    found = format_of(path, format)
+def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
+    """Return the format of a file that can be read row by row."""
+    found = format_of(path, format, columns)
     if found not in OWN:
         raise SettingsError(
             f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
@@ -260,15 +268,18 @@ def write_answers(
     out: Path,
     *,
     inputs: Iterable[Path | int] = (),
+    overwrite: bool = False,
     tick: Callable[[int], object] = lambda line: None,
 ) -> Answered:
-    """Write every row into `out`: JSONL, CSV or Parquet, by its ending. `tick` receives the line that was reached.
+    """Write every row to `out` as JSONL, CSV or Parquet, depending on its ending. `tick` receives the current line.
 
-    `inputs` are files that were read besides those of `asking`; none of them can be `out`.
+    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`, except
+    when an interrupted run of the same job is resumed.
     """
     write = writer_for(out)
     refuse_overwriting_input(out, *asking.inputs, *inputs)
     folder = out.with_name(f"{out.name}.partial")
+    refuse_existing(out, overwrite=overwrite or _is_job(folder / JOB, asking.job))
     with work_folder(folder, purpose="answers", busy=f"another command is writing {out}"):
         remove_unfinished(out.parent, of=out.name)
         rows, faults = folder / ROWS, Faults(asking.path)
@@ -302,12 +313,18 @@ class _Found:
 def _begin(place: Path, job: AnswerJob, rows: Path) -> _Found:
     """What an earlier run of the same job left; the rows of another job are removed."""
     start = _Found(0, 0, sealed(job)[SEAL])
-    with suppress(DataError):
-        if read_sealed(place, AnswerJob) == job:
-            return _valid_pieces(rows, start)
+    if _is_job(place, job):
+        return _valid_pieces(rows, start)
     remove_own(rows)
     write_json(place, sealed(job))
     return start
+
+
+def _is_job(place: Path, job: AnswerJob) -> bool:
+    """Whether an interrupted run of the same job left its description here."""
+    with suppress(DataError):
+        return read_sealed(place, AnswerJob) == job
+    return False
 
 
 def _valid_pieces(path: Path, found: _Found) -> _Found:

@@ -12,12 +12,12 @@ from erda.benchmark.report.report import FOLDER, write_report
 from erda.benchmark.report.table_formats import Table
 from erda.benchmark.run.planned_runs import run_experiment
 from erda.benchmark.statistics import Summary
-from erda.errors import ErdaError, join_faults
+from erda.errors import ErdaError, SettingsError, join_faults
 from erda.files import write_lines
 from erda.settings.load import run_settings
 
 SHOWN = "accuracy"  # prefix of the report tables to print
-N_SENTENCES = 3000
+N_SENTENCES = 3000  # sentences of the embedded corpus
 LINES = {  # (method, has a corpus) -> its row of the summary
     ("seqrun", False): ("SeqRun", "trains on each task in turn, keeps nothing: it forgets"),
     ("joint", False): ("Joint", "keeps every example and trains on all of them with each task"),
@@ -45,7 +45,12 @@ def run_demo(
     n_sentences: int = N_SENTENCES,
     show: Callable[[str], None] = lambda line: None,
 ) -> Demo:
-    """Run the preset `demo` into `out`, reading finished runs, and write the report; call `show` with each step."""
+    """Run the preset `demo` into `out`, or read the finished runs there, and write the report.
+
+    `show` receives a line for each step.
+    """
+    if not 1 <= n_sentences <= N_SENTENCES:
+        raise SettingsError(f"--sentences: must be between 1 and {N_SENTENCES:,}, got {n_sentences:,}.")
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
     plain = run_experiment(run_settings(preset="demo", seeds=seeds), out=out / "plain")
     if not plain.records:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
+from erda.cli.store import add_columns, add_no_relation, add_overwrite
 from erda.errors import counted
 
 EXAMPLES = """examples:
@@ -61,6 +62,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     convert.add_argument(
         "--out", metavar="OUT", type=Path, required=True, help="a name that ends in .jsonl or .csv, or in .gz after it"
     )
+    add_overwrite(convert)
     convert.set_defaults(handler=convert_file)
 
 
@@ -68,13 +70,8 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     names = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy, tacred"
     parser.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
     parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
-    parser.add_argument(
-        "--no-relation",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a relation that says that there is none, as Other; null and no_relation always do (may be repeated)",
-    )
+    add_columns(parser)
+    add_no_relation(parser)
 
 
 def list_datasets(args: argparse.Namespace) -> int:
@@ -123,7 +120,7 @@ def check_file(args: argparse.Namespace) -> int:
     from erda.data.own_data import describe, read_examples
     from erda.errors import printable
 
-    said = describe(read_examples(args.file, args.format, args.no_relation), top=args.top)
+    said = describe(read_examples(args.file, args.format, args.no_relation, columns=args.columns), top=args.top)
     print("\n".join(map(printable, said.split("\n"))))
     return 0
 
@@ -136,7 +133,15 @@ def convert_file(args: argparse.Namespace) -> int:
     from erda.data.own_data import set_apart
 
     with tqdm(desc=args.file.name, unit=" rows", disable=None) as bar:
-        reading = convert(args.file, args.out, format=args.format, no_relation=args.no_relation, tick=bar.update)
+        reading = convert(
+            args.file,
+            args.out,
+            format=args.format,
+            no_relation=args.no_relation,
+            columns=args.columns,
+            overwrite=args.overwrite,
+            tick=bar.update,
+        )
     held = f"{counted(len(reading.examples), 'example')} of {counted(len(reading.counts), 'relation')}"
     print(f"{args.out}: {held}, from {args.file} ({reading.format})")
     for line in set_apart(reading):

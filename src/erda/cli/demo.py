@@ -23,7 +23,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
     parser.add_argument(
-        "--sentences", type=int, default=3000, metavar="N", help="unlabelled sentences to find extra examples in"
+        "--sentences",
+        type=int,
+        default=3000,
+        metavar="N",
+        help="unlabelled sentences to search for extra examples (default: all 3000)",
     )
     parser.set_defaults(handler=run)
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
 from erda.cli.printing import print_line
-from erda.cli.store import STANDARD_INPUT, add_format, add_store, input_file, open_store, progress_bar
+from erda.cli.store import (
+    STANDARD_INPUT,
+    add_columns,
+    add_format,
+    add_no_relation,
+    add_overwrite,
+    add_store,
+    input_file,
+    open_store,
+    progress_bar,
+)
 from erda.errors import counted
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     predict = add_command(commands, "predict", about, PREDICT, brief="ask an extractor about sentences")
     _add_input(predict, "sentences in any format of docs/data.md, or one with marks (default: -, standard input)")
     add_format(predict)
+    add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     add_store(predict)
     predict.set_defaults(handler=run_predict)
@@ -67,6 +78,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Compare what an extractor answers with the truth: accuracy, each relation, what is mistaken for what."
     evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="how well an extractor answers a file")
     evaluate.add_argument("file", type=named_path, metavar="FILE", help="examples with their relations, in any format")
+    add_format(evaluate)
+    add_columns(evaluate)
+    add_no_relation(evaluate)
     against = "list the questions that this version answers differently"
     evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     add_store(evaluate)
@@ -77,6 +91,7 @@ def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
     out = ".jsonl, .csv or .parquet (default: print JSONL; on a terminal, a line to read)"
     parser.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(parser)
 
 
 def run_predict(options: argparse.Namespace) -> int:
@@ -86,7 +101,8 @@ def run_predict(options: argparse.Namespace) -> int:
     refuse(below_one(options, "top"))
     version = open_store(options).version
     with input_file(options.file) as path:
-        _answer(ask_rows(version, path, format=options.format, top=options.top), options)
+        asking = ask_rows(version, path, format=options.format, columns=options.columns, top=options.top)
+        _answer(asking, options)
     return 0
 
 
@@ -130,7 +146,11 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
             answered = write_answers(
-                asking, options.out, inputs=inputs, tick=lambda line: progress(line, max(line, total))
+                asking,
+                options.out,
+                inputs=inputs,
+                overwrite=options.overwrite,
+                tick=lambda line: progress(line, max(line, total)),
             )
         earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
         print(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
@@ -151,11 +171,15 @@ def _show(row: PlainRow) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> int:
     """Print how well a file was answered."""
+    from erda.app.evaluation import read_labelled
     from erda.text.marks import example_to_marks
 
     extractor = open_store(options)
+    examples = read_labelled(
+        options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
+    )
     if options.against is not None:
-        changes = extractor.compare(options.against, extractor.version.number, options.file)
+        changes = extractor.compare(options.against, extractor.version.number, examples)
         for one in changes:
             truth = f" (truth: {one.truth})" if one.truth else ""
             print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
@@ -163,7 +187,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
         print(f"{counted(len(changes), 'answer')} of {versions} differ.")
         return 0
     with progress_bar("answering") as progress:
-        found = extractor.evaluate(options.file, progress=progress)
+        found = extractor.evaluate(examples, progress=progress)
     print(f"{100 * found.accuracy:.1f} % of {counted(found.n, 'question')} answered rightly; 'none' is an answer too.")
     if found.accuracy_of_known is None and not found.untaught:
         print("No row names a relation, so that 'none' is right everywhere.")

@@ -51,6 +51,34 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the columns of a table."""
+    parser.add_argument(
+        "--columns",
+        type=_columns,
+        metavar="NAME=COLUMN,...",
+        help="columns of a table (CSV), as text=sentence,head=subject,tail=object,relation=label",
+    )
+
+
+def _columns(text: str) -> dict[str, str]:
+    pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
+    if any(not (name and sign and column) for name, sign, column in pairs):
+        raise argparse.ArgumentTypeError("expected NAME=COLUMN, separated by commas, as text=sentence,relation=label.")
+    return {name: column for name, _, column in pairs}
+
+
+def add_no_relation(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names relations which mean that no relation holds."""
+    text = "a name in the file which means that no relation holds, as Other (may be repeated); null and no_relation "
+    parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=f"{text}always mean it")
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add the option that permits an existing output file to be replaced."""
+    parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
+
+
 def open_store(options: argparse.Namespace, *, create: bool = False, **asked: Any) -> Extractor:
     """The extractor that is meant; only teaching begins a new one."""
     if not create:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line
-from erda.cli.store import add_format, add_store, command, input_file, open_store, progress_bar, stored
+from erda.cli.store import (
+    add_columns,
+    add_format,
+    add_no_relation,
+    add_overwrite,
+    add_store,
+    command,
+    input_file,
+    open_store,
+    progress_bar,
+    stored,
+)
 from erda.errors import counted
 
 if TYPE_CHECKING:
@@ -61,6 +72,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
     add_format(teach)
+    add_columns(teach)
+    add_no_relation(teach)
     teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
     teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text to vectors (default: the store's, else minilm)")
@@ -102,8 +115,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--corpus", type=Path, required=True, metavar="DIR", help="a corpus with an index (erda corpus)"
     )
     suggest.add_argument("--n", type=int, default=10, metavar="N", help="how many (default: 10)")
-    out = "write them as .jsonl or .csv; delete the wrong ones, then: erda teach --file FILE"
-    suggest.add_argument("--out", type=Path, metavar="FILE", help=out)
+    out = "write them as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
+    suggest.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(suggest)
     add_store(suggest)
     suggest.set_defaults(handler=run_suggest)
 
@@ -148,12 +162,14 @@ def run_teach(options: argparse.Namespace) -> int:
 
 
 def _read(options: argparse.Namespace) -> list[Example]:
-    """The examples of a file; with a relation named, those of it and those that name none."""
+    """Read the examples of a file; if the command names a relation, rows without a relation belong to it."""
+    from dataclasses import replace
+
     from erda.data.own_data import read_examples, set_apart
     from erda.errors import DataError
 
     with input_file(options.file) as path:
-        reading = read_examples(path, options.format)
+        reading = read_examples(path, options.format, options.no_relation, columns=options.columns)
     if options.relation is None:
         if not reading.examples:
             teach = command(options, f"teach RELATION --file {shlex.quote(options.file)}")
@@ -164,7 +180,11 @@ def _read(options: argparse.Namespace) -> list[Example]:
     others = [name for name in reading.counts if name != options.relation]
     if others:
         raise DataError(f"{options.file}: has rows of other relations ({', '.join(others[:5])}); leave RELATION out.")
-    return [*reading.examples, *reading.unrelated]
+    unnamed = tuple(one for one in reading.unrelated if one.relation is None)
+    rest = tuple(one for one in reading.unrelated if one.relation is not None)
+    for line in set_apart(replace(reading, unrelated=rest)):
+        print_line(line)
+    return [*reading.examples, *unnamed]
 
 
 def run_relations(options: argparse.Namespace) -> int:
@@ -237,15 +257,19 @@ def run_suggest(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from erda.data.convert import write_examples
+    from erda.files import refuse_existing
     from erda.text.marks import example_to_marks
 
+    if options.out:
+        refuse_existing(options.out, overwrite=options.overwrite)
     extractor = open_store(options)
     found = extractor.suggest(options.relation, options.corpus, n=options.n)
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if options.out:
         relation = extractor.version.known(options.relation).id
-        write_examples(options.out, [replace(one.example, relation=relation) for one in found])
+        examples = [replace(one.example, relation=relation) for one in found]
+        write_examples(options.out, examples, overwrite=options.overwrite)
         teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
         print(f"\nDelete the wrong examples from {options.out}, then: {teach}")
     return 0

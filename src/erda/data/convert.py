@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from erda.data.formats.brat import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_lines
 from erda.data.own_data import read_examples, relation_files
 from erda.errors import SettingsError
-from erda.files import refuse_overwriting_input, write_lines
+from erda.files import refuse_existing, refuse_overwriting_input, write_lines
 from erda.types import Example
 
 
@@ -38,23 +38,27 @@ def convert(
     *,
     format: str | None = None,
     no_relation: Collection[str] = (),
+    columns: Mapping[str, str] | None = None,
+    overwrite: bool = False,
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Write the examples of a file, those without a relation last. Return the `Reading` of the file.
+    """Write the examples of a file to `out`, examples without a relation last, and return the reading.
 
-    The suffix of `out` selects the format: `.jsonl` or `.csv`, optionally followed by `.gz`. `tick` is called once for
+    The ending of `out` selects the format: `.jsonl` or `.csv`, or either with `.gz` after it. `tick` is called once for
     each row.
     """
     _writer(out)
     refuse_overwriting_input(out, path, *brat_files(path), *relation_files(path))
-    reading = read_examples(path, format, no_relation, tick=tick)
-    write_examples(out, (*reading.examples, *reading.unrelated))
+    refuse_existing(out, overwrite=overwrite)
+    reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
+    write_examples(out, (*reading.examples, *reading.unrelated), overwrite=overwrite)
     return reading
 
 
-def write_examples(out: Path, examples: Iterable[Example]) -> None:
-    """Write examples as JSONL or CSV, by the suffix of `out`."""
+def write_examples(out: Path, examples: Iterable[Example], *, overwrite: bool = False) -> None:
+    """Write examples as JSONL or CSV, depending on the ending of the name."""
     writer = _writer(out)
+    refuse_existing(out, overwrite=overwrite)
     write_lines(out, writer.lines(examples), end=writer.end)
 
 

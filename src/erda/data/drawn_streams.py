@@ -58,7 +58,7 @@ def draw_stream(
             f"Dataset '{dataset.name}' has {len(dataset.relations)} relations: a first task of {first_way}, then "
             f"{way} per task, make {len(groups)} tasks; {n_tasks} were requested."
         )
-    notes = (*rare, *not_learned(groups, n_tasks))
+    notes = (*rare, *_set_aside(dataset, pools), *not_learned(groups, n_tasks))
     groups = groups[:n_tasks]
     train: list[Example] = []
     for index, group in enumerate(groups):
@@ -130,6 +130,18 @@ def split_pools(
             if limit is not None and len(examples) > limit:
                 pool[relation] = shuffled(examples, FIXED_SEED, relation)[:limit]
     return Pools(train, validation, test)
+
+
+def _set_aside(dataset: Dataset, pools: Pools) -> tuple[str, ...]:
+    """A note of how many training examples replace the missing one of the two pools validation and test."""
+    if bool(dataset.validation) == bool(dataset.test):
+        return ()
+    name, taken = ("test", pools.test) if dataset.validation else ("validation", pools.validation)
+    n = sum(map(len, taken.values()))
+    return (
+        f"dataset '{dataset.name}' has no {name} file: {n} of its training examples are set aside for {name}; "
+        f"add {name}.jsonl to keep them for training",
+    )
 
 
 def not_learned(groups: Sequence[Sequence[Relation]], n_tasks: int | None) -> tuple[str, ...]:

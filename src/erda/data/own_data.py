@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
@@ -43,6 +44,7 @@ OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a des
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 OWN_SHOTS = 5  # default shots of a stream of own data
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
+SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -59,27 +61,43 @@ def read_examples(
     format: str | None = None,
     no_relation: Collection[str] = (),
     *,
+    columns: Mapping[str, str] | None = None,
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Read a file in the named or detected format, and check its relations against a list beside it.
+    """Read a file in a named format, or detect its format. Check relations against a list beside the file.
 
-    Rows whose relation is null, "no_relation" or in `no_relation` go to `Reading.unrelated`. `tick` is called for each
-    row of a user's own file.
+    Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`.
+    `columns` maps the columns that erda reads to those of a table: `{"text": "sentence"}`. `tick` is called once for
+    each row of a user's own file.
     """
     path = Path(path)
-    format = format_of(path, format)
+    format = format_of(path, format, columns)
     if format in PUBLISHED:
         return PUBLISHED[format](path, no_relation)
-    rows_of, expected = OWN[format]
     listed = {relation.id for relation in relations_beside(path)} or None
+    rows_of, expected = row_reader(format, columns), OWN[format][1]
     return read_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
 
 
-def format_of(path: Path, format: str | None = None) -> str:
-    """Return the named format if it is known, else detect the format of the file."""
+def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
+    """Return the row reader of one of a user's own formats; `columns` renames the columns of a table."""
+    return partial(csv_examples.csv_rows, renamed=columns) if columns else OWN[format][0]
+
+
+def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] | None = None) -> str:
+    """Return the named format, or detect the format of a file. Only a table has `columns`."""
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
-    return format or detect_format(path)
+    if path.suffix.lower() in SPREADSHEETS:
+        raise DataError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8) and name that file.")
+    if not columns:
+        return format or detect_format(path)
+    if format not in (None, "csv"):
+        raise SettingsError(f"--columns: only tables (csv) have columns, not '{format}'.")
+    for name in columns:
+        if name not in csv_examples.READ:
+            raise SettingsError(f"--columns: {unknown_name('column', name, csv_examples.READ)}")
+    return "csv"
 
 
 def detect_format(path: Path) -> str:
@@ -175,9 +193,9 @@ def describe(reading: Reading, *, top: int = 20) -> str:
 
 
 def set_apart(reading: Reading) -> list[str]:
-    """List for people all rows that are not examples of relations: nothing is dropped silently."""
+    """Describe the rows of a file that are not examples of a relation; no row is skipped silently."""
     n = len(reading.unrelated)
-    lines = [f"{counted(n, 'row')} without a relation, kept separately (Dataset.unrelated)"] if n else []
+    lines = [f"{counted(n, 'row')} without a relation, not taught"] if n else []
     lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
         kept = "kept once" if reading.format in OWN else "kept as published"

@@ -1,7 +1,8 @@
 """CSV: a header, then one example per row, separated by commas, semicolons or tabs.
 
-`text` has inline marks, or the columns `head_start`, `head_end`, `tail_start`, `tail_end` hold character offsets with
-the end excluded. `relation`, `id`, `source`, `head_id` and `tail_id` are optional. Other columns are ignored.
+`text` with inline marks, or `text` with the columns `head_start`, `head_end`, `tail_start`, `tail_end` that count its
+characters, ends excluded; or plain `text` with the names of its entities in `head` and `tail`. The columns `relation`,
+`id`, `source`, `head_id` and `tail_id` are optional. Other columns are not read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from erda.types import Example
 EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
-READ = frozenset((*WRITTEN, *OFFSETS))
+READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail"))
 _SEPARATORS = ",;\t"
 CSV_END = "\r\n"  # with this line ending, the csv module quotes every field that contains a line break
 # A spreadsheet recognises a formula by the first visible character of a cell. If the comma is not its separator, a cell
@@ -34,14 +35,15 @@ _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@ï
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
 
 
-def csv_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """Yield the rows of a CSV file after its header."""
+def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
+    """Yield the rows of a CSV file after its header; `renamed` maps our columns to those of the file."""
     lines = (line for _, line in read_lines(path, ends=True))
     header = next(lines, "")
     if not header:
         return
-    columns = header_columns(header)
-    fault = _header_fault(columns)
+    found = header_columns(header)
+    columns, fault = _renamed(found, renamed or {})
+    fault = fault or _header_fault(columns, found)
     if fault:
         raise DataError(f"{path}:1: {fault}")
     stem = path.name.split(".")[0]
@@ -90,10 +92,19 @@ def csv_line(fields: Sequence[object]) -> str:
     return line.getvalue().removesuffix(CSV_END)
 
 
-def _header_fault(columns: Sequence[str]) -> str:
+def _renamed(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return the columns by our names, and a fault if a named column does not exist."""
+    sources = {" ".join(source.split()).lower(): name for name, source in renamed.items()}
+    missing = [source for source in sources if source not in found]
+    if missing:
+        return [], f"the header has no column '{missing[0]}' ({', '.join(found)[:200]})."
+    return [sources.get(name, "" if name in renamed else name) for name in found], ""
+
+
+def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
     if "text" not in columns:
-        shown = ", ".join(columns)[:200]
-        return f"the header has no column 'text' ({shown}); expected text, relation, optionally {', '.join(OFFSETS)}."
+        shown = ", ".join(found)[:200]
+        return f"the header has no column 'text' ({shown}); name yours: --columns text=NAME,relation=NAME."
     twice = [name for name, n in Counter(columns).items() if name in READ and n > 1]
     if twice:
         return f"the header names a column twice: {', '.join(twice)}."
@@ -115,8 +126,30 @@ def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> 
         ends = [_number(row, name) for name in OFFSETS]
         marks = Mark(ends[0], ends[1], id=head_id), Mark(ends[2], ends[3], id=tail_id)
         return example_from_text(row["text"], *marks, relation=relation, id=example_id, source=source)
+    head, tail = row.get("head", "").strip(), row.get("tail", "").strip()
+    if head and tail and not ("[[" in row["text"] and "{{" in row["text"]):
+        marks = _marks_of_names(row["text"], head, tail)
+        named = replace(marks[0], id=head_id), replace(marks[1], id=tail_id)
+        return example_from_text(row["text"], *named, relation=relation, id=example_id, source=source)
     example = example_from_marks(row["text"], relation=relation, id=example_id, source=source)
     return replace(example, head=replace(example.head, id=head_id), tail=replace(example.tail, id=tail_id))
+
+
+def _marks_of_names(text: str, head: str, tail: str) -> tuple[Mark, Mark]:
+    """Mark the first mentions of two entities that do not overlap."""
+    mentions = {}
+    for role, name in (("head", head), ("tail", tail)):
+        words = r"\s+".join(map(re.escape, name.split()))
+        mentions[role] = [Mark(*found.span()) for found in re.finditer(rf"(?<!\w){words}(?!\w)", text)]
+        if not mentions[role]:
+            raise DataError(f"the {role} {name[:80]!r} does not occur in the text.")
+    for first in mentions["head"]:
+        for second in mentions["tail"]:
+            if first.end <= second.start or second.end <= first.start:
+                return first, second
+    raise DataError(
+        f"the head {head[:80]!r} and the tail {tail[:80]!r} overlap in the text; mark two separate mentions."
+    )
 
 
 def _number(row: Mapping[str, str], name: str) -> int:
