@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from toy_extractor import QUESTIONS, taught
 
@@ -91,3 +93,48 @@ def test_no_output_is_an_input(extractor: Extractor, tmp_path: Path) -> None:
             write_answers(asking, out, inputs=[names])
     assert names.read_text() == "SpaceX\nElon\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "mine", "names.csv", "q.txt"]
+
+
+LINES = [
+    {"id": "a-1", "text": "  SpaceX, now  large, was founded by Elon Musk.", "entities": None},
+    {
+        "text": "Ada was born in London.",
+        "entities": [{"span": [0, 3], "type": "PERSON"}, {"span": [16, 22], "name": "L."}],
+    },
+    {"id": "no text"},
+    {"id": "long", "text": f"{'It rained. ' * 2000}Ada met Bob."},
+]
+
+
+def test_answers_about_text_keep_the_users_data(
+    extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
+    file = tmp_path / "texts.jsonl"
+    file.write_text("\n".join(map(json.dumps, LINES)))
+    asking = ask_text(extractor.version, file, pairs="all")
+    outs = {ending: tmp_path / f"found.{ending}" for ending in ("jsonl", "csv", "parquet")}
+    n_entities = {write_answers(asking, out).n_entities for out in outs.values()}
+    assert n_entities == {6}
+    rows = [json.loads(line) for line in outs["jsonl"].read_text().splitlines()]
+    assert [(row["id"], row["line"]) for row in rows] == [("a-1", 1)] * 2 + [(None, 2)] * 2 + [(None, 3)] + [
+        ("long", 4)
+    ] * 2
+    for row in (rows[0], rows[2]):
+        text = row["text"]
+        assert text == LINES[row["line"] - 1]["text"]
+        mentions = {text[row["head_start"] : row["head_end"]], text[row["tail_start"] : row["tail_end"]]}
+        assert mentions == ({"SpaceX", "Elon Musk"} if row["line"] == 1 else {"Ada", "London"})
+    assert rows[0]["sentence"] == "[[SpaceX]] , now large , was founded by {{Elon Musk}} ."
+    assert (rows[2]["head"], rows[2]["head_type"], rows[2]["tail"]) == ("Ada", "PERSON", "L.")
+    assert "tail_type" not in rows[2]
+    assert "text" in rows[4]["error"]
+    assert rows[5]["text"] is None, "a long line is not repeated in every row"
+    table = pq.read_table(outs["parquet"]).to_pylist()
+    kept = ("id", "line", "text", "head_start", "head_end", "tail_start", "tail_end", "head_type", "relation")
+    assert [[one[name] for name in kept] for one in table] == [[one.get(name) for name in kept] for one in rows]
+    with outs["csv"].open(newline="") as cells:
+        read = list(csv.DictReader(cells))
+    assert [[one[name] for name in kept] for one in read] == [
+        ["" if one.get(name) is None else str(one[name]) for name in kept] for one in rows
+    ]

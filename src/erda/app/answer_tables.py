@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from erda.errors import SettingsError
 from erda.files import whole_file, write_lines
 
 COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
+PLACES = ("head_start", "head_end", "tail_start", "tail_end")
+TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, "head_type", "tail_type", *COLUMNS[5:])  # of answers about plain text
 _GROUP = 1 << 16  # rows of a Parquet file that are written at once
 PlainRow = dict[str, Any]
-Writer = Callable[[Path, Iterable[PlainRow]], None]
+Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
 def writer_for(out: Path) -> Writer:
@@ -31,26 +33,26 @@ def json_line(row: PlainRow) -> str:
     return json.dumps(row)
 
 
-def _write_jsonl(out: Path, rows: Iterable[PlainRow]) -> None:
+def _write_jsonl(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
     write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows))
 
 
-def _write_csv(out: Path, rows: Iterable[PlainRow]) -> None:
-    write_lines(out, map(csv_line, _cells(rows)), end=CSV_END)
+def _write_csv(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+    write_lines(out, map(csv_line, _cells(rows, columns)), end=CSV_END)
 
 
-def _cells(rows: Iterable[PlainRow]) -> Iterator[tuple[object, ...]]:
-    yield COLUMNS
+def _cells(rows: Iterable[PlainRow], columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    yield tuple(columns)
     for row in rows:
-        yield tuple("" if row.get(name) is None else row[name] for name in COLUMNS)
+        yield tuple("" if row.get(name) is None else row[name] for name in columns)
 
 
-def _write_parquet(out: Path, rows: Iterable[PlainRow]) -> None:
+def _write_parquet(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"line": pa.int64(), "confidence": pa.float64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    kinds = {**dict.fromkeys(("line", *PLACES), pa.int64()), "confidence": pa.float64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     rest = iter(rows)
     with whole_file(out) as temporary, pq.ParquetWriter(temporary, schema) as file:
         while group := list(islice(rest, _GROUP)):

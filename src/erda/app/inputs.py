@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import StrictStr
+
 from erda.data.formats import example_from_json
+from erda.data.formats.jsonl_examples import EntityRow
 from erda.data.formats.row_collector import NO_RELATION
 from erda.errors import DataError, join_faults, printable, unknown_name
-from erda.text.marks import example_from_marks
+from erda.text.marks import Mark, example_from_marks
 from erda.text.relation_names import readable_name, spaced
 from erda.types import Example, Relation
 
@@ -19,6 +22,21 @@ Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of 
 MOST_CHARACTERS = 20_000  # of a sentence
 LONGEST_NAME = 200
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """A line of a JSONL file of texts; the entities may be given by their characters. Other fields are not read."""
+
+    text: StrictStr
+    id: StrictStr | None = None
+    entities: list[EntityRow] | None = None
+
+    def marks(self) -> list[Mark] | None:
+        """The given entities; None if a tagger is to find them."""
+        if self.entities is None:
+            return None
+        return [Mark(one.span[0], one.span[1], one.name, one.id or None, one.type or None) for one in self.entities]
 
 
 def example_of(given: Given) -> Example:

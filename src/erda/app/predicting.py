@@ -21,10 +21,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from erda.app.answer_tables import PlainRow, writer_for
+from erda.app.answer_tables import COLUMNS, TEXT_COLUMNS, PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import find_tagger
-from erda.app.inputs import check_text, example_of
+from erda.app.inputs import MOST_CHARACTERS, TextRow, example_of
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files
@@ -34,6 +34,7 @@ from erda.errors import DataError, SettingsError, WriteError, counted
 from erda.files import (
     SEAL,
     cannot_write,
+    decode_json,
     read_sealed,
     refuse_existing,
     refuse_overwriting_input,
@@ -89,6 +90,7 @@ class Asking:
     inputs: tuple[Path, ...]
     job: AnswerJob
     pieces: Callable[[int], Iterator[Piece]]
+    columns: tuple[str, ...] = COLUMNS  # of CSV and Parquet
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,14 @@ def ask_rows(
 def ask_text(
     version: Version, path: Path, names: Mapping[str, str | None] | None = None, *, pairs: Pairs = "likelier"
 ) -> Asking:
-    """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`."""
+    """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
+
+    Lines of a file whose name ends in .jsonl are objects (`TextRow`).
+    """
     tagger = NameTagger(names) if names else None
     found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
     job = _job(version, [path], entities=found_by, pairs=pairs)
-    return Asking(path, (path,), job, partial(_answer_text, version, path, tagger, pairs))
+    return Asking(path, (path,), job, partial(_answer_text, version, path, tagger, pairs), TEXT_COLUMNS)
 
 
 def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
@@ -171,11 +176,21 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     return row.line, Unread(row.line, f"{row.where}{fault}")
 
 
+@dataclass(frozen=True, slots=True)
+class AskedLine:
+    """The questions of a line of text, or why there are none."""
+
+    line: int
+    row: TextRow
+    questions: PairQuestions | None
+    error: str = ""
+
+
 def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs: Pairs, skip: int) -> Iterator[Piece]:
-    asked, size = list[tuple[int, PairQuestions | Unread]](), 0
-    for number, questions in _questions(version, path, tagger, skip):
-        asked.append((number, questions))
-        size += 1 if isinstance(questions, Unread) else 1 + len(questions.examples)
+    asked, size = list[AskedLine](), 0
+    for line in _asked_lines(version, path, tagger, skip):
+        asked.append(line)
+        size += 1 + (len(line.questions.examples) if line.questions else 0)
         if size >= PIECE:
             yield _text_piece(version, asked, pairs)
             asked, size = [], 0
@@ -183,39 +198,45 @@ def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs:
         yield _text_piece(version, asked, pairs)
 
 
-def _questions(
-    version: Version, path: Path, tagger: NameTagger | None, skip: int
-) -> Iterator[tuple[int, PairQuestions | Unread]]:
-    """The questions of each line of a text, with its number."""
+def _asked_lines(version: Version, path: Path, tagger: NameTagger | None, skip: int) -> Iterator[AskedLine]:
+    is_jsonl = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(".jsonl")
     for line in _in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
-            yield line.line, line
+            yield AskedLine(line.line, TextRow(""), None, line.error)
             continue
         number, text = line
+        row = TextRow("" if is_jsonl else text)
         try:
-            check_text(text, most=None)
-            if text.strip():
-                yield number, version.questions(text, tagger)
+            if not text.strip():
+                continue
+            if is_jsonl:
+                row = decode_json(text, TextRow)
+            marks = row.marks()
+            yield AskedLine(number, row, version.questions(row.text, tagger if marks is None else marks))
         except DataError as fault:
-            yield number, Unread(number, str(fault))
+            yield AskedLine(number, row, None, str(fault))
 
 
-def _text_piece(version: Version, asked: list[tuple[int, PairQuestions | Unread]], pairs: Pairs) -> Piece:
-    examples = [one for _, own in asked if isinstance(own, PairQuestions) for one in own.examples]
+def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs) -> Piece:
+    examples = [one for own in asked if own.questions for one in own.questions.examples]
     answers = iter(version.predict(examples, top=1))
-    rows: list[PlainRow] = []
-    for number, own in asked:
-        if isinstance(own, Unread):
-            rows.append(asdict(own))
+    rows, n_entities = list[PlainRow](), 0
+    for own in asked:
+        place: PlainRow = {"id": own.row.id, "line": own.line}
+        if own.questions is None:
+            rows.append({**place, "error": own.error})
             continue
-        found = own.answered(islice(answers, len(own.examples)))
-        rows += [{"line": number, "entities": found.tagger, **one.to_json()} for one in KEPT[pairs](found)]
-        if own.n_left_out:
-            n_pairs = counted(own.n_left_out, "pair")
+        text = own.row.text if len(own.row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
+        found = own.questions.answered(islice(answers, len(own.questions.examples)))
+        for one in KEPT[pairs](found):
+            answer = one.to_json()
+            rows.append({**place, "entities": found.tagger, **answer, "text": text, "sentence": answer["text"]})
+        n_entities += found.n_entities
+        if found.n_left_out:
+            n_pairs = counted(found.n_left_out, "pair")
             error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
-            rows.append({"line": number, "error": error})
-    n_entities = sum(own.n_entities for _, own in asked if isinstance(own, PairQuestions))
-    return Piece(rows, asked[-1][0], asked[-1][0], n_entities)
+            rows.append({**place, "error": error})
+    return Piece(rows, asked[-1].line, asked[-1].line, n_entities)
 
 
 class _Passed(Faults):
@@ -289,7 +310,7 @@ def write_answers(
             digest = _append(rows, piece, digest)
             n_entities += piece.n_entities
             tick(piece.line)
-        write(out, _rows(rows))
+        write(out, _rows(rows), asking.columns)
         n_rows = sum(_counted(row, faults) for row in _rows(rows))
         remove_own(folder, (JOB, ROWS).__contains__)
     return Answered(n_rows, found.n_rows, faults, n_entities)

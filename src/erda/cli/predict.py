@@ -35,9 +35,11 @@ examples:
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\
-Every line is a text. Its entities are those named with --entity or --names; else those that the tagger of
+Every line is a text; lines of a .jsonl file are objects with 'text', perhaps 'id' and 'entities' (span in characters,
+type). Entities are those of the row, or named with --entity or --names; else those that the tagger of
 'erda data get entities' finds; else runs of capitalised words, and names that were taught. The last line says which
-tagger ran. Both directions of a pair are asked about and the likelier is kept.
+tagger ran. Both directions of a pair are asked about and the likelier is kept. Answers carry id, line, text and the
+character offsets of both entities.
 A line that cannot be read has an 'error'; with --out, the same command goes on where it was stopped.
 
 examples:
@@ -166,7 +168,7 @@ def _show(row: PlainRow) -> None:
         print(json_line(row))
     elif "error" not in row:  # those are said at the end
         answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
-        print_line(f"{row['confidence']:5.2f}  {answer}  {row['text']}")
+        print_line(f"{row['confidence']:5.2f}  {answer}  {row.get('sentence', row['text'])}")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
