@@ -265,3 +265,16 @@ def test_a_store_of_0_1_0_can_be_listed_and_is_taken_over(tmp_path: Path) -> Non
     with pytest.raises(DataError, match=r"Version 2 was taught by erda 0\.1\.0"):
         new.predict(QUESTIONS)
     assert open_toy(tmp_path, relearn=True).version.number == 4
+
+
+def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_path: Path) -> None:
+    typed = {"text": "Ann met Bo.", "head": {"span": [0, 3], "type": "PER"}, "tail": {"span": [8, 10]}}
+    extractor = open_toy(tmp_path / "typed")
+    extractor.teach("meets", [typed])
+    assert extractor.teach("meets", ["[[Ann]] met {{Bo}}."]).n_examples == 0, "the same example without its type"
+    (lesson,) = open_toy(tmp_path / "typed").examples("meets")
+    assert (lesson.example.head.type, lesson.example.tail.type) == ("PER", None)
+    (stored,) = (tmp_path / "typed" / "objects").glob("*.json")
+    known = json.loads(stored.read_text())["known"]["lessons"][0]["example"]
+    assert known["head"]["type"] == "PER"
+    assert "type" not in known["tail"]

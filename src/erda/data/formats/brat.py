@@ -96,5 +96,7 @@ def _example(text: str, found: Standoff, relation: re.Match[str], example_id: st
         entity, words = found.entities[entity_id]
         if entity[3]:
             return IN_PIECES
-        marks.append(Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id)))
+        marks.append(
+            Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
+        )
     return sentences_example(text, *marks, relation=relation[1], id=example_id)

@@ -2,7 +2,7 @@
 
 `text` with inline marks, or `text` with the columns `head_start`, `head_end`, `tail_start`, `tail_end` that count its
 characters, ends excluded; or plain `text` with the names of its entities in `head` and `tail`. The columns `relation`,
-`id`, `source`, `head_id` and `tail_id` are optional. Other columns are not read.
+`id`, `source`, `head_id`, `tail_id`, `head_type` and `tail_type` are optional. Other columns are not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from erda.types import Example
 EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
-READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail"))
+READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type"))
 _SEPARATORS = ",;\t"
 CSV_END = "\r\n"  # with this line ending, the csv module quotes every field that contains a line break
 # A spreadsheet recognises a formula by the first visible character of a cell. If the comma is not its separator, a cell
@@ -113,6 +113,12 @@ def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
 
 
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
+    example, row = _untyped(columns, fields, default_id), dict(zip(columns, fields, strict=True))
+    head_type, tail_type = (row.get(name, "").strip() or None for name in ("head_type", "tail_type"))
+    return replace(example, head=replace(example.head, type=head_type), tail=replace(example.tail, type=tail_type))
+
+
+def _untyped(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
         raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
     row = {name: field for name, field in zip(columns, fields, strict=True) if name in READ}

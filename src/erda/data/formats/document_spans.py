@@ -32,6 +32,7 @@ class Marked:
     end: int
     words: str | None = None
     id: str | None = None
+    type: str | None = None
 
 
 def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | None, id: str) -> Example | str:
@@ -51,7 +52,7 @@ def find_marks(text: str, *marked: Marked) -> list[Mark]:
     """Locate a tool's marks in a text, with one way of counting for all of them."""
     for place in _countings(text):
         if all(_fits(text, place, mark) for mark in marked):
-            return [Mark(place[mark.start], place[mark.end], id=mark.id) for mark in marked]
+            return [Mark(place[mark.start], place[mark.end], id=mark.id, type=mark.type) for mark in marked]
     for mark in marked:
         span = f"({mark.start}, {mark.end})"
         if not 0 <= mark.start < mark.end <= len(text):

@@ -29,11 +29,12 @@ CANCELLED = "the annotation was skipped"
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Start, end and text of a region."""
+    """Start, end, text and labels of a region; the first label is the type of the entity."""
 
     start: StrictInt
     end: StrictInt
     text: StrictStr | None = None
+    labels: list[StrictStr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _marked(regions: Mapping[str, Result], region_id: str | None) -> Marked:
     if region is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
     found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
-    return Marked(found.start, found.end, found.text)
+    return Marked(found.start, found.end, found.text, type=next(iter(found.labels or ()), None))
 
 
 def _text(data: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ class ProdigySpan:
     text: StrictStr | None = None
     token_start: StrictInt | None = None
     token_end: StrictInt | None = None
+    label: StrictStr | None = None
 
     def holds(self, token: int) -> bool:
         """Return whether the span contains a token."""
@@ -95,4 +96,4 @@ def _marked(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) ->
         if not 0 <= token < len(row.tokens):
             raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
         span = row.tokens[token]
-    return Marked(span.start, span.end, span.text)
+    return Marked(span.start, span.end, span.text, type=span.label or None)

@@ -6,7 +6,7 @@ Ends are inclusive.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +33,8 @@ class TacredRow:
     obj_start: StrictInt
     obj_end: StrictInt
     relation: Annotated[StrictStr, Field(min_length=1)]
+    subj_type: StrictStr | None = None
+    obj_type: StrictStr | None = None
 
 
 def read_tacred(path: Path, no_relation: Collection[str] = ()) -> Reading:
@@ -55,6 +57,7 @@ def _example(value: Any, example_id: str) -> Example:
     tokens = tuple(_BRACKETS.get(word, word) for word in row.token)
     head = _entity(tokens, "head", "subj", row.subj_start, row.subj_end)
     tail = _entity(tokens, "tail", "obj", row.obj_start, row.obj_end)
+    head, tail = replace(head, type=row.subj_type or None), replace(tail, type=row.obj_type or None)
     return Example(tokens, head, tail, row.relation, example_id)
 
 
