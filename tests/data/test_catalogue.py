@@ -141,16 +141,10 @@ def test_a_missing_dataset_says_what_to_do(tmp_path: Path, name: str, remedy: st
 
 def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
     (tmp_path / "tacred").mkdir()
+    ends = {"subj_start": 0, "subj_end": 0, "obj_start": 2, "obj_end": 2}
     for number, name in enumerate(("train", "dev", "test")):
         rows = [
-            {
-                "token": ["Ann", f"{name}{relation}x{i}", "Bob"],
-                "subj_start": 0,
-                "subj_end": 0,
-                "obj_start": 2,
-                "obj_end": 2,
-                "relation": relation,
-            }
+            {"token": ["Ann", f"{name}{relation}x{i}", "Bob"], "relation": relation, **ends}
             for relation in ("per:city_of_birth", "org:founded", "no_relation")
             for i in range(3 + number)
         ]

@@ -102,6 +102,11 @@ def test_get_fetches_all_files_of_a_stream(source: Source, tmp_path: Path) -> No
     get_dataset("fewrel-full", folder=folder, mirror=source.url)
     assert len(source.asked) == 14
     assert len(open_stream("fewrel-full", shots=20, first_shots=20, folder=folder)) == 8
+    damaged = folder / DATASETS["fewrel"].remote[1].target
+    damaged.write_bytes(b"cut")
+    get_dataset("fewrel", folder=folder, mirror=source.url)
+    assert len(source.asked) == 15, "a damaged file is fetched again"
+    assert damaged.stat().st_size > 3
 
 
 def test_an_interrupted_transfer_leaves_only_complete_files(source: Source, tmp_path: Path) -> None:
@@ -144,16 +149,6 @@ def test_a_file_with_a_wrong_checksum_is_discarded(source: Source, tmp_path: Pat
     assert not leftovers(tmp_path)
 
 
-def test_a_damaged_file_is_fetched_again(source: Source, tmp_path: Path) -> None:
-    get_dataset("fewrel", folder=tmp_path, mirror=source.url)
-    damaged = tmp_path / DATASETS["fewrel"].remote[1].target
-    damaged.write_bytes(b"cut")
-    source.asked.clear()
-    get_dataset("fewrel", folder=tmp_path, mirror=source.url)
-    assert len(source.asked) == 1
-    assert damaged.stat().st_size > 3
-
-
 def test_without_a_network_the_message_lists_sources_and_targets(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -167,30 +162,21 @@ def test_without_a_network_the_message_lists_sources_and_targets(tmp_path: Path)
         assert str(tmp_path / file.target) in message
 
 
-def test_a_missing_file_on_the_server(source: Source, tmp_path: Path) -> None:
-    del source.files[DATASETS["fewrel"].remote[0].url("")]
-    with pytest.raises(DataError, match=r"the server answered 404\."):
-        get_dataset("fewrel", folder=tmp_path, mirror=source.url)
-
-
-def test_a_target_that_cannot_be_written(source: Source, tmp_path: Path) -> None:
+def test_a_missing_source_and_an_impossible_target(source: Source, tmp_path: Path) -> None:
     (tmp_path / "fewrel").write_text("a file where a folder should be")
     with pytest.raises(WriteError, match=r"Cannot write .+rel_index\.npy: Not a directory\."):
         get_dataset("fewrel", folder=tmp_path, mirror=source.url)
+    del source.files[DATASETS["fewrel"].remote[0].url("")]
+    with pytest.raises(DataError, match=r"the server answered 404\."):
+        get_dataset("fewrel", folder=tmp_path / "other", mirror=source.url)
 
 
-def test_datasets_without_a_source_say_how_to_obtain_them(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        get_dataset("tacred", folder=tmp_path)
-    assert "LDC2018T24" in str(caught.value)
-    assert str(tmp_path / "tacred/train.json") in str(caught.value)
-    with pytest.raises(DataError, match="comes with the data folder"):
-        get_dataset("redoc41", folder=tmp_path)
+def test_datasets_without_a_download(tmp_path: Path) -> None:
+    for name, file in (("tacred", "tacred/train.json"), ("redoc41", "redoc41/relations.json")):
+        with pytest.raises(DataError, match=str(tmp_path / file)):
+            get_dataset(name, folder=tmp_path)
     with pytest.raises(SettingsError, match="Did you mean 'fewrel'"):
         get_dataset("fewrell", folder=tmp_path)
-
-
-def test_the_embedded_dataset_needs_no_fetch(tmp_path: Path) -> None:
     said: list[str] = []
     get_dataset("atlas", folder=tmp_path, say=said.append)
     assert said == [f"atlas: everything is here ({tmp_path})."]

@@ -29,17 +29,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tasks_follow_the_clusters_of_the_order(folder: Path) -> None:
+def test_tasks_follow_the_order_and_candidate_lists_leave_out_gold(folder: Path) -> None:
     stream = published_stream(folder, shots=5, family="erda", seed=110)
     assert stream.manifest.order == ORDERS["erda"][110]
     for task, cluster in zip(stream, ORDERS["erda"][110], strict=True):
         # toy files: relation 80 - i belongs to cluster i % 8
         assert {relation.id for relation in task.relations} == {f"P{80 - i}" for i in range(cluster, 80, 8)}
     assert len({relation.id for relation in stream.relations}) == 80
-
-
-def test_candidate_lists_leave_out_the_gold_relation(folder: Path) -> None:
-    stream = published_stream(folder, shots=5)
     for k in range(len(stream)):
         asked = stream.test(k)
         assert len(asked.gold) == 20
@@ -72,12 +68,8 @@ def test_n_tasks_and_the_dataset_of_a_split(folder: Path) -> None:
     assert len(begun) == 3
     assert begun.manifest.notes[0].startswith("n_tasks=3 leaves out 50 of 80 relations: P")
     dataset = read_published(folder)
-    assert (len(dataset.relations), len(dataset.train), len(dataset.validation), len(dataset.test)) == (
-        80,
-        240,
-        80,
-        160,
-    )
+    pools = (dataset.relations, dataset.train, dataset.validation, dataset.test)
+    assert [len(pool) for pool in pools] == [80, 240, 80, 160]
 
 
 @pytest.mark.parametrize(

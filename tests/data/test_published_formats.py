@@ -17,11 +17,7 @@ FEWREL_ROW = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": [
 TACRED_ROW = {
     "id": "e1",
     "token": ["-LRB-", "Ann", "Lee", "-RRB-", "met", "Bob"],
-    "subj_start": 1,
-    "subj_end": 2,
-    "obj_start": 5,
-    "obj_end": 5,
-    "relation": "per:friend",
+    **{"subj_start": 1, "subj_end": 2, "obj_start": 5, "obj_end": 5, "relation": "per:friend"},
 }
 
 
@@ -117,14 +113,11 @@ def write_fewrel(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_fewrel_drops_blank_tokens_and_adjusts_the_spans(tmp_path: Path) -> None:
+def test_fewrel_drops_blank_tokens_and_uses_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
     row = {"tokens": ["Ann", " ", "met", "\u00a0", "Bob", "Lee"], "h": ["ann", "Q1", [[0]]], "t": ["b", "Q2", [[4, 5]]]}
     (example,) = read_fewrel(write_fewrel(tmp_path / "x.json", row)).examples
     assert example.tokens == ("Ann", "met", "Bob", "Lee")
     assert example.tail.span == Span(2, 4)
-
-
-def test_fewrel_uses_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
     several = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1], [1]]], "t": ["b", "Q2", [[0], [2]]]}
     never = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1]]], "t": ["b", "Q2", [[1]]]}
     reading = read_fewrel(write_fewrel(tmp_path / "x.json", several, never))
@@ -176,15 +169,8 @@ def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Ex
     assume(not any(token.startswith("-") for token in example.tokens))  # "-LRB-" is read as "("
     path = tmp_path_factory.mktemp("tacred") / "dev.json"
     head, tail = example.head.span, example.tail.span
-    row = {
-        "token": list(example.tokens),
-        "subj_start": head.start,
-        "subj_end": head.end - 1,
-        "obj_start": tail.start,
-        "obj_end": tail.end - 1,
-        "relation": "per:friend",
-    }
-    path.write_text(json.dumps([row]), encoding="utf-8")
+    ends = {"subj_start": head.start, "subj_end": head.end - 1, "obj_start": tail.start, "obj_end": tail.end - 1}
+    path.write_text(json.dumps([{**TACRED_ROW, "token": list(example.tokens), **ends}]), encoding="utf-8")
     (read,) = read_tacred(path).examples
     assert (read.tokens, read.head.span, read.tail.span) == (example.tokens, head, tail)
 
