@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from erda.methods import trained
-from erda.testing import (
+from erda.testing.toy_world import (
     DIM,
     FILLERS,
     NAMES,

@@ -6,38 +6,28 @@
         check_method(MyMethod)
 
 `CHECKS` lists the promises one by one, for `pytest.mark.parametrize`. Each takes a factory of the method and raises
-`AssertionError`. The toy world below has a dozen relations, each given away by one word.
+`AssertionError`. `erda.testing.toy_world` provides the data.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, ErdaError, SettingsError, StreamError
 from erda.fields import flat_values
 from erda.methods.base import Method, method_settings
-from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
+from erda.testing.toy_world import ToyWords, toy_encoder, toy_example, toy_questions, toy_relation, toy_task
+from erda.types import Example, Relation, ScoreKind, Task
 
-if TYPE_CHECKING:
-    from erda.encoders.bilstm import BiLstmEncoder
-    from erda.encoders.glove import WordVectors
-
-NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
-FILLERS = ("the", "of", "and", "in", "was", "who")
-SIGNS = tuple(f"sign{i}" for i in range(12))  # the word that gives a relation away
-DIM = 8
 SEED = 3
 ENOUGH = 0.6  # accuracy after 60 examples of each of three relations; chance is 0.33
 
@@ -58,87 +48,6 @@ def check_method(method: type[Method], *, skip: Sequence[str] = ()) -> None:
             except Exception as fault:  # a method's own bugs are broken promises too
                 faults.append(f"{check.__name__}: {type(fault).__name__}: {fault}".strip())
     assert not faults, f"{method.__name__} breaks {len(faults)} of {len(CHECKS)} promises:\n" + "\n".join(faults)
-
-
-# -- a toy world -------------------------------------------------------------------------------------------------------
-
-
-@cache
-def word_vectors() -> WordVectors:
-    """Random vectors; row 0 is the unknown word. The signs stand out."""
-    import torch
-
-    from erda.encoders.glove import WordVectors
-
-    words = (*NAMES, *FILLERS, *SIGNS)
-    vectors = np.random.default_rng(7).normal(size=(len(words) + 1, DIM)).astype(np.float32)
-    vectors[0] = 0
-    vectors[-len(SIGNS) :] *= 2
-    return WordVectors({word: row for row, word in enumerate(words, start=1)}, torch.from_numpy(vectors), "toy")
-
-
-class ToyWords(Encoder):
-    """Frozen NumPy vectors, the sum over the words of a sentence; for methods that train nothing."""
-
-    def __init__(self) -> None:
-        self.spec, self.dim = EncoderSpec("toy-words", {}, "toy"), 2 * DIM
-
-    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
-        """Sum word vectors; words after the head count twice."""
-        return self._sums([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Sum word vectors."""
-        return self._sums([text.split() for text in texts])
-
-    def _sums(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        rows = [np.sum([_word(word, self.dim) for word in words], axis=0) for words in texts]
-        return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
-
-
-@cache
-def _word(word: str, dim: int) -> np.ndarray:
-    return np.random.default_rng(zlib.crc32(word.encode())).normal(size=dim) * (2 if word in SIGNS else 1)
-
-
-def toy_encoder(seed: int = 0) -> BiLstmEncoder:
-    """The BiLSTM of the package with a handful of hidden units (extra `train`)."""
-    from erda.encoders.bilstm import BiLstmEncoder
-    from erda.encoders.settings import BiLstmSettings
-
-    encoder = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=8), seed=seed)
-    encoder.learning_rate = 0.01  # few parameters need large steps
-    return encoder
-
-
-def toy_relation(number: int) -> Relation:
-    """Relation `r{number}`."""
-    return Relation(f"r{number}", f"sign{number} of", f"the relation of sign{number}")
-
-
-def toy_example(number: int, row: int, *, labelled: bool = True) -> Example:
-    """Example `row` of relation `number`; head and tail change places in every other one."""
-    rng = np.random.default_rng([number, row])
-    fill = [str(word) for word in rng.choice(FILLERS, size=4)]
-    one, two = (str(name) for name in rng.choice(NAMES, size=2, replace=False))
-    cut = int(rng.integers(1, 4))
-    tokens = (one, *fill[:cut], SIGNS[number], *fill[cut:], two)
-    first, last = Entity(one, Span(0, 1), f"id-{one}"), Entity(two, Span(len(tokens) - 1, len(tokens)))
-    head, tail = (first, last) if row % 2 else (last, first)
-    return Example(tokens, head, tail, f"r{number}" if labelled else None, f"{number}-{row}", "toy")
-
-
-def toy_task(index: int, *, n_relations: int = 2, shots: int = 4) -> Task:
-    """Task `index` brings the next `n_relations` relations."""
-    numbers = range(index * n_relations, (index + 1) * n_relations)
-    examples = tuple(toy_example(number, row) for row in range(shots) for number in numbers)
-    return Task(index, tuple(toy_relation(number) for number in numbers), examples)
-
-
-def toy_questions(n_relations: int, *, each: int = 4) -> tuple[list[Example], list[str]]:
-    """Unseen examples without their relation, and the answers."""
-    rows = [(number, row) for number in range(n_relations) for row in range(100, 100 + each)]
-    return [toy_example(*row, labelled=False) for row in rows], [f"r{number}" for number, _ in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +116,7 @@ def settings_are_plain_values(toy: Toy) -> None:
     settings = toy.build().settings()
     assert json.loads(json.dumps(settings)) == settings
     assert settings == {"seed": SEED, **flat_values(method_settings(toy.method)())}
-    assert not {"encoder", "augmenter"} & {*settings}, "parts are no settings"
+    assert not {"encoder", "augmenter"} & {*settings}, "parts are not settings"
     assert toy.method.from_settings(toy.encoder(), settings).settings() == settings
 
 
@@ -323,7 +232,7 @@ class _Work:
 
 
 def _watch(encoder: Any) -> _Work:
-    """Count what an encoder encodes, and interrupt it when `left` batches are done."""
+    """Count the sentences and batches of an encoder, and interrupt it after `left` batches."""
     name = "encode" if hasattr(encoder, "encode") else "embed"
     work, encode = _Work(), getattr(encoder, name)
 
