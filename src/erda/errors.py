@@ -1,7 +1,7 @@
-"""Everything `erda` says when it cannot go on.
+"""The exceptions of `erda`, and the wording of their messages.
 
-A message finishes the user's thought: where, what is wrong, what was expected, what was got, what to do.
-The command line prints the message without a traceback and exits with 2.
+A message says where the fault is, what is wrong, what was expected, what was found and what to do. The command line
+prints the message without a traceback and exits with status 2.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
-MANY = 12  # more names than this are not listed if one of them is near
+MANY = 12  # longer lists of names are not shown if one name is close
 LONGEST = 100  # characters of a name in a message
-# control characters except tab and line end, changes of writing direction, surrogates
+# control characters except tab and line break, changes of writing direction, surrogates
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
@@ -27,15 +27,15 @@ EXTRAS = {  # module -> the extra of this package that installs it
 
 
 class ErdaError(Exception):
-    """A fault that the user can mend; its text is all that is shown."""
+    """A fault that the user can fix. Only its text is shown."""
 
 
 class DataError(ErdaError):
-    """Something is wrong with data that was read: a file, an example, a relation."""
+    """Invalid data: a file, an example or a relation."""
 
 
 class SettingsError(ErdaError):
-    """A setting, flag or name is unknown or has a value that cannot work."""
+    """An unknown setting, flag or name, or an invalid value."""
 
 
 class StreamError(ErdaError):
@@ -43,7 +43,7 @@ class StreamError(ErdaError):
 
 
 class ModelError(ErdaError):
-    """Weights, vectors or a saved method that are missing, damaged or of another kind."""
+    """Weights, vectors or a saved method that are missing, damaged or of the wrong kind."""
 
 
 class RecordError(ErdaError):
@@ -51,25 +51,25 @@ class RecordError(ErdaError):
 
 
 class WriteError(ErdaError):
-    """Something that could not be written (a full disk, no permission); what was there before is untouched."""
+    """A failed write (full disk, no permission). The previous content is intact."""
 
 
 def require(*modules: str) -> None:
-    """Refuse to begin what needs modules of an extra that is not installed."""
+    """Raise if a module of an optional extra is not installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         raise ErdaError(not_installed(missing))
 
 
 def not_installed(modules: Iterable[str]) -> str:
-    """What to install where modules are missing."""
+    """Say which extras install missing modules."""
     names = sorted(modules)
     extras = ",".join(sorted({EXTRAS[name] for name in names}))
     return f"{', '.join(names)}: not installed, and needed for this. Run: pip install 'erda[{extras}]'"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that `name` is no known `kind`, with the nearest known name and all of them, unless they are many.
+    """Say that a name is unknown, suggest the closest known name, and list all names unless there are many.
 
     >>> unknown_name("method", "erdaa", ["erda", "emr"])
     "Unknown method 'erdaa'. Did you mean 'erda'? Known: emr, erda."
@@ -81,7 +81,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name nearest to one that is not, as a question; nothing where none is near. Case does not count.
+    """Suggest the closest known name, ignoring case; return an empty text if no name is close.
 
     >>> did_you_mean("MinLM", ["bilstm", "minilm"])
     " Did you mean 'minilm'?"
@@ -92,12 +92,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape every character that could control a terminal, as in `\\x1b`; tabs and line ends stay."""
+    """Escape every character that could control a terminal, as in `\\x1b`; tabs and line breaks stay."""
     return re.sub(_STEERING, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """Escape control characters and line ends, so that a name cannot forge a line of output."""
+    """Escape control characters and line breaks, so that a name cannot forge a line of output."""
     return printable(text).replace("\n", "\\n")
 
 
@@ -111,7 +111,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def merge_faults(faults: Iterable[str]) -> list[str]:
-    """Faults of the form `whose: what`, those that say the same put together; the order of their lines does not count.
+    """Group faults of the form `owner: message` by message, ignoring the order of lines in a message.
 
     >>> merge_faults(["erda 100: no data", "erda 110: no data", "emr 100: no weights"])
     ['erda 100, erda 110: no data', 'emr 100: no weights']
@@ -127,7 +127,7 @@ def merge_faults(faults: Iterable[str]) -> list[str]:
 
 
 def join_faults(faults: Sequence[str], *, total: int | None = None) -> str:
-    """All faults of one reading as one message: the first twenty and the total."""
+    """Join faults into one message: the first twenty and the total."""
     total = len(faults) if total is None else total
     shown = list(faults[:SHOWN_FAULTS])
     if total > len(shown):

@@ -48,10 +48,10 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A new, empty temporary file beside `path` to write to; on success it replaces `path` in one step, synced to disk.
+    """Yield an empty temporary file beside `path`; on success, sync it to disk and replace `path` in one step.
 
-    On failure `path` is unchanged and the temporary file is removed. Its name is random and it is created exclusively,
-    so a link that somebody put there in advance is never written through.
+    On failure, `path` is unchanged and the temporary file is removed. The name is random and the file is created
+    exclusively, so a planted link is never followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     ours: list[Path] = []
@@ -81,18 +81,18 @@ def remove_unfinished(folder: Path, *, of: str = "") -> None:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a name is that of a temporary file of `whole_file`."""
+    """Whether a file name belongs to a temporary file of `whole_file`."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def cannot_write(path: Path, error: OSError) -> str:
     """The message of a failed write."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
-    return f"Cannot write {path}: {reason}. What was there before is intact; mend this and give the same command again."
+    return f"Cannot write {path}: {reason}. The previous content is intact. Fix this and run the same command again."
 
 
 def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
-    """Reject an output that is one of the inputs (files or open descriptors) under any name: a link is its target."""
+    """Reject an output that is the same file as an input (path or open descriptor), links resolved."""
     for one in inputs:
         with suppress(OSError):  # a file that does not exist cannot be overwritten
             if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
@@ -107,13 +107,13 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old one or the new one, never half of it."""
+    """Write a file atomically: readers see the old content or the new content."""
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> None:
-    """Write lines of text, packed if the name ends in `.gz`; the bytes depend on the text alone."""
+    """Write lines of text, compressed if the name ends in `.gz`. The bytes depend on the text alone."""
     with (
         whole_file(path) as temporary,
         temporary.open("wb") as raw,
@@ -123,7 +123,7 @@ def write_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value (plain, a dataclass or a model) as JSON; numbers that are no numbers are refused."""
+    """Write a value (plain, a dataclass or a model) as JSON. NaN and infinity raise."""
     write_bytes(path, (json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
@@ -138,7 +138,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compress: bool
     import numpy as np
 
     file = io.BytesIO()
-    (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # names are free
+    (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # any names are allowed
     write_bytes(path, file.getvalue())
 
 
@@ -155,20 +155,20 @@ def _adapter(kind: Any) -> Any:
 def decode_json(
     content: bytes | str, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = ""
 ) -> T:
-    """JSON as a value of `kind` (a dataclass, a model, a plain type); else one line: place, field, fault, remedy."""
+    """Decode JSON to `kind` (a dataclass, a model, a plain type), or raise one line: place, field, fault, remedy."""
     read = partial(_adapter(cast(Any, kind)).validate_json, content, strict=True)
     return cast(T, _decoded(read, place, error, remedy))
 
 
 def decode(value: Any, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = "") -> T:
-    """What JSON gave as a value of `kind`, whose fields say themselves how strict they are; else the same one line."""
+    """Convert parsed JSON to `kind`, whose fields declare their own strictness; raise as `decode_json` does."""
     return cast(T, _decoded(partial(_adapter(cast(Any, kind)).validate_python, value), place, error, remedy))
 
 
 def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy: str) -> Any:
     try:
         return read()
-    except (ErdaError, ValueError) as fault:  # of pydantic, or what a value's own checks say
+    except (ErdaError, ValueError) as fault:  # from pydantic, or from the checks of the value itself
         from pydantic import ValidationError
 
         from erda.fields import faults_of
@@ -179,12 +179,12 @@ def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy
 
 
 def read_json(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
-    """A JSON file as a value of `kind`. `remedy` is what to do about a damaged one: "Run the same command again."."""
+    """Read a JSON file as a value of `kind`. `remedy` ends the message about a damaged file."""
     return decode_json(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
 
 
 def read_bytes(path: Path, *, error: type[ErdaError] = DataError) -> bytes:
-    """The content of a file, or why it cannot be had: not there is not damaged."""
+    """Read a file, or raise with the reason."""
     try:
         return path.read_bytes()
     except OSError as fault:
@@ -192,7 +192,7 @@ def read_bytes(path: Path, *, error: type[ErdaError] = DataError) -> bytes:
 
 
 def read_arrays(path: Path, *, error: type[ErdaError] = DataError, remedy: str = "") -> dict[str, np.ndarray]:
-    """Arrays of an `.npz` file; pickled objects are refused."""
+    """Read the arrays of an `.npz` file; pickled objects raise."""
     import numpy as np
 
     content = io.BytesIO(read_bytes(path, error=error))
@@ -204,12 +204,12 @@ def read_arrays(path: Path, *, error: type[ErdaError] = DataError, remedy: str =
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The first line of an error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Path:
-    """The path `name`, read from a file, in `folder`; one that leads out of it is refused."""
+    """Join `name`, which was read from a file, to `folder`; a path outside the folder raises."""
     path = folder / name
     if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
         raise error(f"{folder}: names a file outside of itself ({name!r}); it was changed by hand or is not erda's.")
@@ -220,10 +220,10 @@ def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Pa
 
 
 def sealed(value: Any) -> dict[str, Any]:
-    """An object as plain JSON with a digest of itself, so that a change of any field is noticed."""
+    """Convert an object to plain JSON with a digest of itself, which reveals a change of any field."""
     text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-    fields: dict[str, Any] = json.loads(text.encode(errors="replace"))  # half a surrogate pair cannot be stored
-    fields.pop(SEAL, None)  # of what it was before
+    fields: dict[str, Any] = json.loads(text.encode(errors="replace"))  # a lone surrogate cannot be encoded
+    fields.pop(SEAL, None)  # the seal of an earlier version
     return {**fields, SEAL: _seal_of(fields)}
 
 
@@ -236,7 +236,7 @@ def decode_sealed(
     remedy: str = "",
     needs_seal: bool = True,
 ) -> T:
-    """As `decode_json`, but reject a value without a seal or with another one: it was changed since it was written."""
+    """Decode JSON as `decode_json` does, and reject a missing or wrong seal: the content has been changed."""
     found = decode_json(content, kind, place=place, error=error, remedy=remedy)
     with suppress(ValueError, RecursionError, KeyError):
         fields = json.loads(content)
@@ -246,7 +246,7 @@ def decode_sealed(
 
 
 def read_sealed(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
-    """A file that `write_json(path, sealed(value))` wrote."""
+    """Read a file written by `write_json(path, sealed(value))`."""
     return decode_sealed(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
 
 
@@ -258,7 +258,7 @@ def _seal_of(fields: Any) -> str:
 
 
 def sha256_of(path: Path, *, error: type[ErdaError] = DataError) -> str:
-    """The sha256 of a file, computed once per process as long as its size and time of change stay."""
+    """The sha256 of a file, cached until its size or modification time changes."""
     try:
         stat = path.stat()
         return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
@@ -275,7 +275,7 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 def verify_sha256(
     path: Path, expected: str, *, error: type[ErdaError] = DataError, remedy: str = "Delete it and get it again."
 ) -> None:
-    """Refuse a file that is not there or has another sha256."""
+    """Reject a file that is missing or has another sha256."""
     if not path.is_file():
         raise error(f"{path} is missing. {remedy}")
     got = sha256_of(path, error=error)
@@ -295,7 +295,7 @@ def locked(
 ) -> Iterator[None]:
     """Create the folder and keep other processes out of it; after `wait` seconds of waiting, raise `busy`.
 
-    The lock ends with the process, however that ends; its file goes with it.
+    The lock ends with the process, even if it is killed. A release removes the lock file.
     """
     import filelock
 
@@ -314,7 +314,7 @@ def locked(
         yield
     finally:
         with suppress(OSError):
-            place.unlink(missing_ok=True)  # whoever opened it before sees that it has no name any more
+            place.unlink(missing_ok=True)  # a process that opened it earlier notices that it is unlinked
         lock.release()
 
 
@@ -327,7 +327,7 @@ class FolderOwner:
 
 @contextmanager
 def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
-    """A locked folder for unfinished work that outlives a kill; `remove_own` removes it once the work is done.
+    """Lock a folder for unfinished work. It survives a kill; `remove_own` removes it once the work is done.
 
     A folder of that name that erda did not create for this `purpose` is rejected and left alone.
     """
@@ -349,7 +349,7 @@ def _refuse_foreign(folder: Path, purpose: str) -> None:
 def _is_own_work(folder: Path, purpose: str) -> bool:
     found = list(folder.iterdir())
     if all(path.name == LOCK or is_unfinished(path.name) for path in found):
-        return True  # a kill before the owner was written
+        return True  # the process was killed before it wrote the owner file
     with suppress(DataError):
         return not any(map(Path.is_symlink, found)) and read_json(folder / OWNER, FolderOwner).purpose == purpose
     return False

@@ -50,7 +50,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sentence with two marked entities and, where it is known, the relation from head to tail."""
+    """A sentence with two marked entities and, if known, the relation from head to tail."""
 
     tokens: tuple[str, ...]
     head: Entity
@@ -79,7 +79,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Something that can hold between two entities. `id` is its key; people read `name` and `description`."""
+    """A relation between two entities. `id` is its key; `name` and `description` are for people."""
 
     id: str
     name: str
@@ -92,7 +92,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a method is given to learn: relations, new ones or known ones, and labelled examples of them."""
+    """The input of one learning step: new or known relations, and labelled examples of them."""
 
     index: int  # 0 for the first task of a stream
     relations: tuple[Relation, ...]
@@ -109,7 +109,7 @@ class Task:
                 )
 
     def check_examples(self) -> None:
-        """Refuse a task with a relation that has a name alone; only some methods can read it."""
+        """Reject a relation without examples; only some methods learn from a name alone."""
         missing = sorted({relation.id for relation in self.relations} - {str(one.relation) for one in self.examples})
         if missing:
             raise DataError(f"task {self.index + 1} has no example of: {', '.join(missing)}.")
@@ -132,8 +132,8 @@ class Prediction:
 class Predictions(Sequence[Prediction]):
     """Scores of every known relation for every example; a sequence of `Prediction`.
 
-    `scores[i, j]` is the score of `relations[j]` for example `i`: large is likely, [n_examples, n_relations]. `kind`
-    says what the scores of the method are, so that they can be calibrated.
+    `scores[i, j]` is the score of `relations[j]` for example `i`, [n_examples, n_relations]; a large score is likely.
+    `kind` names the kind of scores, for calibration.
     """
 
     relations: tuple[str, ...]
@@ -169,13 +169,13 @@ class Predictions(Sequence[Prediction]):
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """Questions and answers held apart: a method is handed `examples` (relation removed) and nothing else.
+    """Test questions and their answers. A method receives only `examples`, without relations.
 
-    `candidates[i]` are the listed relations that example `i` is to be told from (the `candidates` protocol);
-    None where the dataset lists none.
+    `candidates[i]` are the wrong relations listed with example `i` (the `candidates` protocol), or None if the dataset
+    lists none.
     """
 
-    __test__ = False  # not a test case of pytest's
+    __test__ = False  # not a test case for pytest
 
     examples: tuple[Example, ...]
     gold: tuple[str, ...]

@@ -26,7 +26,7 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(tmp_path: Path, monkeyp
     monkeypatch.setattr(Extractor, "open", lambda folder: opened(folder, encoder=Words()))
     shown: list[str] = []
     demonstrate(tmp_path / "store", show=shown.append)
-    assert "of 8 after; the fifth: " in shown[-4]
+    assert "of 8 after for the first four relations; " in shown[-4]
     first = list(shown)
     demonstrate(tmp_path / "store", show=shown.append)
     assert [line for line in shown[len(first) :] if "seconds" not in line] == [

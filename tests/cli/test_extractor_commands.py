@@ -170,7 +170,7 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     assert written.lines == [f"found.csv: {len(pairs)} row{'' if len(pairs) == 1 else 's'}"]
     write_rows("my-tests.jsonl", TESTS)
     measured, changed = (run_example(erda, line) for line in commands_of(predict.EVALUATE))
-    assert "of 2 questions answered rightly" in measured.out
+    assert "of 2 questions answered" in measured.out
     assert "relation    questions  recall  precision" in measured.lines
     assert changed.lines[-1].endswith("of versions 1 and 2 differ.")
 
@@ -204,7 +204,7 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
     monkeypatch.setattr(Version, "predict", stop)
     done = erda("predict", "q.txt", "--out", stopped)
     assert done.status == 130
-    assert f"{stopped}.partial; the same command goes on from there" in done.err
+    assert f"{stopped}.partial; the same command resumes there" in done.err
     assert not Path(stopped).exists()
     with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
         file.write(b'{"id": "cut sh')
@@ -258,7 +258,7 @@ def test_a_stopped_extraction_goes_on_to_the_same_result(
     monkeypatch.setattr(Version, "predict", stop)
     done = erda(*command, "stopped.jsonl")
     assert (done.status, Path("stopped.jsonl").exists()) == (130, False)
-    assert "stopped.jsonl.partial; the same command goes on from there" in done.err
+    assert "stopped.jsonl.partial; the same command resumes there" in done.err
     done = erda(*command, "stopped.jsonl")
     assert f"stopped.jsonl: {len(rows)} rows (" in done.out
     assert asked == [8, 2, 4, 4], "what was answered is not asked again"
@@ -312,7 +312,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
         ("teach --file ''", "FILE: expected a name or a sentence, got nothing."),
-        ('predict "Ada was born in London."', "no such file. A sentence has its entities marked: [["),
+        ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
         ('predict "my questions.txt"', "my questions.txt: no such file."),
         ("predict published.json", "run first: erda data convert published.json --out OUT.jsonl"),
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
@@ -503,4 +503,4 @@ def test_questions_without_relations_are_called_so(erda: Erda) -> None:
     Path("q.txt").write_text(QUESTIONS[0])
     said = erda("evaluate", "q.txt").lines
     assert "% of 1 question answered" in said[0]
-    assert said[1] == "No row names a relation, so that 'none' is right everywhere."
+    assert said[1] == "No row names a relation, so 'none' is always correct."

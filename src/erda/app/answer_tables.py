@@ -1,4 +1,4 @@
-"""Rows of answers as files: JSONL with everything, CSV and Parquet with a column each; whole or not at all."""
+"""Write answers atomically: JSONL with all fields, CSV and Parquet with fixed columns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from erda.files import whole_file, write_lines
 COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
 PLACES = ("head_start", "head_end", "tail_start", "tail_end")
 TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, "head_type", "tail_type", *COLUMNS[5:])  # of answers about plain text
-_GROUP = 1 << 16  # rows of a Parquet file that are written at once
+_GROUP = 1 << 16  # rows per row group of a Parquet file
 PlainRow = dict[str, Any]
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
 def writer_for(out: Path) -> Writer:
-    """What writes a file, by the ending of its name."""
+    """Select the writer by the ending of the file name."""
     for ending, writer in WRITERS.items():
         if out.name.endswith(ending):
             return writer
@@ -29,7 +29,7 @@ def writer_for(out: Path) -> Writer:
 
 
 def json_line(row: PlainRow) -> str:
-    """A row as a line of JSON that any terminal and any file can take."""
+    """Convert a row to one line of ASCII JSON."""
     return json.dumps(row)
 
 

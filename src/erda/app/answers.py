@@ -1,4 +1,4 @@
-"""What an extractor says: frozen values for programs, each with a plain JSON form for commands and servers."""
+"""The answers and reports of an extractor, as frozen values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from erda.errors import counted
 from erda.text.marks import example_to_marks
 from erda.types import Example
 
-Progress = Callable[[int, int], None]  # how much is done, of how much
+Progress = Callable[[int, int], None]  # receives (done, total)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A relation that may hold, with an example of it that the method kept."""
+    """A candidate relation, with one of its exemplars."""
 
     relation: str
     confidence: float  # between 0 and 1
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def confidence(self) -> float:
-        """Of the likeliest relation."""
+        """Confidence of the most likely relation."""
         return self.ranked[0].confidence
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Extraction:
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Where a relation holds: of each pair of entities in a sentence the direction of higher confidence."""
+    """Keep answers with a relation; of the two directions of an entity pair, keep the more confident one."""
     found: dict[object, Answer] = {}
     for answer in answers:
         pair = answer.example.tokens, frozenset((answer.example.head.span, answer.example.tail.span))
@@ -109,7 +109,7 @@ def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An example that was taught, and how like the question it is: the cosine of their vectors."""
+    """A taught example and its cosine similarity to the question."""
 
     example: Example
     similarity: float
@@ -132,7 +132,7 @@ class WordEffect:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an answer is what it is: the taught examples most like it, and the words, those that count most first."""
+    """The reasons of an answer: the most similar taught examples, and the words by decreasing effect."""
 
     answer: Answer
     nearest: tuple[Neighbour, ...]
@@ -141,7 +141,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """An example that was taught as one relation and now as another: the later one counts."""
+    """An example that moved from one relation to another; the later teaching counts."""
 
     example: Example
     before: str
@@ -175,7 +175,7 @@ class Taught:
 
 @dataclass(frozen=True, slots=True)
 class RelationScore:
-    """How one relation fared: `n` questions of it, `n_right` found, and `n_answered` times that it was the answer."""
+    """Counts of one relation: `n` questions, `n_right` correct answers, `n_answered` answers that name it."""
 
     n: int
     n_right: int
@@ -183,30 +183,30 @@ class RelationScore:
 
     @property
     def recall(self) -> float | None:
-        """Of its questions, the share that was found; None where there was none."""
+        """Share of its questions that are answered correctly; None if there are none."""
         return self.n_right / self.n if self.n else None
 
     @property
     def precision(self) -> float | None:
-        """Of the answers that named it, the share that was right; None where there was none."""
+        """Share of correct answers among those that name it; None if there are none."""
         return self.n_right / self.n_answered if self.n_answered else None
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Answers beside the truth. Where no relation holds, or one that was never taught, None is the right answer."""
+    """Answers compared with the truth. None is correct if no relation holds or if the relation was never taught."""
 
     n: int
     accuracy: float  # None counts as an answer
-    accuracy_of_known: float | None  # the likeliest relation, of the questions whose relation was taught
+    accuracy_of_known: float | None  # of the top-ranked relation, on questions whose relation was taught
     relations: dict[str, RelationScore]
-    confusion: dict[tuple[str | None, str | None], int]  # (truth, answer) -> how often
+    confusion: dict[tuple[str | None, str | None], int]  # (truth, answer) -> count
     untaught: tuple[str, ...] = ()  # relations of the file that were never taught
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A question that two versions answer differently, with the truth where it is known."""
+    """A question that two versions answer differently, with the truth if known."""
 
     example: Example
     before: str | None
@@ -220,12 +220,12 @@ class Suggestion:
 
     example: Example
     confidence: float  # in the relation
-    similarity: float  # to the taught example that it was found for
+    similarity: float  # to the taught example that led to it
 
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """A line of the history."""
+    """A version as listed in the history."""
 
     number: int
     parent: int | None

@@ -1,6 +1,6 @@
-"""The end of the demo: an extractor is taught four relations, asked, taught a fifth, and asked again.
+"""The last part of the demo: teach an extractor four relations, ask it, teach a fifth, and ask again.
 
-All people, companies and places are invented.
+All people, companies and places are fictional.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Questions = Mapping[str, Sequence[str]]
 
 
 def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
-    """Teach and ask an extractor in a folder, and show what it says; one that is there goes back to its beginning."""
+    """Teach and ask an extractor in a folder, and show its answers; an existing extractor is reset first."""
     extractor = Extractor.open(folder)
     if extractor.history():
         extractor.rollback(extractor.history()[0].number)
@@ -87,7 +87,7 @@ def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
     extractor.teach_many(LESSONS)
     for relation, sentences in LESSONS.items():
         show(f"  {relation:<11} {sentences[0]}")
-    show("It is asked about sentences that it has never seen:")
+    show("It answers questions about new sentences:")
     before = _ask(extractor, QUESTIONS, show)
     start = time.perf_counter()
     extractor.teach_many(FIFTH)
@@ -96,15 +96,15 @@ def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
     after = _ask(extractor, QUESTIONS)
     n, n_new = sum(map(len, QUESTIONS.values())), sum(map(len, LAST_QUESTIONS.values()))
     kept = f"{before} of {n} before, {after} of {n} after"
-    show(f"Right and likeliest, the first four relations: {kept}; the fifth: {new} of {n_new}.")
-    show("Where it is too unsure (?), its answer is that none of them holds.")
+    show(f"Correct relation ranked first: {kept} for the first four relations; {new} of {n_new} for the fifth.")
+    show("A question mark means that the confidence is too low; the answer is then 'none'.")
     show("Ask it yourself:")
     question = "[[The Long Field]] is a story by {{Jane Marsh}}."
     show(f"  echo {shlex.quote(question)} | erda predict --store {shlex.quote(str(folder))}")
 
 
 def _ask(extractor: Extractor, questions: Questions, show: Callable[[str], None] = lambda line: None) -> int:
-    """How often the right relation is the likeliest."""
+    """Count the questions whose correct relation ranks first."""
     n_right = 0
     for relation, sentences in questions.items():
         for sentence, answer in zip(sentences, extractor.predict(sentences), strict=True):

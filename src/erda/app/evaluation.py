@@ -1,4 +1,4 @@
-"""Answers beside the truth: of one version, and of two."""
+"""Evaluate a version on labelled examples, and compare two versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from erda.types import Example
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Examples without their relations, and those apart."""
+    """Examples without their relations, and the relations."""
 
     examples: tuple[Example, ...]
     truth: tuple[str | None, ...]
@@ -50,7 +50,7 @@ def read_questions(source: str | Path | Iterable[Given], no_relation: Collection
 
 
 def evaluate(version: Version, questions: Questions, *, progress: Progress | None = None) -> Evaluation:
-    """The answers of a version beside the truth."""
+    """Compare the answers of a version with the truth."""
     answers = version.predict(questions.examples, top=1, progress=progress)
     names = {one: find_relation(one, version.relations) for one in set(questions.truth) if one is not None}
     taught = {one: found.id for one, found in names.items() if found}
@@ -74,7 +74,7 @@ def evaluate(version: Version, questions: Questions, *, progress: Progress | Non
 
 
 def compare(before: Version, after: Version, questions: Questions) -> list[Change]:
-    """The questions that two versions answer differently."""
+    """List the questions that two versions answer differently."""
     answers = (version.predict(questions.examples, top=1) for version in (before, after))
     return [
         Change(one.example, one.relation, other.relation, truth)

@@ -398,7 +398,7 @@ def _rows(path: Path) -> Iterator[PlainRow]:
     except FileNotFoundError:  # no row at all
         return
     except ValueError:
-        raise DataError(f"{path}: is damaged. Delete {path.parent} and give the same command again.") from None
+        raise DataError(f"{path}: is damaged. Delete {path.parent} and run the same command again.") from None
 
 
 def count_lines(path: Path) -> int:

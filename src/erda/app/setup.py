@@ -1,4 +1,4 @@
-"""What learns: a method over an encoder, as it was asked for or as a store has it, and how it is built."""
+"""The method and encoder of an extractor: requested or stored settings, and the objects built from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_ENCODER = "minilm"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for; what was not is the store's own, or the default."""
+    """The requested method and encoder; unset fields come from the store, or are defaults."""
 
     method: str | None = None
     method_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Asked:
     device: str = "cpu"
 
     def is_met_by(self, stored: Setup) -> bool:
-        """Whether nothing was asked for that the store does not have; no weights are loaded to know it."""
+        """Whether the stored setup meets the request; no weights are loaded."""
         spec = stored.encoder
         own = self.encoder.spec == spec if isinstance(self.encoder, Encoder) else self.encoder in (None, spec.name)
         return (
@@ -42,7 +42,7 @@ class Asked:
 
 
 class Builder:
-    """Makes methods; an encoder is loaded once, when it is first needed."""
+    """Builds methods; each encoder is loaded once, at first use."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -51,7 +51,7 @@ class Builder:
             self._encoders[_key(asked.encoder.spec)] = asked.encoder
 
     def setup(self, stored: Setup = NOTHING) -> Setup:
-        """What was asked for, the rest as it is stored, or else the default."""
+        """The requested setup, completed by the stored one and by defaults."""
         asked = self.asked
         name = asked.method or stored.method or DEFAULT_METHOD
         kind = find_method(name)
@@ -71,7 +71,7 @@ class Builder:
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:
-        """A method that has learned nothing yet; one that trains has an encoder to itself."""
+        """Build an untrained method; a method that trains gets its own copy of the encoder."""
         kind, encoder = find_method(setup.method), self._encoder(setup.encoder)
         return kind.from_settings(deepcopy(encoder) if kind.trains else encoder, setup.settings)
 
@@ -90,13 +90,13 @@ class Builder:
 
 
 def without_engine(stored: Setup) -> Setup:
-    """The setup of a store of erda 0.1.0, which chose another engine by default."""
+    """Remove the engine from a setup that erda 0.1.0 stored: its default engine differed."""
     settings = {name: value for name, value in stored.encoder.settings.items() if name != "engine"}
     return replace(stored, encoder=replace(stored.encoder, settings=settings))
 
 
 def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
-    """Settings of a transformer by default: PyTorch, or the packaged file where a method leaves it frozen."""
+    """Default settings of a transformer: PyTorch, or the packaged file if the method keeps it frozen."""
     if trains:
         return {"trained_layers": BY_MODE, "engine": "torch"}
     return {"trained_layers": 0, "engine": "packaged" if encoder in packaged_names() else "torch"}

@@ -1,6 +1,6 @@
-"""A version of an extractor in memory: what it is, what was taught, and what the method made of it.
+"""A version of an extractor in memory: its metadata, the taught examples, and the checkpoint of the method.
 
-`store.py` keeps it on the disk. NumPy is not loaded here.
+`store.py` writes it to disk. This module does not import NumPy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A method by name with its settings, over an encoder: what rebuilds it."""
+    """Everything needed to rebuild a method: its name, its settings and its encoder."""
 
     method: str
     settings: Mapping[str, bool | int | float | str]
@@ -32,12 +32,12 @@ TAUGHT_BY_0_1 = (
     "was taught by erda 0.1.0, and can only be listed. Take it over with relearn=True (erda teach --relearn), which "
     "teaches all its examples again."
 )
-NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # of an extractor that was never written
+NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # the setup of an extractor that is not on disk yet
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a version is, beside what it knows: how it came to be, on what it stands, what is counted on."""
+    """Metadata of a version: its origin, its setup, and the counters that numbering continues from."""
 
     number: int
     parent: int | None
@@ -46,12 +46,12 @@ class Stamp:
     setup: Setup
     n_teachings: int = 0
     n_lessons: int = 0
-    identity: str = ""  # random; tells versions with the same number apart
+    identity: str = ""  # random; distinguishes versions with the same number
 
 
 @dataclass(frozen=True, slots=True)
 class RelationFiles:
-    """The objects of a relation, by their sha256; `rows` is empty where the method keeps nothing of it."""
+    """The sha256 of the objects of a relation; `rows` is empty if the method has no array of it."""
 
     about: str
     rows: str
@@ -60,7 +60,7 @@ class RelationFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A version in memory: what was taught, and what the method made of it."""
+    """A version in memory: the taught examples and the checkpoint of the method."""
 
     stamp: Stamp
     known: tuple[Known, ...] = ()  # in the order of the method
@@ -71,14 +71,14 @@ class State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPart:
-    """What a version holds of one relation."""
+    """The content of a version for one relation."""
 
     known: Known
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def is_same(self, other: RelationPart | None) -> bool:
-        """Whether nothing has happened to it: the same lessons, the very same tensors."""
+        """Whether nothing changed: equal lessons and identical array objects."""
         return (
             other is not None
             and (self.known, self.kept) == (other.known, other.kept)
@@ -88,7 +88,7 @@ class RelationPart:
 
 
 def parts_of(state: State) -> list[RelationPart]:
-    """What a version holds, relation by relation."""
+    """Split a version by relation."""
     if state.learned is None:
         return [RelationPart(one) for one in state.known]
     kept: dict[str, list[Example]] = {}

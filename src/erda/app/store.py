@@ -375,7 +375,7 @@ class Store:
         for folder, is_own in ((self.folder / VERSIONS, is_old_version), (self.folder / OBJECTS, is_old_object)):
             stays = [path for path in remove_own(folder, is_own) if path.parent == folder]
             if failed := [path for path in stays if not path.is_symlink() and path.is_file() and is_own(path.name)]:
-                raise WriteError(f"{failed[0]} cannot be removed. Mend this and give the same command again.")
+                raise WriteError(f"{failed[0]} cannot be removed. Fix this and run the same command again.")
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -1,8 +1,7 @@
-"""From what was known and what is to be known, a method that knows it, as if it had never been taught anything else.
+"""Bring a method from one set of taught examples to another, as if it had only ever learned the second.
 
-What is only new is learned on top, by the same `learn` as in the benchmark. A relation that lost an example or was
-described anew is learned again from its own examples, teaching by teaching; where learning changes the encoder,
-everything is.
+New examples are learned on top, by the same `learn` as in the benchmark. A relation that lost an example, or has a new
+name or description, is relearned from its own examples. If the method trains the encoder, all relations are relearned.
 """
 
 from __future__ import annotations
@@ -26,7 +25,10 @@ def relearned(
     blank: Callable[[], Method],
     progress: Progress | None = None,
 ) -> Method:
-    """A method that knows `after`, out of one that knows `before` and stays as it is; `teaching` is the new one."""
+    """Return a method that has learned `after`; `method`, which has learned `before`, stays unchanged.
+
+    `teaching` is the number of the new teaching.
+    """
     earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
     known = {one.id: one for one in before}
     changed = [one for one in earlier.values() if one != known.get(one.id)]
@@ -48,7 +50,7 @@ def relearned(
 
 
 def replayed(method: Method, known: Sequence[Known], *, progress: Progress | None = None) -> Method:
-    """The method after every teaching of these relations, in their order."""
+    """Replay all teachings of these relations in order, and return the method."""
     teachings = sorted({one.since for one in known} | {lesson.teaching for one in known for lesson in one.lessons})
     for done, teaching in enumerate(teachings):
         task = _task(known, teaching, method.n_tasks)
@@ -60,7 +62,7 @@ def replayed(method: Method, known: Sequence[Known], *, progress: Progress | Non
 
 
 def forked(method: Method) -> Method:
-    """The same method, to learn on its own. They share what neither changes; an encoder that is trained is copied."""
+    """Copy a method so that it can learn independently. Immutable parts are shared; a trained encoder is copied."""
     other = copy(method)
     other.rows = {name: dict(rows) for name, rows in method.rows.items()}
     other.shared = dict(method.shared)
@@ -70,7 +72,7 @@ def forked(method: Method) -> Method:
 
 
 def _task(known: Sequence[Known], teaching: int, index: int) -> Task | None:
-    """What one teaching brought, as a task; the examples in the order in which they were taught."""
+    """The relations and examples of one teaching as a task, in the order of teaching."""
     taught = (lesson for one in known for lesson in one.lessons if lesson.teaching == teaching)
     lessons = sorted(taught, key=lambda lesson: lesson.number)
     named = {lesson.example.relation for lesson in lessons}
@@ -79,7 +81,7 @@ def _task(known: Sequence[Known], teaching: int, index: int) -> Task | None:
 
 
 def _merged(old: Checkpoint, new: Checkpoint, order: Sequence[str]) -> Checkpoint:
-    """The relations named in `order`: as in `new` where they were learned anew, else as in `old`."""
+    """Combine two checkpoints: the relations of `order`, from `new` if relearned there, else from `old`."""
     texts = {one.id: one for one in (*old.relations, *new.relations)}
     fresh = {one.id for one in new.relations}
     source = {one: new if one in fresh else old for one in order}

@@ -1,1 +1,1 @@
-"""The command line: one file a command, each of which parses, calls one library function and prints."""
+"""The command line: one file per group of commands; each command parses, calls one library function and prints."""

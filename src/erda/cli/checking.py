@@ -1,6 +1,6 @@
-"""What several commands share: how they are added, and checks of options.
+"""Add commands to the parser, and check options.
 
-Each check gives its faults, so that a command can say all at once.
+Each check returns its faults, so that a command can report all at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 
 from erda.errors import SettingsError, join_faults, printable, unknown_name
 
-Commands = argparse._SubParsersAction  # of ArgumentParser, where commands are added
+Commands = argparse._SubParsersAction  # the action that holds the subcommands
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line, with the nearest name that it knows."""
+    """A parser whose errors are one line with the closest known name."""
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, unknown_name(kind, str(value), map(str, action.choices)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ever, but a command refuses by itself what it does not know: it knows its own options."""
+        """Parse; a command reports its own unknown options, since it knows the valid ones."""
         found, rest = super().parse_known_args(args, namespace)
         if rest and self._subparsers is None:
             options = [word.partition("=")[0] for word in rest if word.startswith("-")]
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         return found, rest
 
     def error(self, message: str) -> NoReturn:
-        """End with the line, and where to read more."""
+        """Exit with the message and a pointer to the help."""
         stop = "" if message.endswith((".", "?")) else "."
         self.exit(2, f"erda: {printable(message)}{stop} See: {self.prog} --help\n")
 
@@ -41,20 +41,20 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands: Commands[argparse.ArgumentParser], name: str, about: str, examples: str, *, brief: str = ""
 ) -> argparse.ArgumentParser:
-    """Add a command that says what it does (`brief`, where commands are listed) and ends its help with examples."""
+    """Add a command with a description, examples at the end of its help, and a `brief` line for the list."""
     plain = argparse.RawDescriptionHelpFormatter
     return commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
 
 
 def named_path(text: str) -> Path:
-    """A path that somebody named: an empty text, as of a variable that is not set, is not the folder one is in."""
+    """Convert an argument to a path; reject an empty text, as from an unset shell variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a name, got nothing.")
     return Path(text)
 
 
 def below_one(options: argparse.Namespace, *names: str) -> list[str]:
-    """Faults of options that count something and must be at least 1 where they are given."""
+    """Return faults of counts that are below 1."""
     given = {name: getattr(options, name) for name in names}
     return [
         f"--{name.replace('_', '-')}: must be at least 1, got {value}."
@@ -64,12 +64,12 @@ def below_one(options: argparse.Namespace, *names: str) -> list[str]:
 
 
 def without_effect(options: argparse.Namespace, *, local: Sequence[str], ray: Sequence[str]) -> list[str]:
-    """Faults of options that only one `--engine` has, given with the other."""
+    """Return faults of options that belong to the other `--engine`."""
     other, names = ("local", local) if options.engine == "ray" else ("ray", ray)
     return [f"--{name}: only with --engine {other}." for name in names if getattr(options, name) is not None]
 
 
 def refuse(faults: Sequence[str]) -> None:
-    """End the command where there are faults."""
+    """Raise if there are faults."""
     if faults:
         raise SettingsError(join_faults(faults))

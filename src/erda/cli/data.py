@@ -36,10 +36,10 @@ CONVERT_EXAMPLES = """examples:
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `data` to the command line."""
-    group = add_command(commands, "data", "Look at, fetch, check and convert datasets.", EXAMPLES)
+    group = add_command(commands, "data", "List, fetch, check and convert datasets.", EXAMPLES)
     own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    about = "List the datasets, and which of them are here."
+    about = "List the datasets, and which of them are on disk."
     listing = add_command(own, "list", about, "examples:\n  erda data list\n")
     listing.set_defaults(handler=list_datasets)
 
@@ -51,16 +51,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     get.add_argument("--mirror", metavar="URL", help=mirror)
     get.set_defaults(handler=get_files)
 
-    check = add_command(own, "check", "Read a file, count what is in it and name everything wrong.", CHECK_EXAMPLES)
+    check = add_command(own, "check", "Read a file, count its examples and report every fault.", CHECK_EXAMPLES)
     _add_file(check)
     check.add_argument("--top", metavar="N", type=int, default=20, help="relations to show (default: 20)")
     check.set_defaults(handler=check_file)
 
-    about = "Write the examples of a file of any format, as annotation tools leave them, as JSONL or CSV."
+    about = "Convert a file of any format, including those of annotation tools, to JSONL or CSV."
     convert = add_command(own, "convert", about, CONVERT_EXAMPLES)
     _add_file(convert)
     convert.add_argument(
-        "--out", metavar="OUT", type=Path, required=True, help="a name that ends in .jsonl or .csv, or in .gz after it"
+        "--out", metavar="OUT", type=Path, required=True, help="output file: .jsonl or .csv, or either with .gz"
     )
     add_overwrite(convert)
     convert.set_defaults(handler=convert_file)
@@ -69,7 +69,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_file(parser: argparse.ArgumentParser) -> None:
     names = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy, tacred"
     parser.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
-    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
+    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: detected)")
     add_columns(parser)
     add_no_relation(parser)
 
@@ -116,7 +116,7 @@ def get_files(args: argparse.Namespace) -> int:
 
 
 def check_file(args: argparse.Namespace) -> int:
-    """Read a file and print what it holds; faults end the command with 2."""
+    """Read a file and print its counts; faults exit with status 2."""
     from erda.data.own_data import describe, read_examples
     from erda.errors import printable
 
@@ -126,7 +126,7 @@ def check_file(args: argparse.Namespace) -> int:
 
 
 def convert_file(args: argparse.Namespace) -> int:
-    """Convert a file and print what it held; faults end the command with 2, and nothing is written."""
+    """Convert a file and print its counts; faults exit with status 2, and nothing is written."""
     from tqdm import tqdm
 
     from erda.data.convert import convert

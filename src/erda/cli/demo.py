@@ -1,4 +1,4 @@
-"""`erda demo`: the whole thing in a few minutes, on the embedded dataset."""
+"""`erda demo`: methods and the extractor on the embedded dataset, in a few minutes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
         "Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
-        "then ERDA with extra examples from unlabelled text and Posterior (a trained transformer that stays as it is), "
-        "and show how well each remembers; at the end teach an extractor five relations. "
+        "then ERDA with extra examples from unlabelled text and Posterior (a frozen, pretrained transformer), "
+        "and show how much each forgets; then teach an extractor five relations. "
         "Takes at most three minutes on two cores; nothing is downloaded."
     )
     examples = "examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100"
-    brief = "methods on the embedded dataset, and an extractor that is taught"
+    brief = "methods and an extractor on the embedded dataset"
     parser = add_command(commands, "demo", about, examples, brief=brief)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
@@ -33,14 +33,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo and show what came out."""
+    """Run the demo and print its results."""
     from erda.app.demo import demonstrate
     from erda.benchmark.method_demo import run_demo
     from erda.cli.printing import print_tables
     from erda.cli.settings import seeds_of
     from erda.errors import ErdaError, join_faults
 
-    options.kept = f"What was learned is kept in {options.out}; `erda demo` goes on from there."
+    options.kept = f"Finished runs are kept in {options.out}; `erda demo` resumes there."
     show = partial(print, flush=True)
     demo = run_demo(options.out, seeds=seeds_of(options), n_sentences=options.sentences, show=show)
     print()

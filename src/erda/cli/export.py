@@ -1,4 +1,4 @@
-"""`erda export`: an extractor as a folder that needs no erda."""
+"""`erda export`: write an extractor as a folder that runs without erda."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from erda.cli.checking import Commands, add_command
 from erda.cli.store import add_store, open_store
 
 EXPORT = """\
-The folder holds an ONNX graph, a tokenizer, what was learned, and predict.py, which needs only onnxruntime, tokenizers
-and numpy and gives the same answers.
+The folder holds an ONNX graph, a tokenizer, the learned parameters, and predict.py, which needs only onnxruntime,
+tokenizers and numpy and gives the same answers.
 
 examples:
   erda export my-export
@@ -20,8 +20,8 @@ examples:
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    about = "Write an extractor as one folder that answers without erda and PyTorch."
-    export = add_command(commands, "export", about, EXPORT, brief="an extractor as a folder that needs no erda")
+    about = "Write an extractor as a folder that runs without erda and PyTorch."
+    export = add_command(commands, "export", about, EXPORT, brief="write a folder that runs without erda")
     export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
     engine = "onnx (float32) or onnx-int8, made from the weights (extra train); default: the encoder's own file"
     export.add_argument("--engine", metavar="NAME", help=engine)

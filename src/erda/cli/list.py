@@ -1,4 +1,4 @@
-"""`erda list`: the methods, encoders, datasets and presets there are."""
+"""`erda list`: list methods, encoders, datasets and presets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from erda.cli.printing import print_line
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    about = "List what can be named on the command line, with the settings of each."
+    about = "List methods, encoders, datasets or presets, with their settings."
     examples = "examples:\n  erda list methods\n  erda list presets"
-    parser = add_command(commands, "list", about, examples, brief="methods, encoders, datasets and presets there are")
+    parser = add_command(commands, "list", about, examples, brief="list methods, encoders, datasets and presets")
     parser.add_argument("what", choices=sorted(LISTS), help="what to list")
     parser.set_defaults(handler=run)
 
@@ -40,7 +40,7 @@ def _methods() -> Iterator[Entry]:
     for name in METHODS:
         try:
             method = find_method(name)
-        except ErdaError as fault:  # somebody else's package is broken
+        except ErdaError as fault:  # a broken plug-in package
             yield name, f"({fault})", []
         except ModuleNotFoundError as fault:
             yield name, f"({not_installed([fault.name or ''])})", []

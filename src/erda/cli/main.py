@@ -72,7 +72,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; `options.kept` says what an interrupted command keeps."""
+    """Run one command and return its exit status; Ctrl-C prints `options.kept`, which says what is kept."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (no other file may take its descriptor)
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
 def _refuse(fault: str) -> int:
     """Print a caught fault."""
     if os.environ.get("ERDA_DEBUG"):
-        raise  # noqa: PLE0704 (what was caught)
+        raise  # noqa: PLE0704 (re-raises the caught error)
     print(f"erda: {printable(fault)}", file=sys.stderr)
     try:
         sys.stdout.flush()

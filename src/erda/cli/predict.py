@@ -1,4 +1,4 @@
-"""`erda predict | extract | evaluate`: what an extractor answers."""
+"""`erda predict | extract | evaluate`: ask an extractor."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from erda.app.predicting import Answered, Asking
 
 PREDICT = """\
-A row that cannot be read has an 'error' in place of an answer; all of them are named at the end, with exit status 2.
-With --out, the same command goes on where it was stopped.
+A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
+with status 2. With --out, the same command resumes an interrupted run.
 
 examples:
   erda predict "[[SpaceX]] was set up in 2002 by {{Elon Musk}}."
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\
-Every line is a text; lines of a .jsonl file are objects with 'text', perhaps 'id' and 'entities' (span in characters,
-type). Entities are those of the row, or named with --entity or --names; else those that the tagger of
-'erda data get entities' finds; else runs of capitalised words, and names that were taught. The last line says which
-tagger ran. Both directions of a pair are asked about and the likelier is kept. Answers carry id, line, text and the
-character offsets of both entities.
-A line that cannot be read has an 'error'; with --out, the same command goes on where it was stopped.
+Each line is a text; each line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
+span, type). Entities are those of the row, or those named with --entity or --names; otherwise those that the tagger of
+'erda data get entities' finds; otherwise runs of capitalised words, and names in taught examples. The last line says
+which tagger ran. Of the two directions of a pair, the more confident one is kept. Answers carry id, line, text and the
+character offsets of both entities. A line that cannot be read gets an 'error'. With --out, the same command resumes an
+interrupted run.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -55,31 +55,33 @@ MOST_CONFUSIONS = 10
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Say which relation holds between the two marked entities of each sentence, or that none does."
-    predict = add_command(commands, "predict", about, PREDICT, brief="ask an extractor about sentences")
-    _add_input(predict, "sentences in any format of docs/data.md, or one with marks (default: -, standard input)")
+    about = "Predict the relation between the two marked entities of each sentence, or that there is none."
+    predict = add_command(commands, "predict", about, PREDICT, brief="predict the relation in sentences")
+    _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
     add_format(predict)
     add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     add_store(predict)
     predict.set_defaults(handler=run_predict)
 
-    about = "Find the relations between the entities of raw text, of every pair that shares a sentence."
-    extract = add_command(commands, "extract", about, EXTRACT, brief="find relations in raw text")
-    _add_input(extract, "text, a line at a time, or a sentence (default: -, standard input)")
+    about = "Extract relations from plain text, for every pair of entities in a sentence."
+    extract = add_command(commands, "extract", about, EXTRACT, brief="extract relations from plain text")
+    _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
-    names = "entities, one a line; an id may follow after a tab"
+    names = "file of entity names, one per line, optionally followed by a tab and an id"
     extract.add_argument("--names", type=Path, metavar="FILE", help=names)
-    both = "both directions of a pair where either is likely enough, not the likelier alone"
+    both = "keep both directions of a pair if both are likely enough"
     extract.add_argument("--both", dest="pairs", action="store_const", const="both", default="likelier", help=both)
-    every = "every pair in both directions, also where no relation holds"
+    every = "print every pair in both directions, including pairs without a relation"
     extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
     add_store(extract)
     extract.set_defaults(handler=run_extract)
 
-    about = "Compare what an extractor answers with the truth: accuracy, each relation, what is mistaken for what."
-    evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="how well an extractor answers a file")
-    evaluate.add_argument("file", type=named_path, metavar="FILE", help="examples with their relations, in any format")
+    about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
+    evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="evaluate an extractor on labelled examples")
+    evaluate.add_argument(
+        "file", type=named_path, metavar="FILE", help="labelled examples in any format of docs/data.md"
+    )
     add_format(evaluate)
     add_columns(evaluate)
     add_no_relation(evaluate)
@@ -91,13 +93,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
-    out = ".jsonl, .csv or .parquet (default: print JSONL; on a terminal, a line to read)"
+    out = ".jsonl, .csv or .parquet file (default: print JSONL, or readable lines on a terminal)"
     parser.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(parser)
 
 
 def run_predict(options: argparse.Namespace) -> int:
-    """Answer a file into another, or row by row."""
+    """Answer a file; print or write the answers."""
     from erda.app.predicting import ask_rows
 
     refuse(below_one(options, "top"))
@@ -109,7 +111,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 
 def run_extract(options: argparse.Namespace) -> int:
-    """Extract from a text into a file, or line by line."""
+    """Extract from a text; print or write the answers."""
     from erda.app.entities import find_tagger
     from erda.app.predicting import ask_text
     from erda.errors import SettingsError
@@ -143,8 +145,8 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
     if options.out is None:
         answered = show_answers(asking, _show)
     else:
-        if asking.path == Path(options.file):  # what came in is not there another time
-            options.kept = f"The answers so far are in {options.out}.partial; the same command goes on from there."
+        if asking.path == Path(options.file):  # standard input cannot be read again
+            options.kept = f"The answers so far are in {options.out}.partial; the same command resumes there."
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
             answered = write_answers(
@@ -161,18 +163,18 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
 
 
 def _show(row: PlainRow) -> None:
-    """Print a row as JSON; on a terminal, what people read of it."""
+    """Print a row as JSON, or as a readable line on a terminal."""
     from erda.app.answer_tables import json_line
 
     if not sys.stdout.isatty():
         print(json_line(row))
-    elif "error" not in row:  # those are said at the end
+    elif "error" not in row:  # errors are listed at the end
         answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
         print_line(f"{row['confidence']:5.2f}  {answer}  {row.get('sentence', row['text'])}")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Print how well a file was answered."""
+    """Print the evaluation of a file, or the answers that differ between two versions."""
     from erda.app.evaluation import read_labelled
     from erda.text.marks import example_to_marks
 
@@ -190,11 +192,12 @@ def run_evaluate(options: argparse.Namespace) -> int:
         return 0
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, progress=progress)
-    print(f"{100 * found.accuracy:.1f} % of {counted(found.n, 'question')} answered rightly; 'none' is an answer too.")
+    asked = counted(found.n, "question")
+    print(f"{100 * found.accuracy:.1f} % of {asked} answered correctly, counting 'none' as an answer.")
     if found.accuracy_of_known is None and not found.untaught:
-        print("No row names a relation, so that 'none' is right everywhere.")
+        print("No row names a relation, so 'none' is always correct.")
     if found.accuracy_of_known is not None:
-        print(f"{100 * found.accuracy_of_known:.1f} % where the relation was taught and 'none' may not be said.")
+        print(f"{100 * found.accuracy_of_known:.1f} % on questions of taught relations, if 'none' is excluded.")
     width = max(map(len, (*found.relations, "relation")))
     print(f"\n{'relation'.ljust(width)}  questions  recall  precision")
     for name, score in found.relations.items():
@@ -202,10 +205,10 @@ def run_evaluate(options: argparse.Namespace) -> int:
         print_line(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
     wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
     if wrong:
-        print("\nmistaken most often:")
+        print("\nmost frequent confusions:")
     for n, truth, answer in wrong[:MOST_CONFUSIONS]:
         print_line(f"{-n:5d}  {truth} answered as {answer}")
     if found.untaught:
         print()
-        print_line(f"Never taught, so 'none' is right: {', '.join(found.untaught)}")
+        print_line(f"Never taught, so 'none' is correct: {', '.join(found.untaught)}")
     return 0

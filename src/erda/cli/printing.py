@@ -1,4 +1,4 @@
-"""Print tables and sentences, with control characters escaped: names and texts come from anybody's files."""
+"""Print tables and sentences with control characters escaped, since names and texts come from untrusted files."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class PrintableOutput:
 
 
 def print_line(text: str) -> None:
-    """Print one line that holds names or sentences; their own line ends are escaped."""
+    """Print one line with names or sentences; line breaks inside them are escaped."""
     print(one_line(text))
 
 
 def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables one below the other, folded where the terminal is narrow."""
+    """Print tables one below the other, wrapped to the width of the terminal."""
     from erda.benchmark.report.table_formats import to_terminal
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,4 +1,4 @@
-"""`erda run`: methods on streams, one record each."""
+"""`erda run`: run methods on streams; each run writes one record."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from erda.settings.runs import RunSettings
 
 EPILOG = """\
-What is given later wins: built-in defaults, --preset, --config, --set, the flags above. A finished run is not repeated;
-one that was stopped goes on after its last learned task. On Ray a run that was stopped begins anew; its files come back
-to OUT when it is finished, so that nodes need not share storage.
+Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated. An
+interrupted run resumes after its last learned task; on Ray it starts again. Ray nodes need no shared storage: files are
+copied to OUT when a run is finished.
 
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
@@ -30,16 +30,16 @@ examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Run methods on streams of tasks. Each run leaves OUT/METHOD/SEED/record.json."
-    parser = add_command(commands, "run", about, EPILOG, brief="learn streams of tasks and record how well")
+    parser = add_command(commands, "run", about, EPILOG, brief="run methods on streams of tasks")
     add_settings(parser)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the records go")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the records")
     add_engine(parser)
-    parser.add_argument("--keep-methods", action="store_true", help="keep what was learned in OUT/METHOD/SEED/method")
+    parser.add_argument("--keep-methods", action="store_true", help="save learned methods in OUT/METHOD/SEED/method")
     parser.set_defaults(handler=run)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where runs happen."""
+    """Add the options that select where runs execute."""
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="runs at once (default: 1; on Ray as many as the cluster has CPUs)"
     )
@@ -52,13 +52,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `run_experiment` and `run_planned` are told about where runs happen."""
+    """Return the arguments of `run_experiment` and `run_planned` that select where runs execute."""
     refuse([*below_one(options, "jobs"), *without_effect(options, local=(), ray=("address",))])
     return {"n_processes": options.jobs, "engine": options.engine, "address": options.address}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run, and print what came out."""
+    """Run, and print the result tables."""
     from erda.benchmark.experiments import group_records
     from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.result_tables import accuracy_table, final_table
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     engine = engine_of(options)
     settings = load_settings(options)
     warn_untrained(settings)
-    options.kept = f"What was learned is kept in {options.out}; the same command goes on after the last learned task."
+    options.kept = f"Finished tasks are kept in {options.out}; the same command resumes after the last one."
     finished = run_experiment(settings, out=options.out, keep_methods=options.keep_methods, **engine)
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def warn_untrained(settings: RunSettings) -> None:
-    """Say where nobody ever trains the encoder: one that starts at random, under methods that leave it as it is."""
+    """Warn about a randomly initialised encoder under a method that does not train it."""
     from erda.encoders import ENCODERS
     from erda.methods import METHODS
 

@@ -1,4 +1,4 @@
-"""Settings as text: the flags of a run and `--set`. Text becomes values in `erda.settings.load`."""
+"""Settings as text: the flags of a run and `--set`. `erda.settings.load` converts text to values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add the options that `load_settings` reads."""
     for name, (flag, metavar, text) in FLAGS.items():
         parser.add_argument(flag, dest=name, metavar=metavar, help=text)
-    parser.add_argument("--preset", metavar="NAME", help="settings that come with erda: `erda list presets`")
+    parser.add_argument("--preset", metavar="NAME", help="built-in settings: `erda list presets`")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
     add_sets(parser, "a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder")
 

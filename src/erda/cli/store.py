@@ -1,4 +1,4 @@
-"""What the commands of an extractor share: where it is kept, what is read, how far it is."""
+"""Shared parts of the extractor commands: options, the store, input files, progress bars."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ STANDARD_INPUT = "-"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which extractor is meant."""
+    """Add the option that selects the extractor."""
     parser.add_argument(
         "--store",
         type=named_path,
         metavar="DIR",
         default=_default_store(),
-        help=f"where the extractor is kept (default: $ERDA_STORE, else {STORE})",
+        help=f"folder of the extractor (default: $ERDA_STORE, else {STORE})",
     )
 
 
@@ -48,7 +48,7 @@ def _default_store() -> Path:
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a format."""
     names = "brat, csv, jsonl, labelstudio, marked or prodigy"
-    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: what it looks like)")
+    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: detected)")
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def add_overwrite(parser: argparse.ArgumentParser) -> None:
 
 
 def open_store(options: argparse.Namespace, *, create: bool = False, **asked: Any) -> Extractor:
-    """The extractor that is meant; only teaching begins a new one."""
+    """Open the selected extractor; only `create` permits a new one."""
     if not create:
         stored(options)
     from erda.app.extractor import Extractor
@@ -89,7 +89,7 @@ def open_store(options: argparse.Namespace, *, create: bool = False, **asked: An
 
 
 def stored(options: argparse.Namespace) -> Store:
-    """The files of the extractor that is meant: enough to list what it knows, without PyTorch."""
+    """Open the store of the selected extractor, without loading a model."""
     from erda.app.store import Store
     from erda.errors import DataError
     from erda.files import user_path
@@ -105,7 +105,7 @@ def stored(options: argparse.Namespace) -> Store:
 def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
     """Yield a file to read. Standard input (`-`), a pipe and a sentence are copied into a temporary file.
 
-    Where `plain` text is read, a sentence needs no marks.
+    With `plain`, a sentence needs no marks.
     """
     from erda.errors import DataError, ErdaError
 
@@ -131,25 +131,25 @@ def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
 
 
 def _is_sentence(given: str, *, plain: bool) -> bool:
-    """Whether what was given is no file but a sentence: it has marks, or several words and no ending of a file."""
+    """Whether an argument is a sentence, not a file name: it has marks, or several words and no file ending."""
     from erda.errors import DataError
 
     if not given.strip():
         raise DataError("FILE: expected a name or a sentence, got nothing.")
-    if given == STANDARD_INPUT or os.path.exists(given):  # noqa: PTH110 (False of a text too long for a name)
+    if given == STANDARD_INPUT or os.path.exists(given):  # noqa: PTH110 (False for text that is too long for a name)
         return False
     ending, has_marks = Path(given).suffix, "[[" in given or "{{" in given
     has_words = " " in given and (not ending or " " in ending)
     if has_words and not (plain or has_marks):
         raise DataError(
-            f"{given[:80]}: no such file. A sentence has its entities marked: [[Tesla]] was begun by {{{{Eberhard}}}}."
+            f"{given[:80]}: no such file. In a sentence, mark both entities: [[Tesla]] was begun by {{{{Eberhard}}}}."
         )
     return has_marks or has_words
 
 
 @contextmanager
 def progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal that is told how much is done of how much."""
+    """Show a progress bar on a terminal; yield a function that receives (done, total)."""
     from tqdm import tqdm
 
     with tqdm(desc=about, disable=None) as bar:

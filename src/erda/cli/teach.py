@@ -1,4 +1,4 @@
-"""`erda teach | relations | forget | undo | history | prune | suggest`: what an extractor knows."""
+"""`erda teach | relations | forget | undo | history | prune | suggest`: teach and correct an extractor."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from erda.types import Example
 
 TEACH = """\
-The first entity of the relation stands in [[ ]], the second in {{ }}. A relation that is known learns more; what
-is taught later wins. Every teaching is a version: `erda history` lists them, `erda undo` goes back.
+Mark the first entity of the relation with [[ ]] and the second with {{ }}. A known relation learns more. An example
+taught twice belongs to the later relation. Each teaching is a version: `erda history` lists versions, `erda undo` goes
+back.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
@@ -51,7 +52,8 @@ HISTORY = """examples:
   erda history --store my-extractor
 """
 PRUNE = """\
-Older versions make undo possible, and they still hold what was forgotten. Files that erda did not write stay.
+Old versions make undo possible, and they still contain forgotten relations and examples. Files that erda did not write
+stay.
 
 examples:
   erda prune
@@ -66,39 +68,39 @@ SUGGEST = """examples:
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Teach an extractor a relation by a few sentences, or many relations by a file; nothing learned is lost."
-    teach = add_command(commands, "teach", about, TEACH, brief="teach an extractor relations by a few sentences")
-    teach.add_argument("relation", metavar="RELATION", nargs="?", help="its name, as in 'founded by'")
+    about = "Teach an extractor one relation with a few sentences, or many relations with a file."
+    teach = add_command(commands, "teach", about, TEACH, brief="teach relations with a few sentences")
+    teach.add_argument("relation", metavar="RELATION", nargs="?", help="name of the relation, for example 'founded by'")
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
     add_format(teach)
     add_columns(teach)
     add_no_relation(teach)
-    teach.add_argument("--description", metavar="TEXT", default="", help="what the relation means")
-    teach.add_argument("--method", metavar="NAME", help="what learns (default: the store's, else posterior)")
-    teach.add_argument("--encoder", metavar="NAME", help="text to vectors (default: the store's, else minilm)")
-    again = "first teach all that is known to another --method or --encoder, or over a new background"
+    teach.add_argument("--description", metavar="TEXT", default="", help="meaning of the relation")
+    teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
+    teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
+    again = "first teach all known examples again, to another --method or --encoder or over a new background"
     teach.add_argument("--relearn", action="store_true", help=again)
     add_store(teach)
     teach.set_defaults(handler=run_teach)
 
-    about = "List the relations that an extractor knows, or the examples of one with their numbers."
-    relations = add_command(commands, "relations", about, RELATIONS, brief="list what an extractor knows")
-    relations.add_argument("relation", metavar="RELATION", nargs="?", help="list its examples")
+    about = "List the relations of an extractor, or the examples of one relation with their numbers."
+    relations = add_command(commands, "relations", about, RELATIONS, brief="list relations and examples")
+    relations.add_argument("relation", metavar="RELATION", nargs="?", help="list the examples of this relation")
     add_store(relations)
     relations.set_defaults(handler=run_relations)
 
-    about = "Drop a relation, or take back one example of it, as if it had never been taught."
-    forget = add_command(commands, "forget", about, FORGET, brief="drop a relation or an example")
+    about = "Forget a relation or one of its examples, as if it had never been taught."
+    forget = add_command(commands, "forget", about, FORGET, brief="forget a relation or an example")
     forget.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
-    number = "take back this example alone, by its number in `erda relations RELATION`"
+    number = "forget only this example, by its number in `erda relations RELATION`"
     forget.add_argument("--example", type=int, metavar="N", help=number)
     add_store(forget)
     forget.set_defaults(handler=run_forget)
 
-    about = "Go back to what an extractor knew before its current version, or at any version."
+    about = "Return to the version before the current one, or to any version."
     undo = add_command(commands, "undo", about, UNDO, brief="go back to an earlier version")
-    undo.add_argument("--to", type=int, metavar="VERSION", help="a version of `erda history`, also a later one")
+    undo.add_argument("--to", type=int, metavar="VERSION", help="number of any version in `erda history`")
     add_store(undo)
     undo.set_defaults(handler=run_undo)
 
@@ -108,14 +110,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     history.set_defaults(handler=run_history)
 
     _add_prune(commands)
-    about = "Find sentences of a corpus that may hold a relation, the most useful to be told about first."
-    suggest = add_command(commands, "suggest", about, SUGGEST, brief="find sentences to teach in unlabelled text")
+    about = "Suggest sentences of a corpus as examples of a relation, most useful first."
+    suggest = add_command(commands, "suggest", about, SUGGEST, brief="suggest examples from unlabelled text")
     suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
     suggest.add_argument(
         "--corpus", type=Path, required=True, metavar="DIR", help="a corpus with an index (erda corpus)"
     )
-    suggest.add_argument("--n", type=int, default=10, metavar="N", help="how many (default: 10)")
-    out = "write them as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
+    suggest.add_argument("--n", type=int, default=10, metavar="N", help="number of suggestions (default: 10)")
+    out = "write the suggestions as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
     suggest.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(suggest)
     add_store(suggest)
@@ -123,18 +125,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_prune(commands: Commands[argparse.ArgumentParser]) -> None:
-    about = "Remove old versions of an extractor, or with --purge every trace of what was forgotten."
+    about = "Remove old versions, or with --purge every trace of forgotten relations and examples."
     prune = add_command(commands, "prune", about, PRUNE, brief="remove old versions of an extractor")
     which = prune.add_mutually_exclusive_group()
     which.add_argument("--keep", type=int, default=10, metavar="N", help="newest versions to keep (default: 10)")
-    purge = "keep the current version alone, rewritten without a past: nothing forgotten can be brought back"
+    purge = "keep only the current version, without its history; forgotten data cannot be restored"
     which.add_argument("--purge", action="store_true", help=purge)
     add_store(prune)
     prune.set_defaults(handler=run_prune)
 
 
 def run_teach(options: argparse.Namespace) -> int:
-    """Teach, and say what became of it."""
+    """Teach, and print the result."""
     from erda.errors import SettingsError
 
     nothing_new = options.relation is None and options.file is None
@@ -144,7 +146,7 @@ def run_teach(options: argparse.Namespace) -> int:
         raise SettingsError("Give sentences or --file, not both.")
     if options.description and options.relation is None:
         raise SettingsError("--description: describes one relation; name it.")
-    options.kept = f"{options.store} knows what it knew before; the same command begins again."
+    options.kept = f"{options.store} is unchanged; run the same command again."
     found = options.sentences if options.file is None else _read(options)
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
@@ -188,7 +190,7 @@ def _read(options: argparse.Namespace) -> list[Example]:
 
 
 def run_relations(options: argparse.Namespace) -> int:
-    """Print what is known."""
+    """Print relations, or the examples of one relation."""
     from erda.app.inputs import known_relation
     from erda.text.marks import example_to_marks
 
@@ -221,8 +223,10 @@ def run_forget(options: argparse.Namespace) -> int:
 
 
 def run_undo(options: argparse.Namespace) -> int:
-    """Go back."""
-    extractor = open_store(options, create=options.to is not None, version=options.to)  # that mends a damaged store
+    """Return to an earlier version."""
+    extractor = open_store(
+        options, create=options.to is not None, version=options.to
+    )  # --to also repairs a damaged store
     if options.to is None:
         undone = extractor.version.state.stamp
         extractor.undo()
@@ -233,7 +237,7 @@ def run_undo(options: argparse.Namespace) -> int:
 
 
 def run_history(options: argparse.Namespace) -> int:
-    """Print a line for each version, the current one with a star; times are those of the user's clock."""
+    """Print a line for each version in local time; a star marks the current version."""
     from datetime import datetime
 
     for one in stored(options).history():
@@ -245,7 +249,7 @@ def run_history(options: argparse.Namespace) -> int:
 
 
 def run_prune(options: argparse.Namespace) -> int:
-    """Remove versions, and say how many."""
+    """Remove versions, and print their number."""
     n_removed = open_store(options).prune(keep=options.keep, purge=options.purge)
     print(f"{counted(n_removed, 'version')} removed.")
     say_what_is_known(options)
@@ -253,7 +257,7 @@ def run_prune(options: argparse.Namespace) -> int:
 
 
 def run_suggest(options: argparse.Namespace) -> int:
-    """Print suggestions, and write them as examples."""
+    """Print suggestions, and write them to a file of examples."""
     from dataclasses import replace
 
     from erda.data.convert import write_examples

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_run_stream(run: Run) -> TaskStream:
-    """The stream of a run. Runs of several methods on one stream share it: it is frozen."""
+    """Open the stream of a run. Streams are frozen, so runs of several methods share one."""
     cut = tuple(sorted(run.settings.get("stream", {}).items()))
     return _open_stream(run.dataset, run.shots, run.order_family, run.seed, cut)
 
@@ -32,7 +32,7 @@ def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tu
 
 @lru_cache(maxsize=1)
 def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
-    """The cache that all encoders of this process share; None where nothing is to be kept."""
+    """Open the cache that all encoders of this process share; None if caching is disabled."""
     from erda.encoders.frozen import GIBIBYTE, FrozenCache
 
     folder = user_path(directory) if directory else None
@@ -40,7 +40,7 @@ def open_cache(directory: str, gigabytes: float) -> FrozenCache | None:
 
 
 def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
-    """The encoder of a run before the first task; no layer of it is trained for a method that leaves it as it is."""
+    """Build the encoder of a run. It is frozen if the method does not train it."""
     from erda.encoders import build_encoder, encoder_settings
     from erda.methods import find_method
 
@@ -52,7 +52,7 @@ def build_run_encoder(run: Run, *, cache: FrozenCache | None = None) -> Encoder:
 
 
 def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
-    """The method of a run, which has learned nothing yet."""
+    """Build the method of a run, untrained."""
     from erda.methods import find_method
 
     settings: dict[str, Any] = run.settings.get("method", {})
@@ -62,16 +62,16 @@ def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
 
 
 def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
-    """The method of a run as it was saved."""
+    """Load the saved method of a run."""
     from erda.methods import find_method
 
     return find_method(run.method).load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
 
 
 def _parts(run: Run) -> dict[str, Any]:
-    """The parts of a method beside its encoder: an augmenter, where the run has a corpus.
+    """Build the parts of a method besides its encoder: an augmenter, if the run has a corpus.
 
-    All relations of the stream are handed to a method only where its setting `future_relations` asks for them.
+    A method receives all relations of the stream only if its setting `future_relations` is on.
     """
     parts: dict[str, Any] = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
     if run.settings.get("method", {}).get("future_relations"):

@@ -42,7 +42,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Its name in messages and progress bars."""
+        """Name in messages and progress bars."""
         return f"{self.method} {self.seed}"
 
 
@@ -60,7 +60,7 @@ class StreamSettings(Settings):
 
 
 class RunOptions(Settings):
-    """The top level of a settings file, but for the stream's shape; also the flags of `erda run`."""
+    """The top level of a settings file without the stream settings; also the flags of `erda run`."""
 
     dataset: str = "atlas"
     shots: Count | None = None  # None: the dataset's own
@@ -76,7 +76,7 @@ class RunOptions(Settings):
 
 
 class RunSettings(RunOptions):
-    """Everything `erda run` is asked to do, checked; made by `run_settings` and the command line."""
+    """The validated settings of `erda run`, built by `run_settings` and the command line."""
 
     shots: Count
     method_settings: dict[str, dict[str, Setting]]  # method -> every setting
@@ -122,7 +122,7 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
 
     try:
         return {**default_settings(find_method(method)), **settings}
-    except SettingsError:  # a method of somebody else's
+    except SettingsError:  # a method of another package
         return dict(settings)
 
 
