@@ -138,3 +138,10 @@ def test_answers_about_text_keep_the_users_data(
     assert [[one[name] for name in kept] for one in read] == [
         ["" if one.get(name) is None else str(one[name]) for name in kept] for one in rows
     ]
+
+
+def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text(f"Ada met Bob.\nAda {'so ' * 7000} met Bob.\nAda left Bob.\n")
+    asking = ask_text(extractor.version, tmp_path / "long.txt", {"Ada": None, "Bob": None}, pairs="all")
+    rows = [row for piece in asking.pieces(0) for row in piece.rows]
+    assert [(row["line"], "error" in row) for row in rows] == [(1, False)] * 2 + [(2, True)] + [(3, False)] * 2

@@ -16,7 +16,7 @@ import numpy as np
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.entities import Entities, tagged_sentences
-from erda.app.inputs import Given, example_of, examples_of, known_relation
+from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
 from erda.app.state import TAUGHT_BY_0_1, State
 from erda.encoders.base import unit_rows
@@ -131,6 +131,8 @@ class Version:
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
         for sentence in tagged.sentences:
             found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs))
+            if sum(map(len, sentence.tokens)) > MOST_CHARACTERS // 4:  # so that `predict` does not reject other texts
+                examples_of(found.examples)
             pairs += found.examples
             places += [
                 TextPlace(*sentence.characters(one.head.span), *sentence.characters(one.tail.span))
