@@ -203,6 +203,11 @@ def load(folder: Path) -> World:
     )
 
 
+def _place(example: Example) -> tuple[tuple[str, ...], Span, Span]:
+    """What decides the vector of an example: the sentence and both spans, not the relation."""
+    return example.tokens, example.head.span, example.tail.span
+
+
 class CachedEncoder(Encoder):
     """Reads the vectors of known sentences from a table; embeds relation names itself."""
 
@@ -210,13 +215,13 @@ class CachedEncoder(Encoder):
         self.spec, self.dim = encoder.spec, encoder.dim
         self.background_file = encoder.background_file
         self._encoder = encoder
-        self._known = dict(zip(examples, vectors, strict=True))
+        self._known = dict(zip(map(_place, examples), vectors, strict=True))
         self._names: dict[Example, np.ndarray] = {}
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
         """Look up sentences; embed blanked ones once."""
         if not blanked:
-            return np.stack([self._known[example] for example in examples])
+            return np.stack([self._known[_place(example)] for example in examples])
         new = [example for example in dict.fromkeys(examples) if example not in self._names]
         if new:
             self._names |= dict(zip(new, self._encoder.embed(new, blanked=True), strict=True))

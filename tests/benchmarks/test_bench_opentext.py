@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from erda.encoders import build_encoder
+from erda.types import Entity, Example, Span
 from opentext import calibration_error, ranked
+from opentext_cache import CachedEncoder
 from opentext_documents import questions_of
 from opentext_score import Pairs, Unlabelled, compete, correction, gap_odds, type_odds
 
@@ -82,3 +87,10 @@ def test_the_correction_is_a_logistic_regression() -> None:
 
     slow = minimize(loss, np.zeros(6), tol=1e-10).x
     assert correction(rows, offsets, holds) == pytest.approx(slow, abs=1e-3)
+
+
+def test_a_cached_vector_is_found_under_any_relation() -> None:
+    """A judged question gets a relation; its vector stays that of the sentence and the spans."""
+    example = Example(("Ann", "left", "Rome"), Entity("Ann", Span(0, 1)), Entity("Rome", Span(2, 3)))
+    cached = CachedEncoder([example], np.ones((1, 768)), build_encoder("minilm"))
+    assert cached.embed([replace(example, relation="left")]).tolist() == [[1.0] * 768]
