@@ -1,4 +1,4 @@
-"""Adapters: merged into the pretrained weights, told apart, refused where they do not fit."""
+"""Adapters are merged into the pretrained weights and rejected for another model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def trained(folders: dict[str, ModelFolder], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("n_trained", [-1, 1, 0])
-def test_an_adapter_is_merged_and_brings_mode_and_limit(bert: ModelFolder, trained: Path, n_trained: int) -> None:
+def test_an_adapter_is_merged_and_sets_mode_and_limit(bert: ModelFolder, trained: Path, n_trained: int) -> None:
     encoder = build_encoder(str(bert.path), adapter=str(trained), trained_layers=n_trained)
     assert isinstance(encoder, TransformerEncoder)
     assert (encoder.mode, encoder.tokenizer.limit, encoder.dim) == ("markers", 20, 32)
@@ -44,11 +44,11 @@ def test_an_adapter_is_merged_and_brings_mode_and_limit(bert: ModelFolder, train
     again = build_encoder(encoder.spec.name, **encoder.spec.settings)
     assert again.spec == encoder.spec
     assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
-    again.load_trained_state(encoder.trained_tensors())  # none at all where no layer is trained
+    again.load_trained_state(encoder.trained_tensors())  # empty if no layer is trained
     assert again.device == torch.device("cpu")
 
 
-def test_the_cache_tells_adapted_weights_apart(bert: ModelFolder, trained: Path) -> None:
+def test_the_cache_separates_adapted_weights(bert: ModelFolder, trained: Path) -> None:
     cache = FrozenCache()
     plain = build_encoder(str(bert.path), cache=cache, mode="markers", trained_layers=0)
     adapted = build_encoder(str(bert.path), cache=cache, adapter=str(trained), trained_layers=0)
@@ -56,10 +56,10 @@ def test_the_cache_tells_adapted_weights_apart(bert: ModelFolder, trained: Path)
         vectors = embed(encoder, SENTENCES)
         assert torch.equal(embed(encoder, SENTENCES), vectors)
     assert not torch.allclose(embed(plain, SENTENCES), embed(adapted, SENTENCES), atol=1e-3)
-    assert cache.used_bytes() == 2 * 2 * len(SENTENCES) * 16 * 4  # the two pooled states of each, and a row of zeros
+    assert cache.used_bytes() == 2 * 2 * len(SENTENCES) * 16 * 4  # two pooled states per sentence
 
 
-def test_adapters_that_do_not_fit_are_refused(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:
+def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mode 'paper' cannot use an adapter"):
         build_encoder(str(folders["bert"].path), adapter=str(trained), mode="paper")
     with pytest.raises(ModelError, match=r"The adapter was trained over .*/bert' .* not over .*/mpnet'"):
@@ -68,7 +68,7 @@ def test_adapters_that_do_not_fit_are_refused(folders: dict[str, ModelFolder], t
         build_encoder("minilm", adapter=str(tmp_path))
 
 
-def test_minilm_alone_is_the_one_with_the_shipped_adapter() -> None:
+def test_minilm_uses_the_shipped_adapter_by_default() -> None:
     encoder = build_encoder("minilm", trained_layers=0)
     assert encoder.spec.settings["adapter"] == "shipped"
     assert encoder.trained_parameters() == []
@@ -77,7 +77,7 @@ def test_minilm_alone_is_the_one_with_the_shipped_adapter() -> None:
     )
 
 
-def test_which_models_have_a_shipped_adapter(bert: ModelFolder) -> None:
+def test_shipped_adapters(bert: ModelFolder) -> None:
     sizes = {name: (adapter_folder("shipped", base=name) / "adapter.safetensors").stat().st_size for name in ADAPTED}
     assert sizes["minilm"] < 8_000_000
     assert sizes["mpnet"] < 14_000_000

@@ -1,4 +1,4 @@
-"""Centres of the vectors of any sentences, kept beside the weights that made them."""
+"""Backgrounds: cluster centres stored beside the weights that made them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from erda.encoders.weights import adapter_folder
 from erda.errors import ModelError
 
 
-def test_a_background_serves_the_weights_that_made_it(tmp_path: Path) -> None:
+def test_a_background_is_valid_only_for_its_own_weights(tmp_path: Path) -> None:
     centres = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float16)
     assert save_background(tmp_path, centres, "made") == tmp_path / FILE
     found = BackgroundFile(tmp_path, "made").read()
@@ -27,7 +27,7 @@ def test_a_background_serves_the_weights_that_made_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"not an archive", {"centres": np.zeros(3)}, {"centres": np.full((2, 2), np.nan)}, {"other": 1}]
 )
-def test_a_damaged_file_is_one_line(tmp_path: Path, content: object) -> None:
+def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object) -> None:
     path = tmp_path / FILE
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -41,14 +41,14 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, content: object) -> None:
 
 
 @pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536)])
-def test_the_adapters_have_one(name: str, dim: int) -> None:
+def test_shipped_adapters_have_a_background(name: str, dim: int) -> None:
     found = BackgroundFile(adapter_folder("shipped", base=name), TrainedWeights.load("shipped", base=name).fingerprint)
     centres = found.read()
     assert centres is not None, f"new weights: erda corpus background {name} wiki-small.jsonl.gz"
     assert centres.shape == (600, dim)
 
 
-def test_the_packaged_encoder_has_one() -> None:
+def test_the_packaged_encoder_has_a_background() -> None:
     centres = BackgroundFile(PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint).read()
     assert centres is not None, "new file: python tools/build_encoder.py"
     assert centres.shape == (600, 768)

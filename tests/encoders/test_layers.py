@@ -1,4 +1,4 @@
-"""A model taken apart computes what the whole model computes."""
+"""A split model computes the same states as the whole model."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from erda.errors import ModelError, SettingsError
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra"])
-def test_a_model_in_two_parts_agrees_with_transformers(tmp_path: Path, kind: str) -> None:
+def test_a_split_model_agrees_with_transformers(tmp_path: Path, kind: str) -> None:
     folder = build_model(tmp_path, kind)
     tokenizer = load_tokenizer(folder, mode="paper")
     model = load_model(folder)
@@ -37,7 +37,7 @@ def test_a_model_in_two_parts_agrees_with_transformers(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
-def test_exactly_the_upper_layers_are_trained(tmp_path: Path, kind: str) -> None:
+def test_only_the_upper_layers_are_trained(tmp_path: Path, kind: str) -> None:
     folder = build_model(tmp_path, kind)
     for n_trained in (0, 1, 2, 3):
         layers = LayeredModel(load_model(folder), mark_origins=(5, 5, 6, 6), trained_layers=n_trained)
@@ -51,7 +51,7 @@ def test_exactly_the_upper_layers_are_trained(tmp_path: Path, kind: str) -> None
     assert not any("pooler" in name for name, _ in everything.named_parameters())
 
 
-def test_marks_start_as_copies_and_stay_apart_from_words(tmp_path: Path) -> None:
+def test_marks_are_copies_with_gradients_of_their_own(tmp_path: Path) -> None:
     model = load_model(build_model(tmp_path))
     layers = LayeredModel(model, mark_origins=(5, 5, 6, 6)).eval()
     words = torch.tensor([[2, 5, 9, 5, 6, 3]])
@@ -66,12 +66,12 @@ def test_marks_start_as_copies_and_stay_apart_from_words(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("n_trained", [-2, 4])
-def test_an_impossible_number_of_layers_is_refused(tmp_path: Path, n_trained: int) -> None:
+def test_an_invalid_number_of_layers_is_rejected(tmp_path: Path, n_trained: int) -> None:
     with pytest.raises(SettingsError, match="expected 0 to 3"):
         LayeredModel(load_model(build_model(tmp_path)), trained_layers=n_trained)
 
 
-def test_weights_that_lack_a_layer_are_refused(tmp_path: Path) -> None:
+def test_missing_and_invalid_weights_are_rejected(tmp_path: Path) -> None:
     folder = build_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["num_hidden_layers"] = 4
@@ -80,17 +80,13 @@ def test_weights_that_lack_a_layer_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"lack 16 tensors, first encoder\.layer\.3\."):
         load_model(folder)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_weights_that_are_no_weights_are_refused(tmp_path: Path) -> None:
-    folder = build_model(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="Cannot load the model"):
         load_model(folder)
 
 
 @pytest.mark.parametrize("field", ["num_hidden_layers", "hidden_size", "vocab_size"])
-def test_a_size_beyond_any_machine_is_rejected_before_it_is_allocated(tmp_path: Path, field: str) -> None:
+def test_an_impossible_size_is_rejected_before_allocation(tmp_path: Path, field: str) -> None:
     folder = build_model(tmp_path, n_layers=1)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {field: 100_000_000}))

@@ -1,8 +1,9 @@
-"""ONNX Runtime beside PyTorch: the same vectors, graphs that are cached and verified, the packaged file."""
+"""ONNX Runtime against PyTorch, the packaged file, and the cache of graphs."""
 
 import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -38,7 +39,7 @@ def build(folder: ModelFolder, engine: str = "onnx", **settings: Any) -> Encoder
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-def test_the_vectors_are_those_of_pytorch(folders: dict[str, ModelFolder], kind: str) -> None:
+def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: str) -> None:
     expected, found = build(folders[kind], "torch"), build(folders[kind])
     assert isinstance(found, OnnxEncoder)
     assert found.dim == expected.dim
@@ -53,10 +54,10 @@ def test_the_vectors_are_those_of_pytorch(folders: dict[str, ModelFolder], kind:
 
 
 @pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])
-def test_a_vector_depends_on_its_sentence_alone(bert: ModelFolder, engine: str) -> None:
+def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -> None:
     encoder = build(bert, engine)
     together = encoder.embed(SENTENCES)
-    alone = np.concatenate([encoder.embed([one]) for one in SENTENCES])
+    alone = np.concatenate([encoder.embed([example]) for example in SENTENCES])
     np.testing.assert_array_equal(alone, together)
     with ThreadPoolExecutor(4) as pool:
         assert all(np.array_equal(found, together) for found in pool.map(encoder.embed, [SENTENCES] * 8))
@@ -74,14 +75,14 @@ def test_the_packaged_file_is_close_to_float32() -> None:
     assert cosines.max() < 0.99999, "it is int8"
 
 
-def test_the_packaged_file_is_small_and_its_products_fit_sixteen_bits() -> None:
+def test_the_packaged_file_is_small_and_its_products_fit_into_16_bits() -> None:
     packed = PackedEncoder.read(PACKAGED / "minilm")
     assert len(packed.graph) < 30_000_000
     assert 255 * LARGEST * 2 < 2**15, "x86 without VNNI adds two products in 16 bits"
 
 
 @pytest.mark.parametrize("file", [GRAPH, TOKENIZER])
-def test_a_damaged_packaged_file_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_a_damaged_packaged_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     copytree(PACKAGED / "minilm", tmp_path / "minilm")
     monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
     content = bytearray((tmp_path / "minilm" / file).read_bytes())
@@ -91,7 +92,7 @@ def test_a_damaged_packaged_file_never_answers(tmp_path: Path, monkeypatch: pyte
         build_encoder("minilm", trained_layers=0, engine="packaged").embed(SENTENCES)
 
 
-def test_the_fingerprint_covers_every_number_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fingerprint_covers_encoder_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint
     copytree(PACKAGED / "minilm", tmp_path / "minilm")
     monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
@@ -101,20 +102,16 @@ def test_the_fingerprint_covers_every_number_beside_the_graph(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("given", [{"trained_layers": 1}, {"max_pieces": 12}, {"adapter": ""}, {"projection": 4}])
-def test_settings_that_the_packaged_file_cannot_have(given: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError):
-        build_encoder("minilm", engine="packaged", **{"trained_layers": 0, **given})
+def test_the_packaged_file_rejects_other_settings_and_models(bert: ModelFolder, given: dict[str, Any]) -> None:
+    for name, changed in (("minilm", given), (str(bert.path), {})):
+        with pytest.raises(SettingsError):
+            build_encoder(name, engine="packaged", **{"trained_layers": 0, **changed})
 
 
-def test_no_packaged_file_for_other_encoders(bert: ModelFolder) -> None:
-    with pytest.raises(SettingsError):
-        build(bert, "packaged")
+# -- graphs built from weights -----------------------------------------------------------------------------------------
 
 
-# -- graphs made from weights ------------------------------------------------------------------------------------------
-
-
-def test_the_graph_is_made_once(bert: ModelFolder, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_is_built_once(bert: ModelFolder, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = build(bert).embed(SENTENCES)
     assert len(list(cache.iterdir())) == 1
     monkeypatch.setattr(onnx_build, "make_packed", None)
@@ -123,7 +120,7 @@ def test_the_graph_is_made_once(bert: ModelFolder, cache: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("file", [GRAPH, ABOUT, TOKENIZER])
 @pytest.mark.parametrize("damage", ["cut", "gone", "version"])
-def test_a_damaged_graph_is_made_again(bert: ModelFolder, cache: Path, file: str, damage: str) -> None:
+def test_a_damaged_graph_is_rebuilt(bert: ModelFolder, cache: Path, file: str, damage: str) -> None:
     vectors = build(bert).embed(SENTENCES)
     (place,) = cache.rglob(file)
     whole = place.read_bytes()
@@ -137,14 +134,14 @@ def test_a_damaged_graph_is_made_again(bert: ModelFolder, cache: Path, file: str
     assert place.read_bytes() == whole
 
 
-def test_without_a_cache_folder_it_works_all_the_same(bert: ModelFolder, cache: Path) -> None:
+def test_an_unwritable_cache_folder_is_a_warning(bert: ModelFolder, cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("a file where the folder should be")
     with pytest.warns(UserWarning, match="cannot be cached"):
         assert build(bert).embed(SENTENCES).shape == (len(SENTENCES), 32)
 
 
-def test_other_settings_have_other_graphs(bert: ModelFolder, cache: Path) -> None:
+def test_settings_select_the_graph(bert: ModelFolder, cache: Path) -> None:
     plain, short, int8 = build(bert), build(bert, max_pieces=12), build(bert, "onnx-int8")
     assert len(list(cache.iterdir())) == 3
     assert not np.array_equal(plain.embed([LONG]), short.embed([LONG]))
@@ -155,17 +152,14 @@ def test_other_settings_have_other_graphs(bert: ModelFolder, cache: Path) -> Non
     "given",
     [{"mode": "paper"}, {"trained_layers": 1}, {"trained_layers": -2}, {"projection": 4}, {"precision": "bf16"}],
 )
-def test_what_onnx_runtime_cannot_run_is_rejected(bert: ModelFolder, given: dict[str, Any]) -> None:
+def test_unsupported_settings_and_models_are_rejected(folders: dict[str, ModelFolder], given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="frozen encoders"):
-        build(bert, **given)
-
-
-def test_other_architectures_need_pytorch(folders: dict[str, ModelFolder]) -> None:
+        build(folders["bert"], **given)
     with pytest.raises(SettingsError, match="electra"):
         build(folders["electra"])
 
 
-def test_an_experiment_embeds_a_sentence_once(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_share_a_vector_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = FrozenCache()
     first, second = build(bert, cache=kept), build(bert, cache=kept)
     assert isinstance(first, OnnxEncoder)
@@ -176,17 +170,9 @@ def test_an_experiment_embeds_a_sentence_once(bert: ModelFolder, monkeypatch: py
     np.testing.assert_array_equal(second.embed(SENTENCES[::-1]), vectors[::-1])
 
 
-def test_a_method_over_it_is_saved_and_loaded(bert: ModelFolder, tmp_path: Path) -> None:
+def test_a_method_is_saved_and_loaded(bert: ModelFolder, tmp_path: Path) -> None:
     method = Posterior(build(bert))
-    examples = tuple(
-        sentence(
-            " ".join(one.tokens),
-            (one.head.span.start, one.head.span.end),
-            (one.tail.span.start, one.tail.span.end),
-            relation=name,
-        )
-        for one, name in zip(SENTENCES, "aabbab", strict=True)
-    )
+    examples = tuple(replace(example, relation=name) for example, name in zip(SENTENCES, "aabbab", strict=True))
     method.learn(Task(0, (Relation("a", "a"), Relation("b", "b")), examples))
     method.save(tmp_path / "saved")
     again = Method.load(tmp_path / "saved")

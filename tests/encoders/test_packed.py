@@ -1,3 +1,5 @@
+"""Packed sentences: batches equal what the tokenizer makes of the sentences."""
+
 import numpy as np
 import pytest
 import torch
@@ -55,7 +57,7 @@ def marked(draw) -> Example:
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 @settings(max_examples=50, deadline=None)
 @given(examples=st.lists(marked(), min_size=1, max_size=6), data=st.data())
-def test_a_batch_is_what_the_tokenizer_makes_of_the_sentences(tokenizers, kind, examples, data):
+def test_batches_equal_the_tokenizer(tokenizers, kind, examples, data):
     tokenizer = tokenizers[kind, 0]
     flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=len(examples), max_size=len(examples))
     blanked = data.draw(flags)
@@ -63,11 +65,11 @@ def test_a_batch_is_what_the_tokenizer_makes_of_the_sentences(tokenizers, kind, 
     rows = np.arange(len(examples))
     shown = Shown(rows, np.where(blanked, MASKED, AS_IT_IS), np.full((len(rows), 2), WHOLE))
     expected = tokenizer.encode(examples, blanked=blanked)
-    if max(map(len, expected)) < tokenizer.limit:  # what is cut is cut before names are hidden
+    if max(map(len, expected)) < tokenizer.limit:  # shortening comes before masking
         assert assembled(batches, shown) == [(one.ids.tolist(), (one.head, one.tail)) for one in expected]
 
 
-def test_long_sentences_are_cut_around_their_entities(tokenizers):
+def test_long_sentences_are_shortened_around_their_entities(tokenizers):
     tokenizer = tokenizers["bert", 12]
     batches = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu")
     found = assembled(batches, Shown.whole(np.arange(len(SENTENCES))))
@@ -75,7 +77,7 @@ def test_long_sentences_are_cut_around_their_entities(tokenizers):
     assert max(len(ids) for ids, _ in found) == 12
 
 
-def test_a_cropped_sentence_keeps_what_is_between(tokenizers):
+def test_a_cropped_sentence_keeps_the_words_between_the_entities(tokenizers):
     tokenizer = tokenizers["bert", 0]
     long = sentence("the queen of france was born in berlin , a city in germany .", (3, 4), (7, 8))
     batches = SentenceBatches(packed(tokenizer, [SENTENCES[0], long]), tokenizer, "cpu")
@@ -93,7 +95,7 @@ def test_a_cropped_sentence_keeps_what_is_between(tokenizers):
     assert places == (3, 9)
 
 
-def test_some_rows_are_the_same_rows(tokenizers):
+def test_take_selects_rows(tokenizers):
     tokenizer = tokenizers["bert", 0]
     whole = packed(tokenizer, SENTENCES)
     rows = np.array([4, 0, 0, 3])
@@ -103,7 +105,7 @@ def test_some_rows_are_the_same_rows(tokenizers):
     assert len(whole.take(rows[:0])) == 0
 
 
-def test_other_word_pieces_are_refused(tokenizers):
+def test_another_vocabulary_is_rejected(tokenizers):
     tokenizer = tokenizers["bert", 0]
     found = packed(tokenizer, SENTENCES)
     found.vocabulary[found.pieces[3]] = "else"
@@ -111,7 +113,7 @@ def test_other_word_pieces_are_refused(tokenizers):
         SentenceBatches(found, tokenizer, "cpu")
 
 
-def test_padding_is_padding(tokenizers):
+def test_chunks_are_padded_to_their_longest_sentence(tokenizers):
     tokenizer = tokenizers["mpnet", 0]
     (chunk,), _ = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu").chunks(
         Shown.whole(np.arange(len(SENTENCES))), 1

@@ -1,4 +1,4 @@
-"""Marks stay around the right pieces, whatever the words are; long sentences keep both entities."""
+"""Marks enclose the right pieces for any words; shortened sentences keep both entities."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_paper_mode_writes_hash_and_at() -> None:
     assert (pieces.head, pieces.tail) == (8, 4)
 
 
-def test_markers_mode_writes_marks_of_its_own() -> None:
+def test_markers_mode_writes_four_marks() -> None:
     tokenizer = TOKENIZERS["markers"]
     (pieces,) = tokenizer.encode([sentence("Marie Curie was born in # Warsaw", (0, 2), (6, 7))])
     assert " ".join(spelled(tokenizer, pieces.ids)) == (
@@ -64,14 +64,14 @@ def examples(draw: st.DrawFn, *, max_tokens: int = 12) -> Example:
 
 
 def word_pieces(tokenizer: MarkedTokenizer, word: str) -> list[int]:
-    """The slow way: one word at a time, without any memory."""
+    """The slow way: one word at a time, without a cache."""
     clean = word.encode("utf-8", "replace").decode("utf-8")
     return tokenizer._backend.encode([clean], is_pretokenized=True, add_special_tokens=False).ids
 
 
 @given(examples(), st.sampled_from(["paper", "markers"]))
 @settings(max_examples=150, deadline=None)
-def test_spans_stay_right(example: Example, mode: str) -> None:
+def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
     tokenizer = TOKENIZERS[mode]
     expected: list[int] = [tokenizer.cls_id]
     starts: dict[str, int] = {}
@@ -94,7 +94,7 @@ def test_spans_stay_right(example: Example, mode: str) -> None:
 
 @given(examples(max_tokens=60))
 @settings(max_examples=150, deadline=None)
-def test_a_cut_sentence_keeps_both_entities_and_their_marks(example: Example) -> None:
+def test_a_shortened_sentence_keeps_both_entities_and_their_marks(example: Example) -> None:
     (whole,) = TOKENIZERS["markers"].encode([example])
     (pieces,) = SHORT.encode([example])
     assert len(pieces) <= 24
@@ -117,19 +117,19 @@ def test_a_cut_sentence_keeps_both_entities_and_their_marks(example: Example) ->
     ("parts", "room", "kept"),
     [
         (["abcdef", "H", "", "T", "uvwxyz"], 6, ["ef", "H", "", "T", "uv"]),
-        (["abc", "HH", "klmnopq", "T", "xyz"], 8, ["bc", "HH", "kq", "T", "x"]),  # of two as near, the one further left
+        (["abc", "HH", "klmnopq", "T", "xyz"], 8, ["bc", "HH", "kq", "T", "x"]),  # a tie: the left piece
         (["abc", "HHHH", "k", "TTTT", "x"], 6, ["", "HHH", "", "TTT", ""]),
         (["abc", "H", "k", "TTTTTTT", "x"], 6, ["", "H", "", "TTTTT", ""]),
         (["abc", "HHHHHHH", "k", "T", "x"], 6, ["", "HHHHH", "", "T", ""]),
         (["abc", "H", "k", "T", "x"], 2, ["", "H", "", "T", ""]),
     ],
 )
-def test_the_rule_of_the_cut(parts: list[str], room: int, kept: list[str]) -> None:
+def test_cut(parts: list[str], room: int, kept: list[str]) -> None:
     shortened = cut([[ord(letter) for letter in part] for part in parts], room)
     assert ["".join(map(chr, part)) for part in shortened] == kept
 
 
-def test_ten_thousand_tokens() -> None:
+def test_a_sentence_of_ten_thousand_tokens() -> None:
     words = ["word"] * 10_000
     words[17], words[9_990] = "alpha", "omega"
     example = Example(tuple(words), Entity("omega", Span(9_990, 9_991)), Entity("alpha", Span(17, 18)))
@@ -140,7 +140,7 @@ def test_ten_thousand_tokens() -> None:
     assert spelled(tokenizer, pieces.ids[pieces.tail : pieces.tail + 3]) == ["@", "alpha", "@"]
 
 
-def test_blanked_entities_become_one_mask_piece() -> None:
+def test_blanked_entities_become_one_mask_token() -> None:
     tokenizer = TOKENIZERS["markers"]
     example = sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6))
     both, tail_only, reverse = tokenizer.encode(
@@ -155,7 +155,7 @@ def test_blanked_entities_become_one_mask_piece() -> None:
     assert "[MASK]" not in spelled(tokenizer, tokenizer.encode([example])[0].ids)
 
 
-def test_control_pieces_in_a_sentence_are_text() -> None:
+def test_special_tokens_in_a_sentence_are_text() -> None:
     (pieces,) = TOKENIZERS["paper"].encode([sentence("a [SEP] b [CLS] c", (0, 1), (4, 5))])
     assert spelled(TOKENIZERS["paper"], pieces.ids).count("[SEP]") == 1
     assert spelled(TOKENIZERS["paper"], pieces.ids).count("[CLS]") == 1
@@ -170,7 +170,7 @@ def test_plain_texts() -> None:
     assert (one.head, one.tail) == (0, 0)
 
 
-def test_keys_tell_sentences_apart() -> None:
+def test_keys_depend_on_pieces_and_marks_only() -> None:
     tokenizer = TOKENIZERS["paper"]
     there = sentence("Berlin is in Germany", (0, 1), (3, 4))
     back = sentence("Berlin is in Germany", (3, 4), (0, 1))
@@ -179,7 +179,7 @@ def test_keys_tell_sentences_apart() -> None:
     assert keys[0] == keys[2] != keys[1]
 
 
-def test_memory_of_words_and_sentences_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "KEPT_WORDS", 5)
     monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
     tokenizer = load_tokenizer(build_model(tmp_path), mode="paper")
@@ -190,7 +190,7 @@ def test_memory_of_words_and_sentences_is_bounded(tmp_path: Path, monkeypatch: p
     assert len(tokenizer._words) < 30
 
 
-def test_faults_are_named(tmp_path: Path) -> None:
+def test_invalid_limits_and_folders_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="at least 8 word pieces"):
         load_tokenizer(MINILM, mode="paper", max_pieces=5)
     folder = build_model(tmp_path / "m")

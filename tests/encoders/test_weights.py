@@ -1,4 +1,4 @@
-"""Names become verified folders; missing, truncated and wrong files are refused."""
+"""Model folders: found by name and verified; missing, truncated and wrong files are rejected."""
 
 import hashlib
 import io
@@ -7,12 +7,13 @@ import struct
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_models import build_model
 
 from erda.encoders import weights
-from erda.encoders.weights import assemble_mpnet, check_safetensors, find_model, half_copy, origin
+from erda.encoders.weights import assemble_mpnet, find_model, half_copy, origin
 from erda.errors import ModelError
 
 
@@ -29,40 +30,28 @@ def write_folder(folder: Path, *, values: bytes = b"\0" * 16) -> Path:
     return folder
 
 
-def test_minilm_is_the_registry_package() -> None:
-    model = find_model("minilm")
-    assert (model.path / "model.safetensors").is_file()
-    assert model.fingerprint == find_model("minilm").fingerprint
-
-
-def test_minilm_with_other_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "MINILM_SHA256", "0" * 64)
-    with pytest.raises(ModelError, match="damaged or of another version"):
+@pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer_config.json"])
+def test_minilm_with_a_changed_file_is_rejected(monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    assert find_model("minilm").name == "minilm"
+    monkeypatch.setattr(weights, "MINILM_SHA256", "0" * 64 if changed == "model.safetensors" else weights.MINILM_SHA256)
+    monkeypatch.setitem(weights.MINILM_SETTINGS, "tokenizer_config.json", "0" * 64)
+    with pytest.raises(ModelError, match=rf"{changed} is damaged or of another version"):
         find_model("minilm")
 
 
-def test_a_local_folder_has_a_fingerprint_of_its_content(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_weights_and_tokenizer_settings(tmp_path: Path) -> None:
     one = find_model(str(write_folder(tmp_path / "one")))
     same = find_model(write_folder(tmp_path / "same"))
     other = find_model(write_folder(tmp_path / "other", values=b"\1" * 16))
     assert one.fingerprint == same.fingerprint != other.fingerprint
-
-
-def test_minilm_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(weights.MINILM_SETTINGS, "tokenizer_config.json", "0" * 64)
-    with pytest.raises(ModelError, match=r"tokenizer_config\.json is damaged or of another version"):
-        find_model("minilm")
-
-
-@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
-def test_settings_of_the_tokenizer_are_in_the_fingerprint(tmp_path: Path, name: str) -> None:
-    before = find_model(write_folder(tmp_path / "m")).fingerprint
-    (tmp_path / "m" / name).write_text('{"model_max_length": 12}')
-    assert find_model(tmp_path / "m").fingerprint != before
+    for name in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+        before = find_model(one.path).fingerprint
+        (one.path / name).write_text('{"model_max_length": 12}')
+        assert find_model(one.path).fingerprint != before
 
 
 @pytest.mark.parametrize("change", ["weights", "tokenizer", "seal", "new file"])
-def test_a_half_copy_is_verified_before_it_answers_for_its_original(tmp_path: Path, change: str) -> None:
+def test_a_changed_half_copy_is_rejected(tmp_path: Path, change: str) -> None:
     copy = half_copy(str(build_model(tmp_path / "m").path), tmp_path / "half")
     name = origin(copy).name
     if change == "weights":
@@ -79,18 +68,18 @@ def test_a_half_copy_is_verified_before_it_answers_for_its_original(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
-def test_a_folder_without_a_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_incomplete_folder_is_rejected(tmp_path: Path, name: str) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / name).unlink()
     with pytest.raises(ModelError, match=Path(name).stem):
         find_model(folder)
 
 
-@pytest.mark.parametrize("keep", [0, 4, 20, -1])
-def test_truncated_weights_are_refused(tmp_path: Path, keep: int) -> None:
+@pytest.mark.parametrize("keep", [0, 4, 20, -1, None])
+def test_truncated_and_invalid_weights_are_rejected(tmp_path: Path, keep: int | None) -> None:
     folder = write_folder(tmp_path / "m")
     file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:keep])
+    file.write_bytes(struct.pack("<Q", 4) + b"nope" if keep is None else file.read_bytes()[:keep])
     with pytest.raises(ModelError, match="truncated or invalid"):
         find_model(folder)
 
@@ -104,20 +93,13 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         find_model(folder)
 
 
-def test_text_is_no_safetensors_file(tmp_path: Path) -> None:
-    file = tmp_path / "x.safetensors"
-    file.write_bytes(struct.pack("<Q", 4) + b"nope")
-    with pytest.raises(ModelError, match="truncated or invalid"):
-        check_safetensors(file)
-
-
 @pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "two words", "~nobody-of-that-name/model"])
-def test_a_path_that_is_not_there_is_never_looked_up_on_the_hub(name: str) -> None:
+def test_a_missing_path_is_never_looked_up_on_the_hub(name: str) -> None:
     with pytest.raises(ModelError, match="No model folder at"):
         find_model(name)
 
 
-def test_a_hub_name_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_message_for_an_unreachable_hub_names_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
 
     def offline(*args: object, **settings: object) -> str:
@@ -128,7 +110,7 @@ def test_a_hub_name_without_a_network_says_what_to_do(monkeypatch: pytest.Monkey
         find_model("minilmm")
 
 
-def test_a_hub_model_is_checked_like_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_model_is_verified_like_a_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import huggingface_hub
 
     folder = write_folder(tmp_path / "snapshot")
@@ -142,55 +124,41 @@ def test_a_hub_model_is_checked_like_any_folder(monkeypatch: pytest.MonkeyPatch,
 # -- mpnet: slices of a zip in several packages ----------------------------------------------------------------------
 
 
-class FakeFile:
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.name
-
-    def locate(self) -> Path:
-        return self.path
-
-
-class FakeDistribution:
-    def __init__(self, path: Path) -> None:
-        self.files = [FakeFile(path)]
-
-
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Three pretend packages that hold slices of a zip of a model folder."""
+    """Three fake packages with slices of a zipped model folder."""
     source = write_folder(tmp_path / "source" / "all-mpnet-base-v2")
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for file in sorted(source.iterdir()):
             archive.write(file, f"all-mpnet-base-v2/{file.name}")
     data = whole.getvalue()
-    third = len(data) // 3
-    slices = [data[:third], data[third : 2 * third], data[2 * third :]]
+    third = -(-len(data) // 3)
     found = {}
-    for n, piece in enumerate(slices, start=1):
+    for n in (1, 2, 3):
         found[f"part-{n}"] = tmp_path / f"model.zip.00{n}"
-        found[f"part-{n}"].write_bytes(piece)
+        found[f"part-{n}"].write_bytes(data[(n - 1) * third : n * third])
 
-    def distribution(name: str) -> FakeDistribution:
+    def distribution(name: str) -> SimpleNamespace:
         if name not in found:
             raise metadata.PackageNotFoundError(name)
-        return FakeDistribution(found[name])
+        path = found[name]
+        return SimpleNamespace(files=[SimpleNamespace(name=path.name, locate=lambda: path)])
 
     monkeypatch.setattr(metadata, "distribution", distribution)
     return found
 
 
+UNPACKED = ["config.json", "model.safetensors", "unpacked.json", "vocab.txt"]
 SHA256 = hashlib.sha256(safetensors_bytes()).hexdigest()
 
 
-def test_slices_become_a_verified_folder(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_slices_are_unpacked_and_verified(packages: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "mpnet"
     model = assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
     assert model.path == folder
-    assert sorted(file.name for file in folder.iterdir()) == [
-        *("config.json", "model.safetensors", "unpacked.json", "vocab.txt")
-    ]
-    packages.clear()  # once assembled, the packages are not needed
+    assert sorted(file.name for file in folder.iterdir()) == UNPACKED
+    packages.clear()  # no longer needed
     assert assemble_mpnet(["part-1"], folder=folder, sha256=SHA256) == model
     (folder / "tokenizer_config.json").write_text('{"model_max_length": 12}')
     with pytest.raises(ModelError, match=r"tokenizer_config\.json: does not belong to this model\. Delete"):
@@ -202,7 +170,7 @@ def test_missing_packages_are_named(packages: dict[str, Path], tmp_path: Path) -
         assemble_mpnet(["part-1", "part-7", "part-8"], folder=tmp_path / "x", sha256=SHA256)
 
 
-def test_a_damaged_slice_leaves_no_folder_and_a_second_try_works(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_a_damaged_slice_leaves_no_folder_and_a_retry_works(packages: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "mpnet"
     good = packages["part-3"].read_bytes()
     packages["part-3"].write_bytes(good[:-30])
@@ -213,26 +181,21 @@ def test_a_damaged_slice_leaves_no_folder_and_a_second_try_works(packages: dict[
     assert assemble_mpnet(list(packages), folder=folder, sha256=SHA256).path == folder
 
 
-def test_other_weights_are_refused_before_the_folder_gets_its_name(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_wrong_weights_leave_no_folder(packages: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "mpnet"
     with pytest.raises(ModelError, match="expected sha256 0000"):
         assemble_mpnet(list(packages), folder=folder, sha256="0" * 64)
     assert not folder.exists()
 
 
-def test_what_was_unpacked_before_an_interruption_is_kept(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_an_interrupted_unpacking_resumes(packages: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "mpnet"
     partial = folder.with_name("mpnet.partial")
     partial.mkdir(parents=True)
-    (partial / "config.json").write_text("[]")  # same size as the archive's: taken as whole
+    (partial / "config.json").write_text("[]")  # same size as in the archive: counts as complete
     (partial / "vocab.txt").write_text("half")
-    (partial / ".model.safetensors.0123456789abcdef.tmp").write_bytes(b"half")  # left by a kill
+    (partial / ".model.safetensors.0123456789abcdef.tmp").write_bytes(b"half")  # left behind by a kill
     assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
     assert (folder / "config.json").read_text() == "[]"
     assert (folder / "vocab.txt").read_text() == "[PAD]\n"
-    assert sorted(file.name for file in folder.iterdir()) == [
-        "config.json",
-        "model.safetensors",
-        "unpacked.json",
-        "vocab.txt",
-    ]
+    assert sorted(file.name for file in folder.iterdir()) == UNPACKED

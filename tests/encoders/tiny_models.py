@@ -1,4 +1,4 @@
-"""Tiny models with random weights and a tiny vocabulary, saved to a folder: no hub, no registry."""
+"""Tiny models with random weights and a tiny vocabulary, saved to a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,13 @@ def vocabulary(special: list[str]) -> list[str]:
 def build_model(
     folder: Path, kind: str = "bert", *, seed: int = 0, n_layers: int = 3, dropout: float = 0.1, positions: int = 64
 ) -> ModelFolder:
-    """Save a tiny model of a kind (`bert`, `roberta`, `mpnet`, `electra`) and say where."""
+    """Save a tiny model (`bert`, `roberta`, `mpnet`, `electra`) to a folder."""
     from transformers import CONFIG_MAPPING, AutoModel, BertTokenizer, MPNetTokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
-    if kind == "mpnet":
-        vocab = vocabulary(["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])
-        tokenizer = MPNetTokenizer(vocab={piece: row for row, piece in enumerate(vocab)}, model_max_length=positions)
-    else:
-        vocab = vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-        tokenizer = BertTokenizer(vocab={piece: row for row, piece in enumerate(vocab)}, model_max_length=positions)
+    mpnet, bert = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"], ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocab = {piece: row for row, piece in enumerate(vocabulary(mpnet if kind == "mpnet" else bert))}
+    tokenizer = (MPNetTokenizer if kind == "mpnet" else BertTokenizer)(vocab=vocab, model_max_length=positions)
     config = CONFIG_MAPPING[kind](
         vocab_size=len(vocab),
         hidden_size=16,
@@ -50,7 +47,7 @@ def build_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModel.from_config(config)
-        for name, parameter in model.named_parameters():  # biases start at zero, which hides mistakes
+        for name, parameter in model.named_parameters():  # zero biases hide mistakes
             if name.endswith("bias"):
                 torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
@@ -80,5 +77,5 @@ SENTENCES = [
 def encoder_of(
     folder: ModelFolder, *, seed: int = 0, cache: FrozenCache | None = None, **settings: Any
 ) -> TransformerEncoder:
-    """The encoder of a folder with these settings."""
+    """Build the encoder of a folder."""
     return TransformerEncoder(folder, TransformerSettings(**settings), seed=seed, cache=cache)

@@ -1,4 +1,4 @@
-"""The gradient loop: every item once an epoch, order by the generator, gradients clipped."""
+"""The gradient loop: one pass per epoch, order from the generator, clipped gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def run(items: list[int], *, seed: int = 0, **settings: object) -> list[list[int]]:
-    """The batches that the loss was shown."""
+    """Return the batches passed to the loss."""
     weight, seen = nn.Parameter(torch.ones(1)), []
 
     def loss(batch: list[int]) -> Tensor:
@@ -29,11 +29,11 @@ def run(items: list[int], *, seed: int = 0, **settings: object) -> list[list[int
     return seen
 
 
-def test_every_item_is_seen_once_an_epoch_in_full_batches_and_a_rest() -> None:
+def test_each_epoch_covers_every_item_once() -> None:
     seen = run(list(range(7)), epochs=2, batch_size=3)
     assert [len(batch) for batch in seen] == [3, 3, 1, 3, 3, 1]
     assert sorted(chain(*seen[:3])) == sorted(chain(*seen[3:])) == list(range(7))
-    assert seen[:3] != seen[3:], "each epoch has an order of its own"
+    assert seen[:3] != seen[3:], "each epoch has its own order"
 
 
 def test_the_order_comes_from_the_generator_alone() -> None:
@@ -44,7 +44,7 @@ def test_the_order_comes_from_the_generator_alone() -> None:
     assert run(list(range(9)), seed=1) != first
 
 
-def test_it_goes_downhill_and_tells_the_mean_loss_of_the_last_epoch() -> None:
+def test_minimises_and_returns_the_mean_loss_of_the_last_epoch() -> None:
     weight, values = nn.Parameter(torch.tensor([3.0])), []
 
     def loss(batch: list[float]) -> Tensor:
@@ -57,7 +57,7 @@ def test_it_goes_downhill_and_tells_the_mean_loss_of_the_last_epoch() -> None:
     assert last == pytest.approx((values[-2] + values[-1]) / 2)
 
 
-def test_nothing_to_learn_from_changes_nothing() -> None:
+def test_no_epochs_and_no_items_change_nothing() -> None:
     weight = nn.Parameter(torch.ones(1))
     assert math.isnan(
         descend([1], lambda _: weight.sum(), [weight], learning_rate=1.0, generator=generator(), epochs=0)
@@ -67,7 +67,7 @@ def test_nothing_to_learn_from_changes_nothing() -> None:
     assert weight.item() == 1.0
 
 
-def test_gradients_are_clipped_to_the_norm_given() -> None:
+def test_gradients_are_clipped_to_max_gradient_norm() -> None:
     weight, norms = nn.Parameter(torch.tensor([3.0, 4.0])), []
 
     class Watched(torch.optim.Adam):
@@ -89,28 +89,28 @@ def test_gradients_are_clipped_to_the_norm_given() -> None:
     assert norms == pytest.approx([1.0, 10.0], rel=1e-4)
 
 
-def test_each_parameter_may_have_its_own_rate() -> None:
+def test_one_learning_rate_per_parameter() -> None:
     weights = [nn.Parameter(torch.ones(2)) for _ in range(3)]
     rates = [1e-2, 1e-1, 1e-2]
     descend([0], lambda _: torch.stack(list(weights)).sum(), weights, learning_rate=rates, generator=generator())
-    steps = [1 - weight[0].item() for weight in weights]  # Adam's first step is as long as its rate
+    steps = [1 - weight[0].item() for weight in weights]  # Adam's first step equals the rate
     assert steps == pytest.approx(rates, rel=1e-4)
 
 
-def test_without_parameters_nothing_is_even_tried() -> None:
+def test_without_parameters_the_loss_is_never_called() -> None:
     def loss(batch: list[int]) -> Tensor:
         raise AssertionError
 
     assert math.isnan(descend([1, 2], loss, [], learning_rate=0.1, generator=generator()))
 
 
-def test_a_loss_that_no_parameter_can_change_is_left_alone() -> None:
+def test_a_loss_without_gradient_changes_nothing() -> None:
     weight = nn.Parameter(torch.ones(1))
     assert descend([1], lambda _: torch.tensor(3.0), [weight], learning_rate=0.1, generator=generator()) == 3.0
     assert weight.item() == 1.0
 
 
-def test_a_loss_that_is_no_number_says_where_and_what_to_change() -> None:
+def test_a_nan_loss_names_epoch_batch_and_learning_rate() -> None:
     weight, values = nn.Parameter(torch.ones(1)), iter([1.0, 1.0, 1.0, math.nan])
     with pytest.raises(StreamError, match=r"epoch 2, batch 1 is nan\. Lower learning_rate \(now 0\.1\)"):
         descend(
@@ -119,7 +119,7 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_change() -> None:
         )  # fmt: skip
 
 
-def test_weights_that_are_no_numbers_are_found_where_the_loss_was_one() -> None:
+def test_infinite_weights_raise_even_if_the_loss_is_finite() -> None:
     weight = nn.Parameter(torch.full((1,), 1e30))
     with pytest.raises(StreamError, match=r"weights are NaN or infinite after 1 epochs\. Lower learning_rate"):
         descend([1], lambda _: -weight.sum(), [weight], learning_rate=3.4e38, generator=generator())

@@ -1,4 +1,4 @@
-"""Entity swaps: whatever the places and lengths of the mentions, both spans point at the right words."""
+"""Entity swaps keep both spans right for mentions of any position and length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mention(example: Example, role: str) -> tuple[str, ...]:
 
 @st.composite
 def examples(draw: st.DrawFn) -> Example:
-    """A sentence of up to five parts, the second and fourth being the mentions, in either order."""
+    """A sentence of five parts; the second and the fourth are the mentions, in either order."""
     words = st.lists(st.sampled_from(WORDS), max_size=3)
     some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
     before, first, between, second, after = draw(words), draw(some), draw(words), draw(some), draw(words)
@@ -36,7 +36,7 @@ def examples(draw: st.DrawFn) -> Example:
     return Example((*before, *first, *between, *second, *after), head, tail, f"r-{name}", name, "here")
 
 
-def test_a_longer_head_moves_the_tail_behind_it_by_hand() -> None:
+def test_swap_entity_by_hand() -> None:
     example = Example(
         ("Ada", "met", "Bob", "."), Entity("Ada", Span(0, 1)), Entity("Bob", Span(2, 3)), "met", "x", "book"
     )
@@ -59,7 +59,7 @@ def test_a_longer_head_moves_the_tail_behind_it_by_hand() -> None:
 
 @settings(deadline=None)
 @given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
-def test_a_swap_changes_one_mention_and_nothing_else(example: Example, donor: Example, role: str) -> None:
+def test_a_swap_changes_only_one_mention(example: Example, donor: Example, role: str) -> None:
     swapped = swap_entity(example, donor, role)
     other = "tail" if role == "head" else "head"
     assert mention(swapped, role) == mention(donor, role)
@@ -79,14 +79,14 @@ def test_a_swap_changes_one_mention_and_nothing_else(example: Example, donor: Ex
 
 @settings(deadline=None)
 @given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
-def test_swapping_back_gives_the_sentence_again(example: Example, donor: Example, role: str) -> None:
+def test_swapping_back_restores_the_sentence(example: Example, donor: Example, role: str) -> None:
     back = swap_entity(swap_entity(example, donor, role), example, role)
     assert (back.tokens, back.head, back.tail) == (example.tokens, example.head, example.tail)
 
 
 @cache
 def tokenizer(mode: str) -> MarkedTokenizer:
-    """A tiny WordPiece tokenizer: some words are whole, the others fall into letters."""
+    """A tiny WordPiece tokenizer: a few whole words, and letters for the others."""
     from transformers import BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789éü"
@@ -117,16 +117,14 @@ def pieces_of_mentions(example: Example, mode: str) -> dict[str, list[int]]:
 @pytest.mark.parametrize("mode", ["paper", "markers"])
 @settings(deadline=None, max_examples=60)
 @given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
-def test_the_marks_of_word_pieces_stand_around_the_right_words(
-    mode: str, example: Example, donor: Example, role: str
-) -> None:
+def test_marks_enclose_the_swapped_words(mode: str, example: Example, donor: Example, role: str) -> None:
     other = "tail" if role == "head" else "head"
     swapped = pieces_of_mentions(swap_entity(example, donor, role), mode)
     assert swapped[role] == pieces_of_mentions(donor, mode)[role]
     assert swapped[other] == pieces_of_mentions(example, mode)[other]
 
 
-def test_an_exemplar_gets_a_negative_with_another_head_and_one_with_another_tail() -> None:
+def test_hard_negatives_swap_head_and_tail() -> None:
     example = toy_example(0, 0)
     others = [toy_example(1, row) for row in range(4)]
     one, two = hard_negatives(example, [example, *others], torch.Generator().manual_seed(0))
@@ -136,7 +134,7 @@ def test_an_exemplar_gets_a_negative_with_another_head_and_one_with_another_tail
     assert two.id.startswith("0-0~tail~1-")
 
 
-def test_donors_are_drawn_from_all_others_and_never_the_exemplar_itself() -> None:
+def test_donors_are_all_other_examples() -> None:
     example = toy_example(0, 0)
     others = [toy_example(1, row) for row in range(4)]
     generator = torch.Generator().manual_seed(0)
@@ -146,9 +144,4 @@ def test_donors_are_drawn_from_all_others_and_never_the_exemplar_itself() -> Non
         for negative in hard_negatives(example, [*others, example], generator)
     }
     assert drawn == {"1-0", "1-1", "1-2", "1-3"}
-
-
-def test_alone_in_its_batch_an_exemplar_has_no_negatives() -> None:
-    example = toy_example(0, 0)
-    assert hard_negatives(example, [example], torch.Generator()) == []
-    assert hard_negatives(example, [], torch.Generator()) == []
+    assert hard_negatives(example, [example], generator) == []

@@ -1,4 +1,4 @@
-"""ERDA's loss of a batch against the four losses, written out one example at a time."""
+"""ERDA's loss against the four losses, computed one example at a time."""
 
 from __future__ import annotations
 
