@@ -11,7 +11,6 @@ from tiny_models import SENTENCES, encoder_of
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.adapter import TrainedWeights, adapter_folder
-from erda.encoders.frozen import FrozenCache
 from erda.encoders.trainable import embed
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
@@ -46,17 +45,6 @@ def test_an_adapter_is_merged_and_sets_mode_and_limit(bert: ModelFolder, trained
     assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
     again.load_trained_state(encoder.trained_tensors())  # empty if no layer is trained
     assert again.device == torch.device("cpu")
-
-
-def test_the_cache_separates_adapted_weights(bert: ModelFolder, trained: Path) -> None:
-    cache = FrozenCache()
-    plain = build_encoder(str(bert.path), cache=cache, mode="markers", trained_layers=0)
-    adapted = build_encoder(str(bert.path), cache=cache, adapter=str(trained), trained_layers=0)
-    for encoder in (plain, adapted):
-        vectors = embed(encoder, SENTENCES)
-        assert torch.equal(embed(encoder, SENTENCES), vectors)
-    assert not torch.allclose(embed(plain, SENTENCES), embed(adapted, SENTENCES), atol=1e-3)
-    assert cache.used_bytes() == 2 * 2 * len(SENTENCES) * 16 * 4  # two pooled states per sentence
 
 
 def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:

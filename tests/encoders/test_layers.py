@@ -8,8 +8,8 @@ import torch
 from tiny_models import SENTENCES, build_model
 from torch.nn.utils.rnn import pad_sequence
 
-from erda.encoders.layers import ALL, LayeredModel, load_model, load_tokenizer, states_at
-from erda.errors import ModelError, SettingsError
+from erda.encoders.layers import LayeredModel, load_model, load_tokenizer, states_at
+from erda.errors import ModelError
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra"])
@@ -36,21 +36,6 @@ def test_a_split_model_agrees_with_transformers(tmp_path: Path, kind: str) -> No
         assert torch.allclose(above[row, :length], expected[row, :length], atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
-def test_only_the_upper_layers_are_trained(tmp_path: Path, kind: str) -> None:
-    folder = build_model(tmp_path, kind)
-    for n_trained in (0, 1, 2, 3):
-        layers = LayeredModel(load_model(folder), mark_origins=(5, 5, 6, 6), trained_layers=n_trained)
-        trained = {name for name, weight in layers.named_parameters() if weight.requires_grad}
-        expected = {
-            name for name, _ in layers.named_parameters() if any(f"layer.{i}." in name for i in range(3 - n_trained, 3))
-        }
-        assert trained == expected
-    everything = LayeredModel(load_model(folder), mark_origins=(5, 5, 6, 6), trained_layers=ALL)
-    assert all(weight.requires_grad for weight in everything.parameters())
-    assert not any("pooler" in name for name, _ in everything.named_parameters())
-
-
 def test_marks_are_copies_with_gradients_of_their_own(tmp_path: Path) -> None:
     model = load_model(build_model(tmp_path))
     layers = LayeredModel(model, mark_origins=(5, 5, 6, 6)).eval()
@@ -63,12 +48,6 @@ def test_marks_are_copies_with_gradients_of_their_own(tmp_path: Path) -> None:
     assert (layers.marks.grad.abs().sum(1) > 0).tolist() == [True, True, True, False]
     touched = model.get_input_embeddings().weight.grad.abs().sum(1).nonzero().flatten().tolist()
     assert set(touched) <= {2, 3, 9}
-
-
-@pytest.mark.parametrize("n_trained", [-2, 4])
-def test_an_invalid_number_of_layers_is_rejected(tmp_path: Path, n_trained: int) -> None:
-    with pytest.raises(SettingsError, match="expected 0 to 3"):
-        LayeredModel(load_model(build_model(tmp_path)), trained_layers=n_trained)
 
 
 def test_missing_and_invalid_weights_are_rejected(tmp_path: Path) -> None:

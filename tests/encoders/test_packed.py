@@ -1,16 +1,15 @@
-"""Packed sentences: batches equal what the tokenizer makes of the sentences."""
+"""Batches of packed sentences equal the output of the tokenizer."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import LETTERS, SENTENCES, WORDS, build_model, sentence
+from tiny_models import LETTERS, SENTENCES, WORDS, build_model, marked_examples, sentence
 
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Packer, SentenceBatches, Shown
 from erda.errors import ModelError
-from erda.types import Entity, Example, Span
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +41,13 @@ def assembled(batches, shown, n_chunks=2):
     return [found[i] for i in place.tolist()]
 
 
-@st.composite
-def marked(draw) -> Example:
-    words = st.sampled_from([*WORDS, "unheard", LETTERS[:5], "\u200b"])
-    tokens = tuple(draw(st.lists(words, min_size=2, max_size=30)))
-    cuts = sorted(draw(st.lists(st.integers(0, len(tokens)), min_size=4, max_size=4)))
-    one, two = Span(cuts[0], max(cuts[1], cuts[0] + 1)), Span(cuts[2], max(cuts[3], cuts[2] + 1))
-    if one.end > len(tokens) or two.end > len(tokens) or one.end > two.start:
-        one, two = Span(0, 1), Span(1, 2)
-    head, tail = (one, two) if draw(st.booleans()) else (two, one)
-    return Example(tokens, Entity("h", head), Entity("t", tail))
+MARKED = marked_examples(st.sampled_from([*WORDS, "unheard", LETTERS[:5], "\u200b"]), part_size=8)
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 @settings(max_examples=50, deadline=None)
-@given(examples=st.lists(marked(), min_size=1, max_size=6), data=st.data())
-def test_batches_equal_the_tokenizer(tokenizers, kind, examples, data):
+@given(examples=st.lists(MARKED, min_size=1, max_size=6), data=st.data())
+def test_batches_equal_the_output_of_the_tokenizer(tokenizers, kind, examples, data):
     tokenizer = tokenizers[kind, 0]
     flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=len(examples), max_size=len(examples))
     blanked = data.draw(flags)

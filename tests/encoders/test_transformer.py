@@ -82,6 +82,7 @@ def test_a_step_changes_only_trained_parameters(
     assert all(name.endswith((".attention.self.key.bias", ".attention.attn.k.bias")) for name in expected - changed)
     assert changed <= expected
     assert set(encoder.trained_tensors()) == expected
+    assert not any("pooler" in name for name in before)
 
 
 def test_only_trained_layers_use_dropout(bert: ModelFolder) -> None:

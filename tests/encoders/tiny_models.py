@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.settings import TransformerSettings
@@ -79,3 +80,16 @@ def encoder_of(
 ) -> TransformerEncoder:
     """Build the encoder of a folder."""
     return TransformerEncoder(folder, TransformerSettings(**settings), seed=seed, cache=cache)
+
+
+@st.composite
+def marked_examples(draw: st.DrawFn, words: st.SearchStrategy[str], *, part_size: int = 4) -> Example:
+    """A sentence of five parts; the second and the fourth are the mentions, in either order."""
+    context, mention = (st.lists(words, min_size=size, max_size=part_size) for size in (0, 1))
+    before, first, between, second, after = (draw(part) for part in (context, mention, context, mention, context))
+    start = len(before) + len(first) + len(between)
+    one = Entity(" ".join(first), Span(len(before), len(before) + len(first)), "id-one")
+    two = Entity(" ".join(second), Span(start, start + len(second)))
+    head, tail = (one, two) if draw(st.booleans()) else (two, one)
+    name = draw(st.sampled_from(["a", "b"]))
+    return Example((*before, *first, *between, *second, *after), head, tail, f"r-{name}", name, "here")

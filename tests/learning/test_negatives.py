@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_models import marked_examples
 
 from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.learning.negatives import hard_negatives, swap_entity
@@ -22,18 +23,7 @@ def mention(example: Example, role: str) -> tuple[str, ...]:
     return example.tokens[span.start : span.end]
 
 
-@st.composite
-def examples(draw: st.DrawFn) -> Example:
-    """A sentence of five parts; the second and the fourth are the mentions, in either order."""
-    words = st.lists(st.sampled_from(WORDS), max_size=3)
-    some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
-    before, first, between, second, after = draw(words), draw(some), draw(words), draw(some), draw(words)
-    start = len(before) + len(first) + len(between)
-    one = Entity(" ".join(first), Span(len(before), len(before) + len(first)), "id-one")
-    two = Entity(" ".join(second), Span(start, start + len(second)))
-    head, tail = (one, two) if draw(st.booleans()) else (two, one)
-    name = draw(st.sampled_from(["a", "b"]))
-    return Example((*before, *first, *between, *second, *after), head, tail, f"r-{name}", name, "here")
+EXAMPLES = marked_examples(st.sampled_from(WORDS))
 
 
 def test_swap_entity_by_hand() -> None:
@@ -58,7 +48,7 @@ def test_swap_entity_by_hand() -> None:
 
 
 @settings(deadline=None)
-@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+@given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_a_swap_changes_only_one_mention(example: Example, donor: Example, role: str) -> None:
     swapped = swap_entity(example, donor, role)
     other = "tail" if role == "head" else "head"
@@ -78,7 +68,7 @@ def test_a_swap_changes_only_one_mention(example: Example, donor: Example, role:
 
 
 @settings(deadline=None)
-@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+@given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_swapping_back_restores_the_sentence(example: Example, donor: Example, role: str) -> None:
     back = swap_entity(swap_entity(example, donor, role), example, role)
     assert (back.tokens, back.head, back.tail) == (example.tokens, example.head, example.tail)
@@ -116,7 +106,7 @@ def pieces_of_mentions(example: Example, mode: str) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("mode", ["paper", "markers"])
 @settings(deadline=None, max_examples=60)
-@given(example=examples(), donor=examples(), role=st.sampled_from(["head", "tail"]))
+@given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_marks_enclose_the_swapped_words(mode: str, example: Example, donor: Example, role: str) -> None:
     other = "tail" if role == "head" else "head"
     swapped = pieces_of_mentions(swap_entity(example, donor, role), mode)

@@ -115,7 +115,11 @@ class TrainedWeights:
             for name, linear in _linears(model):
                 expected[f"{name}.up"] = (linear.out_features, self.rank)
                 expected[f"{name}.down"] = (self.rank, linear.in_features)
-        _must_fit(self.tensors, expected)
+        found = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        wrong = [name for name, shape in expected.items() if found.get(name) != shape]
+        wrong += sorted(set(found) - set(expected))
+        if wrong:
+            raise ModelError(f"Trained weights do not fit the model: {len(wrong)} tensors, first {wrong[0]}.")
 
     @property
     def rank(self) -> int:
@@ -191,10 +195,3 @@ def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:
 def _linears(model: LayeredModel) -> Iterator[tuple[str, nn.Linear]]:
     """Linear layers with their names."""
     return ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
-
-
-def _must_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
-    wrong = [name for name, shape in expected.items() if name not in tensors or tuple(tensors[name].shape) != shape]
-    wrong += sorted(set(tensors) - set(expected))
-    if wrong:
-        raise ModelError(f"Trained weights do not fit the model: {len(wrong)} tensors, the first is {wrong[0]}.")

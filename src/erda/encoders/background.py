@@ -14,7 +14,7 @@ from erda.errors import ModelError
 from erda.files import read_arrays, write_arrays
 
 FILE = "background.npz"
-AGAIN = "Make it again: erda corpus background."
+AGAIN = "Rebuild it: erda corpus background."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class FrozenCache:
     def used_bytes(self) -> int:
         """Size of all cached states."""
         if self._database is not None:
-            return self._database.read(_used_bytes, 0)
+            return self._database.run("read", _used_bytes, 0)
         return sum(store.n_bytes for store in self._stores.values())
 
 
@@ -163,12 +163,12 @@ class _SqliteStates(FrozenStates):
     def __len__(self) -> int:
         count = "select count(*) from states where store = ?"
         with self.cache.lock:
-            return self._database.read(lambda file: int(file.execute(count, [self._name]).fetchone()[0]), 0)
+            return self._database.run("read", lambda file: int(file.execute(count, [self._name]).fetchone()[0]), 0)
 
     def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
         """Cached states, None for a miss and for a wrong checksum."""
         with self.cache.lock:
-            return self._database.read(lambda file: [self._find(file, key) for key in keys], [None] * len(keys))
+            return self._database.run("read", lambda file: [self._find(file, key) for key in keys], [None] * len(keys))
 
     def _find(self, file: sqlite3.Connection, key: bytes) -> Tensor | None:
         query = "select checksum, content from states where store = ? and key = ?"
@@ -195,7 +195,7 @@ class _SqliteStates(FrozenStates):
             file.execute(GROW, [self._name, n_added])
             file.execute("commit")
 
-        self._database.write(add)
+        self._database.run("write", add, None)
 
 
 class _Database:
@@ -207,15 +207,8 @@ class _Database:
         self._process = 0
         self._failed: set[str] = set()
 
-    def read(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
-        """Return the result of `work`, or `default` if the file cannot be read."""
-        return self._run("read", work, default)
-
-    def write(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run the transaction `work`; after an error, skip all further writes."""
-        self._run("write", work, None)
-
-    def _run(self, kind: str, work: Callable[[sqlite3.Connection], T], default: T) -> T:
+    def run(self, kind: Literal["read", "write"], work: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Return the result of `work`, or `default` after an error; then skip all further work of that kind."""
         if kind in self._failed:
             return default
         try:

@@ -1,4 +1,4 @@
-"""Frozen word vectors: GloVe 6B from the registry package, or any GloVe text file."""
+"""Frozen word vectors: GloVe 6B from its PyPI package, or any GloVe text file."""
 
 from __future__ import annotations
 

@@ -173,7 +173,8 @@ def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZE
     if missing:
         raise ModelError(f"Model folder {path} is incomplete: missing {', '.join(missing)}.")
     if weights[0].suffix == ".json":
-        weights += _shards(weights[0])
+        index = read_json(weights[0], ShardIndex, error=ModelError, remedy="Download it again.")
+        weights += [inside(path, file, error=ModelError) for file in sorted(set(index.weight_map.values()))]
     for file in weights:
         if file.suffix == ".safetensors":
             check_safetensors(file)
@@ -182,11 +183,6 @@ def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZE
     for file in (path / "config.json", *tokenizer, *weights):
         digest.update(f"{file.name} {sha256_of(file, error=ModelError)}\n".encode())
     return ModelFolder(name, path, digest.hexdigest())
-
-
-def _shards(index: Path) -> list[Path]:
-    found = read_json(index, ShardIndex, error=ModelError, remedy="Download it again.")
-    return [inside(index.parent, name, error=ModelError) for name in sorted(set(found.weight_map.values()))]
 
 
 def check_safetensors(path: Path) -> None:
