@@ -133,7 +133,7 @@ def split_pools(
 
 
 def _set_aside(dataset: Dataset, pools: Pools) -> tuple[str, ...]:
-    """A note of how many training examples replace the missing one of the two pools validation and test."""
+    """Return a note about the training examples that replace a missing validation or test pool."""
     if bool(dataset.validation) == bool(dataset.test):
         return ()
     name, taken = ("test", pools.test) if dataset.validation else ("validation", pools.validation)

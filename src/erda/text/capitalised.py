@@ -1,4 +1,4 @@
-"""Entities of English text by capital letters alone: the tagger that needs no model."""
+"""A tagger for English that finds entities by capital letters, without a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATES = _words(
     "january february march april may june july august september october november december monday tuesday "
     "wednesday thursday friday saturday sunday"
 )
-# words that begin sentences and no names
+# Words that start sentences but not names.
 _COMMON = _words(
     "a an the and or but nor so yet if then than as at by for from in into of off on onto out over to up with "
     "within without about above across after against along although among around because before behind below "
@@ -50,7 +50,7 @@ _BEFORE_OF = _words(  # "University of Oslo" is one name, "Ann of Oslo" two
 
 
 class CapitalisedTagger:
-    """Finds runs of capitalised words, and `names` wherever they stand; entities have no type.
+    """Finds runs of capitalised words, and `names` anywhere; entities have no type.
 
     >>> tag = CapitalisedTagger()
     >>> text = "In 1876 the University of Oslo hired Dr. Ann B. Lee-Smith from New York."
@@ -102,7 +102,7 @@ def _starts_name(word: str) -> bool:
 
 
 def _more(tokens: Sequence[str], offsets: Sequence[tuple[int, int]], at: int) -> int:
-    """The number of tokens from `at` that continue the name before them."""
+    """Return the number of tokens from `at` that continue the name before them."""
     if at >= len(tokens):
         return 0
     word = tokens[at]

@@ -1,4 +1,4 @@
-"""English pronouns that stand for an entity, with the type of what they stand for where that is certain."""
+"""English pronouns that refer to an entity, with the type of that entity if it is certain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRONOUNS: dict[str, str | None] = {
 
 
 def is_pronoun(name: str) -> bool:
-    """Whether a mention is a pronoun and no name.
+    """Return whether a mention is a pronoun and not a name.
 
     >>> is_pronoun("He"), is_pronoun("IT"), is_pronoun("US"), is_pronoun("Hershey")
     (True, False, False, False)

@@ -1,4 +1,4 @@
-"""Entities and their types by a spaCy pipeline (extra `entities`)."""
+"""A tagger that finds entities and their types with a spaCy pipeline (extra `entities`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNUSED = ("tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched
 
 
 def spacy_tagger(pipeline: str) -> Tagger:
-    """A tagger by an installed spaCy pipeline, or by one in a folder."""
+    """Build a tagger from an installed spaCy pipeline or from a folder."""
     try:
         import spacy
     except ImportError:
@@ -34,14 +34,14 @@ def spacy_tagger(pipeline: str) -> Tagger:
 
 
 def fetched_tagger(folder: Path) -> Tagger:
-    """A tagger by the pipeline that `erda data get entities` fetched."""
+    """Build a tagger from the pipeline of `erda data get entities`."""
     require("spacy")
     import spacy
 
     try:
         pipeline = spacy.load(folder, exclude=UNUSED)
         pipeline.enable_pipe("senter")
-    except Exception as error:  # spaCy raises anything over a damaged folder
+    except Exception as error:  # spaCy raises arbitrary exceptions for a damaged folder
         raise ModelError(
             f"{folder}: spaCy cannot load it ({first_line(error)}). Run: erda data get entities, which verifies it."
         ) from None
@@ -49,12 +49,12 @@ def fetched_tagger(folder: Path) -> Tagger:
 
 
 def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
-    """A tagger by a loaded pipeline: its sentences and named entities, without numbers and dates.
+    """Build a tagger from a loaded pipeline: its sentences and named entities, without numbers and dates.
 
     A pipeline that sets no sentence boundaries gets those of `split_sentences`.
     """
 
-    lock = Lock()  # spaCy promises nothing about threads
+    lock = Lock()  # spaCy does not guarantee thread safety
 
     def tag(text: str) -> Iterator[TaggedSentence]:
         if len(text) > (most := getattr(pipeline, "max_length", len(text))):
@@ -69,7 +69,7 @@ def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
         for start, end in borders:
             offsets = tokens_of(text, start, end)
             if not offsets:
-                continue  # spaCy makes a sentence of a line's end
+                continue  # spaCy turns a line break into a sentence
             mentions = tuple(
                 Entity(" ".join(name.split()), span, type=label or None)
                 for left, right, name, label in entities

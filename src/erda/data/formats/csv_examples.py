@@ -1,8 +1,8 @@
 """CSV: a header, then one example per row, separated by commas, semicolons or tabs.
 
-`text` with inline marks, or `text` with the columns `head_start`, `head_end`, `tail_start`, `tail_end` that count its
-characters, ends excluded; or plain `text` with the names of its entities in `head` and `tail`. The columns `relation`,
-`id`, `source`, `head_id`, `tail_id`, `head_type` and `tail_type` are optional. Other columns are not read.
+Entities are marked in one of three ways: inline in `text`; by character offsets, ends excluded, in `head_start`,
+`head_end`, `tail_start` and `tail_end`; or by their names in `head` and `tail`. The columns `relation`, `id`, `source`,
+`head_id`, `tail_id`, `head_type` and `tail_type` are optional. Other columns are ignored.
 """
 
 from __future__ import annotations
