@@ -1,7 +1,7 @@
-"""How hard the embedded dataset is for a method that only counts words.
+"""Difficulty of the embedded dataset for a method that only counts words.
 
-Streams of eight tasks, 100 examples for each relation of the first and 5 for the others. A classifier without memory
-limits or forgetting (TF-IDF vectors, nearest centroid) sees all of the training examples; accuracy is `all-seen`.
+Streams have eight tasks, with 100 examples per relation of the first and 5 per relation of the others. The classifier
+(TF-IDF vectors, nearest centroid) keeps all training examples, so it cannot forget; accuracy is `all-seen`.
 
 python benchmarks/atlas.py
 python benchmarks/atlas.py --seeds 100,110
@@ -18,7 +18,7 @@ from erda.data.streams import TaskStream
 
 
 def tfidf_accuracy(stream: TaskStream) -> list[float]:
-    """`all-seen` accuracy after each task of the class with the nearest (cosine) mean of TF-IDF vectors."""
+    """`all-seen` accuracy after each task of the nearest (cosine) mean of TF-IDF vectors."""
     import numpy as np
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -44,7 +44,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the accuracy after each task, seed by seed, and the mean after the last."""
+    """Print the accuracy after each task for each seed, and the final mean."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     seeds_help = "seeds of the streams (default: 100,110,..,150)"
     parser.add_argument("--seeds", type=_seeds, default=default_seeds("atlas"), metavar="N,N", help=seeds_help)

@@ -1,11 +1,10 @@
-"""What extra examples do to ERDA on the embedded dataset, and how many of them are right. A minute a seed.
+"""Effect of augmentation on ERDA on the embedded dataset, and precision of the extra examples; a minute per seed.
 
 erda demo --out runs/demo                                     # builds the corpus
 python benchmarks/augmentation.py runs/demo/atlas-corpus
 
-A row is one kind of augmentation, its numbers are means over the seeds. "Right ones only" throws away every extra
-example whose relation is wrong, which nobody could do who did not know what the sentences of `atlas` really say: it
-tells what wrong ones cost.
+A row is one kind of augmentation, averaged over the seeds. "Right ones only" discards every extra example with a wrong
+relation, which is possible only because the relations of `atlas` sentences are known; it shows the cost of wrong ones.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class RightOnly(Augmenter):
-    """Knows what the sentences of the corpus say."""
+    """Augmenter that keeps only extra examples with the right relation."""
 
     def find(self, *args: Any, **settings: Any) -> Augmentation:
-        """What is found, less what got a wrong relation."""
+        """Extra examples without those that have a wrong relation."""
         found = super().find(*args, **settings)
         return replace(found, extras=tuple(extra for extra in found.extras if _says(extra.to_json()) == "right"))
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Accuracy (`all-seen`) and forgetting of each seed; extra examples by (kind, what they say)."""
+    """Accuracy (`all-seen`) and forgetting of each seed; counts of extra examples by (kind, correctness)."""
 
     accuracy: list[float] = field(default_factory=list)
     forgetting: list[float] = field(default_factory=list)
     extras: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, run: Run, augmenter: Augmenter) -> None:
-        """Learn one stream task by task and predict the tests of all tasks seen."""
+        """Learn one stream task by task and predict the tests of all tasks so far."""
         method, stream = build_run_method(run), open_run_stream(run)
         assert isinstance(method, Erda)
         method.augmenter = augmenter
@@ -75,17 +74,17 @@ class Outcome:
                 fmean(a == b for a, b in zip(row, test.gold, strict=True))
                 for row, test in zip(best, tests, strict=True)
             ])  # fmt: skip
-        self.accuracy.append(100 * fmean(matrix[-1]))  # tasks have equally many questions
+        self.accuracy.append(100 * fmean(matrix[-1]))  # all tasks have the same number of test examples
         self.forgetting.append(100 * (forgetting(matrix) or 0))
 
     def share(self, kind: str) -> str:
-        """How many extra examples of a kind there were, and what part of them was right."""
+        """Number of extra examples of a kind, and the share of right ones."""
         n = sum(count for (its_kind, _), count in self.extras.items() if its_kind == kind)
         return f"{n / len(self.accuracy):.0f}, {100 * self.extras[kind, 'right'] / n:.0f} %" if n else "–"
 
 
 def _says(extra: dict[str, Any]) -> str:
-    """Whether the sentence of an extra example says the relation that it got, another one, or none."""
+    """Whether the sentence of an extra example expresses its relation, another one, or none."""
     said = extra["source"].removeprefix("atlas:")
     return "right" if said == extra["relation"] else "none" if said == "unrelated" else "another"
 

@@ -1,4 +1,4 @@
-"""The figures of the core: accuracy and time of the published stream, the cache of frozen layers, start-up.
+"""Core figures: accuracy and time of the published stream, the cache of frozen layers, start-up.
 
 python benchmarks/core.py                    start-up, stream, cache
 python benchmarks/core.py posterior          a stream over MiniLM, and tuned: minutes
@@ -28,7 +28,7 @@ from targets import Figure, measure
 
 
 def start_up(options: argparse.Namespace) -> Iterator[Figure]:
-    """Seconds until `erda --help` has answered: the median of five."""
+    """Seconds of `erda --help`, median of five."""
     times = []
     for _ in range(5):
         start = perf_counter()
@@ -38,7 +38,7 @@ def start_up(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def stream(options: argparse.Namespace) -> Iterator[Figure]:
-    """ERDA and SeqRun with the BiLSTM on FewRel 5-shot: accuracy after task 8, seconds a stream, peak memory."""
+    """ERDA and SeqRun with the BiLSTM on FewRel 5-shot: accuracy after task 8, seconds per stream, peak memory."""
     erda, seqrun = (
         _run(options.out / "core", methods=method, encoder="bilstm", seeds=seeds_of(options))
         for method in ("erda", "seqrun")
@@ -54,7 +54,7 @@ def stream(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def cache(options: argparse.Namespace) -> Iterator[Figure]:
-    """One stream, MiniLM in mode `paper`: with an empty cache, again with what that left, and without any."""
+    """One stream, MiniLM in mode `paper`: with an empty cache, with a full one, and without one."""
     folder = options.out / f"cache-{options.tasks}"
 
     def one_stream(name: str, gigabytes: float) -> Record:
@@ -71,7 +71,7 @@ def cache(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def posterior(options: argparse.Namespace) -> Iterator[Figure]:
-    """One stream over MiniLM with its adapter: its sentences read for the first time, read before, and tuned."""
+    """One stream over MiniLM with its adapter: with an empty cache, with a full one, and tuned."""
     folder = options.out / f"posterior-{options.tasks}"
     settings = {"n_tasks": options.tasks, "cache_dir": str(folder / "cache")}
     for name, method, part, target in (
@@ -120,7 +120,7 @@ MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was named, and print each figure beside its target."""
+    """Run the chosen measurements and print each figure beside its target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help=f"of {', '.join(MEASURES)} (default: {', '.join(DEFAULT)})"

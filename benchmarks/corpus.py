@@ -1,6 +1,6 @@
-"""What a corpus costs: time and memory of building it, of finding the sentences of a task's pairs, of mining.
+"""Cost of a corpus: time and memory to build it, to look up the pairs of a task, and to mine it.
 
-Every measurement runs in a fresh process, so that its peak of memory is its own (the kernel's VmHWM).
+Every measurement runs in a fresh process and reports the peak memory of that process (the kernel's VmHWM).
 
 python benchmarks/corpus.py corpora/mine
 python benchmarks/corpus.py corpora/new --sources wiki-large-*.jsonl.gz --queries fewrel/cfrl/5-shot/train_0.txt
@@ -37,7 +37,7 @@ TASK_PAIRS = 50  # a 10-way 5-shot task
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds on the clock and of the processor, and the peak of memory in MB."""
+    """Wall-clock and processor seconds, and peak memory in MB."""
 
     seconds: float
     cpu_seconds: float
@@ -46,7 +46,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """Milliseconds (median and 95th percentile) of finding and fetching the sentences of all pairs of a task."""
+    """Milliseconds (median and 95th percentile) to look up and read the sentences of all pairs of a task."""
 
     median_ms: float
     p95_ms: float
@@ -58,7 +58,7 @@ class QueryCost:
 
 @dataclass(frozen=True, slots=True)
 class CorpusCost:
-    """All that was measured of one corpus; `task` is None where no file with queries was given."""
+    """Measurements of one corpus; `task` is None without a file of queries."""
 
     n_rows: int
     size_mb: float
@@ -77,10 +77,10 @@ def bench_corpus(
     repeats: int = 20,
     settings: BuildSettings | None = None,
 ) -> CorpusCost:
-    """Measure the corpus in `folder`, which is built of `sources` first where they are given.
+    """Measure the corpus in `folder`; with `sources`, build it first.
 
-    Queries are `TASK_PAIRS` pairs drawn from the corpus itself (all are found: the worst case) and, with `queries`
-    (a JSONL file or a CFRL split), as many drawn from there.
+    Queries are `TASK_PAIRS` pairs sampled from the corpus (all are found: the worst case) and, with `queries`
+    (a JSONL file or a CFRL split), as many sampled from that file.
     """
     built = None
     if sources:
@@ -104,7 +104,7 @@ def bench_corpus(
 def growth(
     sources: Sequence[Path], sizes: Sequence[int], scratch: Path, *, queries: Path | None = None, repeats: int = 20
 ) -> list[CorpusCost]:
-    """The same measurements for the first `sizes` rows of JSONL sources; `scratch` is used and emptied again."""
+    """The same measurements for the first `sizes` rows of JSONL sources, in the temporary folder `scratch`."""
     costs = []
     for size in sizes:
         folder = scratch / f"rows-{size}"
@@ -132,7 +132,7 @@ def _alone(measure: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _peak_mb() -> float:
-    """Peak of this process's memory; 0 where the system does not tell."""
+    """Peak memory of this process; 0 if the system does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0.0
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lines_of(cost: CorpusCost) -> list[str]:
-    """The costs for people."""
+    """Costs as lines of text."""
     lines = [f"{cost.n_rows:,} rows, {cost.size_mb:.0f} MB on disk"]
     steps = {"build": cost.build, "positive pairs": cost.positives, "hard negatives": cost.negatives}
     for name, step in steps.items():

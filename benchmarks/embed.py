@@ -1,4 +1,4 @@
-"""Figures of embedding and augmentation: sentences a second beside sentence-transformers, and seconds a task.
+"""Figures of embedding and augmentation: sentences per second beside sentence-transformers, and seconds per task.
 
 python benchmarks/embed.py sentences.jsonl.gz --sentences 2000 --batch-size 32
 python benchmarks/embed.py shots.jsonl --augment corpora/wiki
@@ -27,7 +27,7 @@ N_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class EmbedFigures:
-    """Sentences a second, ours and sentence-transformers'; `ratio` is ours over theirs, the median of the rounds."""
+    """Sentences per second of erda and of sentence-transformers; `ratio` is the median of erda's over theirs."""
 
     n_sentences: int
     batch_size: int
@@ -52,8 +52,8 @@ def bench_embed(
 ) -> EmbedFigures:
     """Embed the same sentences with our model and with sentence-transformers' `encode` of the weights in `folder`.
 
-    They are given the sentences with the marks of mode `paper` written into the text, so that both read about as many
-    word pieces: ours to be pooled at the marks, theirs by mean.
+    sentence-transformers gets the sentences with the marks of mode `paper` in the text, so that both process about as
+    many word pieces; erda pools at the marks, sentence-transformers by mean.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -78,7 +78,7 @@ def bench_embed(
 
 @dataclass(frozen=True, slots=True)
 class AugmentFigures:
-    """Seconds to augment a task with nothing remembered: by the clock, of processor, and those that are the model's."""
+    """Seconds to augment a task with an empty cache: wall-clock, processor, and the model's share."""
 
     n_examples: int
     n_rows: int
@@ -98,7 +98,7 @@ class AugmentFigures:
 
 
 def bench_augment(augmenter: Augmenter, examples: Sequence[Example], **settings: Any) -> AugmentFigures:
-    """Augment one task as a first call does it, after a warm-up on one example."""
+    """Augment one task with an empty cache, after a warm-up on one example."""
     augmenter.find(examples[:1], **settings)
     fresh = Augmenter(augmenter.store, augmenter.index, augmenter.model)
     start, cpu_start = time.perf_counter(), time.process_time()
@@ -111,7 +111,7 @@ def bench_augment(augmenter: Augmenter, examples: Sequence[Example], **settings:
 
 
 def marked_text(example: Example) -> str:
-    """A sentence with the marks of mode `paper` written into it."""
+    """Sentence with the marks of mode `paper` in its text."""
     words = list(example.tokens)
     for mark, span in (("#", example.head.span), ("@", example.tail.span)):
         words[span.start] = f"{mark} {words[span.start]}"

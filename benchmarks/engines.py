@@ -1,4 +1,4 @@
-"""What runs a frozen encoder on a CPU: the accuracy that int8 costs, and how fast each engine is.
+"""Engines of a frozen encoder on a CPU: accuracy cost of int8, and speed.
 
 python benchmarks/engines.py                              both, MiniLM with the adapter that ships
 python benchmarks/engines.py accuracy --encoder mpnet     before `INT8_FITS` (encoders/onnx_encoder.py) names a model
@@ -39,7 +39,7 @@ N_SINGLE = 100
 
 
 def accuracy(options: argparse.Namespace) -> Iterator[Figure]:
-    """FewRel 5-shot on validation data, nothing trained, after all eight tasks; and how alike the vectors are."""
+    """Accuracy on FewRel 5-shot validation data after eight tasks without training, and similarity of the vectors."""
     sentences = _sentences()[:N_COMPARED]
     expected = unit_rows(_encoder("torch", options).embed(sentences))
     reached = {engine: _accuracy(engine, options) for engine in ENGINES}
@@ -53,7 +53,7 @@ def accuracy(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def speed(options: argparse.Namespace) -> Iterator[Figure]:
-    """Sentences a second beside sentence-transformers, in turn, on all cores; milliseconds of one sentence."""
+    """Sentences per second beside sentence-transformers, in turn, on all cores; milliseconds per sentence."""
     from sentence_transformers import SentenceTransformer
 
     sentences = _sentences()[: options.sentences]
@@ -84,7 +84,7 @@ def speed(options: argparse.Namespace) -> Iterator[Figure]:
 
 @cache
 def _sentences() -> list[Example]:
-    """Of FewRel's validation data, in an order that mixes relations."""
+    """Sentences of FewRel's validation data, shuffled."""
     stream = open_stream("fewrel", shots=5, seed=100)
     found = [example for task in range(len(stream)) for example in stream.validation(task).examples]
     return [found[i] for i in torch.randperm(len(found), generator=torch.Generator().manual_seed(0))]
@@ -124,7 +124,7 @@ MEASURES = {"accuracy": accuracy, "speed": speed}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was named, and print each figure beside its target."""
+    """Run the chosen measurements and print each figure beside its target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(MEASURES)} (default: both)")
     parser.add_argument("--encoder", default="minilm", metavar="NAME", help="minilm or mpnet (default: minilm)")

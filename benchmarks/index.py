@@ -1,8 +1,8 @@
-"""Figures of the vector index: recall, speed against exact search, memory and size, on made-up or real vectors.
+"""Figures of the vector index: recall, speed against exact search, memory and size, on synthetic or real vectors.
 
-Made-up vectors lie in clusters within clusters, with noise that is strong in few directions and weak in many, as
-vectors of sentences do; queries are further vectors of the same kind. Real vectors are those of an indexed corpus; each
-query is a row, and the row itself does not count as found. Exact and approximate search take the same batches in turn.
+Synthetic vectors form nested clusters, with noise that is strong in few directions and weak in many, like sentence
+vectors; queries come from the same distribution. Real vectors are those of an indexed corpus; each query is a row and
+is excluded from its own results. Exact and approximate search process the same batches in turn.
 
 python benchmarks/index.py
 python benchmarks/index.py --rows 200000 --dim 768 --factory HNSW32
@@ -37,7 +37,7 @@ _TOPICS, _CENTRES_PER_MILLION = 400, 20_000
 
 @dataclass(frozen=True, slots=True)
 class IndexFigures:
-    """What was measured. `speed` is exact search's time divided by the index's, the median of the rounds."""
+    """Measurements. `speed` is the time of exact search divided by that of the index, median of the rounds."""
 
     n_rows: int
     dim: int
@@ -45,14 +45,14 @@ class IndexFigures:
     search: SearchEffort
     recall: float
     speed: float
-    milliseconds: float  # a query, in batches
+    milliseconds: float  # per query, in batches
     exact_milliseconds: float
     build_seconds: float
-    peak_memory_mb: float  # of the whole process while the index was built and searched
+    peak_memory_mb: float  # of the process that builds and searches the index
     index_mb: float
 
     def lines(self) -> list[str]:
-        """The figures for people."""
+        """Figures as lines of text."""
         return [
             f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, "
             f"effort {self.search.effort}, {self.search.spare} spare rows",
@@ -74,7 +74,7 @@ def bench_index(
     seed: int = 0,
     vectors: Path | None = None,
 ) -> IndexFigures:
-    """Build and search an index of `n_rows` made-up vectors, or of the vectors in a folder of shards."""
+    """Build and search an index of `n_rows` synthetic vectors, or of the vectors in a folder of shards."""
     with _shards(vectors, n_rows, dim, seed, N_ROUNDS * n_queries) as (shards, queries, own_rows):
         factory = factory or choose_factory(len(shards), shards.dim)
         start = time.perf_counter()
@@ -104,7 +104,7 @@ def bench_index(
 
 
 def clustered_vectors(rng: np.random.Generator, centres: np.ndarray, n: int) -> np.ndarray:
-    """`n` unit vectors around random ones of `centres`: [n, dim] float32."""
+    """Sample `n` unit vectors around `centres`: [n, dim] float32."""
     dim = centres.shape[1]
     noise = rng.standard_normal((n, dim), dtype=np.float32) * _spectrum(dim)
     vectors = centres[rng.integers(0, len(centres), n)] + 0.7 * noise
@@ -112,7 +112,7 @@ def clustered_vectors(rng: np.random.Generator, centres: np.ndarray, n: int) -> 
 
 
 def cluster_centres(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:
-    """Centres of clusters, themselves in clusters (topics): [n, dim]."""
+    """Centres of clusters, grouped by topic: [n, dim]."""
     topics = rng.standard_normal((_TOPICS, dim), dtype=np.float32) * _spectrum(dim)
     around = rng.standard_normal((n, dim), dtype=np.float32) * _spectrum(dim)
     return topics[rng.integers(0, _TOPICS, n)] + 0.8 * around
@@ -126,7 +126,7 @@ def _spectrum(dim: int) -> np.ndarray:
 def _shards(
     folder: Path | None, n_rows: int, dim: int, seed: int, n_queries: int
 ) -> Iterator[tuple[VectorShards, np.ndarray, np.ndarray]]:
-    """Shards, queries [n_queries, dim] and the row that each query is (-1: none)."""
+    """Shards, queries [n_queries, dim] and the row of each query (-1: none)."""
     rng = np.random.default_rng(seed)
     if folder is not None:
         shards = VectorShards.open(folder)
@@ -152,7 +152,7 @@ def _shards(
 def _compare(
     index: VectorIndex, shards: VectorShards, queries: np.ndarray, own_rows: np.ndarray
 ) -> tuple[list[bool], list[tuple[float, float]]]:
-    """Whether the nearest row was found for each query, and seconds (exact, index) of each round."""
+    """Whether the index found the nearest row of each query, and seconds (exact, index) of each round."""
     import faiss
 
     exact = faiss.IndexFlatIP(shards.dim)

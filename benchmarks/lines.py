@@ -1,4 +1,4 @@
-"""Lines of code, room by room; with a second folder also how many there were.
+"""Lines of code per room, optionally beside those of another checkout.
 
 python benchmarks/lines.py
 python benchmarks/lines.py --before ../before
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def count_lines(root: Path) -> Counter[str]:
-    """Lines of the Python files of a checkout: a room is a folder or a file of `src/erda`, or a folder beside `src`."""
+    """Count lines of Python per room: a folder or file of `src/erda`, or a folder beside `src`."""
     lines: Counter[str] = Counter()
     source = root / "src" / "erda"
     for path in source.rglob("*.py"):

@@ -1,9 +1,9 @@
-"""How well an extractor knows what it does not know: unknown relations, confidences, answers left out.
+"""Open-set quality of an extractor: detection of unknown relations, calibration, risk against coverage.
 
-FewRel, the published 5-shot split: 40 of the 80 relations are taught, drawn by a seed, ten times; all questions are
-asked. redoc41: its 41 relations are taught by five examples each, five times; 55 more of each are asked, and sentences
-of `no_relation`, which is never taught. FewRel's validation questions and one half of redoc41's sentences chose the
-constants (--eval validation), its test questions and the other half say how good they are.
+FewRel, the published 5-shot split: ten draws of 40 of the 80 relations are taught, and all questions are asked.
+redoc41: five draws of five examples teach its 41 relations; 55 further examples of each are asked, and sentences of
+`no_relation`, which is never taught. The constants were chosen on FewRel's validation questions and one half of redoc41
+(--eval validation), and are evaluated on FewRel's test questions and the other half.
 
 python benchmarks/openness.py
 python benchmarks/openness.py --eval validation --draws 3 --adapter models/mine
@@ -37,18 +37,18 @@ from targets import Figure, measure
 
 SHOTS = 5
 N_KNOWN = 40
-N_OF_A_RELATION = 60  # of redoc41, asked and taught together
+N_OF_A_RELATION = 60  # examples of redoc41, taught and asked
 N_BINS = 15  # of confidences, in the calibration error
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good confidences are. Each is None where there is nothing to measure it on.
+    """Quality of confidences. A value is None if no questions apply.
 
-    `auroc`: the chance that a question of a known relation looks more known than one of an unknown relation.
-    `error`: by how much confidence and share of right answers differ, on questions of known relations.
-    `open_error`: the same on all questions, where an answer to a question of an unknown relation is wrong.
-    `risk`: the share of wrong answers among the tenth, two tenths, ... of all questions answered with most confidence.
+    `auroc`: probability that a question about a known relation ranks above one about an unknown relation.
+    `error`: expected calibration error on questions about known relations.
+    `open_error`: the same on all questions; any answer to a question about an unknown relation is wrong.
+    `risk`: share of wrong answers among the most confident tenth, two tenths, ... of all questions.
     """
 
     auroc: float | None
@@ -58,7 +58,7 @@ class Quality:
 
 
 def quality_of(confidences: np.ndarray, gold: np.ndarray) -> Quality:
-    """The quality of confidences, [n, n_relations]; `gold` has the right column, or -1 for an unknown relation."""
+    """Quality of confidences [n, n_relations]; `gold` is the right column, or -1 for an unknown relation."""
     known, sure = gold >= 0, confidences.max(axis=1)
     right = confidences.argmax(axis=1) == gold
     total = confidences.sum(axis=1)
@@ -71,7 +71,7 @@ def quality_of(confidences: np.ndarray, gold: np.ndarray) -> Quality:
 
 
 def calibration_error(confidences: np.ndarray, right: np.ndarray, *, n_bins: int = N_BINS) -> float | None:
-    """Expected calibration error: |confidence - share of right answers|, the mean over bins of equal width."""
+    """Expected calibration error: mean |confidence - accuracy| over bins of equal width."""
     if not len(right):
         return None
     bins = np.minimum((confidences * n_bins).astype(int), n_bins - 1)
@@ -80,13 +80,13 @@ def calibration_error(confidences: np.ndarray, right: np.ndarray, *, n_bins: int
 
 
 def risk_at(confidences: np.ndarray, right: np.ndarray, coverage: float) -> float:
-    """The share of wrong answers where only the most confident `coverage` of all questions is answered."""
+    """Share of wrong answers among the most confident `coverage` of all questions."""
     answered = np.argsort(-confidences, kind="stable")[: max(round(coverage * len(right)), 1)]
     return float(1 - right[answered].mean())
 
 
 def fewrel_draws(questions: str, n_draws: int, n_known: int, shots: int | None) -> Iterator[tuple[Task, list[Example]]]:
-    """What is taught and what is asked, draw by draw; without `shots` all examples of a relation are taught."""
+    """Yield taught and asked examples of each draw; without `shots`, teach all examples of a relation."""
     dataset = load_dataset("fewrel")
     asked = dataset.validation if questions == "validation" else dataset.test
     for seed in range(n_draws):
@@ -95,7 +95,7 @@ def fewrel_draws(questions: str, n_draws: int, n_known: int, shots: int | None) 
 
 
 def redoc41_draws(questions: str, n_draws: int) -> Iterator[tuple[Task, list[Example]]]:
-    """All relations are taught; what is asked has rows of each, and rows of none."""
+    """Yield draws that teach all relations and ask examples of each and of none."""
     dataset = load_dataset("redoc41")
     half = [one for one in dataset.train if _is_of_half(one, questions)]
     unrelated = [one for one in dataset.unrelated if _is_of_half(one, questions)]
@@ -113,12 +113,12 @@ def _taught(examples: Sequence[Example], known: Sequence[Relation], shots: int |
 
 
 def _is_of_half(example: Example, questions: str) -> bool:
-    """Sentences, not rows, are split: rows of one sentence share its words."""
+    """Whether an example is in this half; the split is by sentence, as examples of one sentence share words."""
     return (random.Random(" ".join(example.tokens)).random() < 0.5) == (questions == "validation")
 
 
 def asked(method: str, encoder: Encoder, task: Task, questions: Sequence[Example]) -> Quality:
-    """The quality of the confidences after a task."""
+    """Quality of the confidences after a task."""
     learner = find_method(method)(encoder)
     learner.learn(task)
     predictions = learner.predict([replace(question, relation=None) for question in questions])
@@ -183,7 +183,7 @@ def _draw(curves: Mapping[str, Sequence[float]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures; draw the risk-coverage curves where a file is named."""
+    """Print the figures; draw the risk-coverage curves if a file is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--eval", choices=("test", "validation"), default="test", help="which questions (default: test)")

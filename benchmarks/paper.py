@@ -1,4 +1,4 @@
-"""The figures of the paper's tables: from the records of `erda paper`, and the minutes that a table takes.
+"""Figures of the paper's tables, from the records of `erda paper`, and the minutes that a table takes.
 
 python benchmarks/paper.py runs/paper                 nothing is run
 python benchmarks/paper.py --time main --corpus corpora/wiki --out runs/timing
@@ -28,12 +28,12 @@ from erda.settings.load import given_values
 from targets import Figure, measure
 
 ERDA, WITHOUT_AUGMENTATION = "ERDA", "ERDA w.o. DA"
-BASELINES = ("IDLVQ-C", "EMAR", "EMR", "SeqRun")  # what ERDA must be over
+BASELINES = ("IDLVQ-C", "EMAR", "EMR", "SeqRun")  # ERDA must exceed them
 LIMITS = {"main": 10, "minilm": 60}  # minutes on two cores
 
 
 def paper_figures(directory: Path) -> list[Figure]:
-    """What the records of `erda paper` in a folder say of the targets; tables that were not run are not there."""
+    """Figures from the records of `erda paper` in a folder, without tables that were not run."""
     sections = {section.name: section for section in paper_layout(read_records(directory))}
     figures: list[Figure] = []
     if "main" in sections:
@@ -70,7 +70,7 @@ def _main_figures(section: Section) -> list[Figure]:
 
 
 def _over(best: Line, others: list[Line], *, least: float) -> list[Figure]:
-    """How far one line is over others, and p of the paired t-test, corrected for their number (Holm)."""
+    """Difference of one line to others, and p of the paired t-test with Holm's correction."""
     figures = []
     for one in compare(best, others, protocol=CANDIDATES):
         gain = None if one.difference is None else PERCENT * one.difference
@@ -80,7 +80,7 @@ def _over(best: Line, others: list[Line], *, least: float) -> list[Figure]:
 
 
 def _scaling_figures(section: Section) -> list[Figure]:
-    """Seconds of learning a late task over those of an early one, beside the same ratio of sentences learned from."""
+    """Ratio of learning seconds of a late task to an early one, beside the same ratio of training sentences."""
     figures = []
     for line in section.experiment.lines:
         record = line.first
@@ -97,9 +97,9 @@ def _scaling_figures(section: Section) -> list[Figure]:
 
 
 def _sentences(record: Record, tasks: range) -> float:
-    """Sentences that ERDA learns from in these tasks, on average: the new ones in 1 + 2 epochs, and in 2 the memory.
+    """Mean number of training sentences of ERDA in these tasks: new ones in 1 + 2 epochs, the memory in 2.
 
-    The memory is one exemplar a relation; each goes with its two hard negatives.
+    The memory has one exemplar per relation, each with two hard negatives.
     """
     way = len(record.order[1])
     return statistics.mean(3 * way * record.shots + 2 * 3 * way * (k + 1) for k in tasks)
@@ -115,7 +115,7 @@ def _final(line: Line, protocol: str = CANDIDATES) -> float:
 def time_table(
     table: str, out: Path, *, corpus: str | None = None, n_processes: int = 2, seeds: Sequence[int] | None = None
 ) -> list[Figure]:
-    """Minutes by the clock that a table takes from nothing, with so many processes at once."""
+    """Wall-clock minutes of a table without earlier runs, with `n_processes` processes."""
     if any(out.rglob("record.json")):
         raise SettingsError(f"{out} already holds records, which would not be run again; name a new folder.")
     tables = [one for one in choose_tables([table]) if one.name == table]
@@ -125,7 +125,7 @@ def time_table(
     minutes = (perf_counter() - start) / 60
     if done.faults:
         raise RecordError(join_faults(done.faults))
-    limit = LIMITS.get(table) if seeds is None else None  # the targets are those of all six orders
+    limit = LIMITS.get(table) if seeds is None else None  # targets apply to all six orders
     name = f"table '{table}', {done.n_runs} runs, {n_processes} processes"
     return [Figure(name, minutes, "min", f"<= {limit}" if limit else "")]
 

@@ -1,12 +1,12 @@
-"""Settings of every method over one encoder, chosen on validation data: the grids of all methods in one pool.
+"""Search settings of every method over one encoder on validation data, in one pool of processes.
 
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
 python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write
 
-What `erda search` does for one method, for all at once and without Optuna, with as many choices for one method as for
-another: what the preset has now, and others drawn from a grid. Every choice is run on the first order; those of a
-method that are at its median or above go on to the next. The best is printed, and with --write put into the preset.
-What is finished is read, so a search that was stopped goes on.
+Unlike `erda search`, this searches all methods at once, without Optuna, with the same number of choices per method: the
+preset's values, and others sampled from a grid. Every choice runs on the first order; those at or above the median of
+their method run on the next. The best is printed and, with --write, written to the preset. Finished runs are read, so
+the same command resumes an interrupted search.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from erda.settings.load import PRESETS, Layer, given_values, layers_of, settings
 from erda.settings.runs import RunSettings
 
 PRESET = "fewrel-5-shot-adapter"
-SEEDS = "100,130"  # the orders that are looked at
-MARK = "# Chosen on validation data"  # from here on a preset is what a search wrote
+SEEDS = "100,130"  # task orders of the search
+MARK = "# Chosen on validation data"  # start of the lines written by a search
 
 Layers = Sequence[Layer]
 
@@ -137,7 +137,7 @@ PAPER_GRIDS: dict[str, tuple[Grid, ...]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One choice of values for a method, where its records go, and what it reached, order by order."""
+    """One choice of values for a method, the folder of its records, and its accuracy on each order."""
 
     method: str
     values: Mapping[str, Any]
@@ -145,7 +145,7 @@ class Choice:
     reached: list[float]
 
     def planned(self, seed: int, layers: Layers) -> PlannedRun:
-        """Its run on one order."""
+        """Run of the choice on one order."""
         own = {f"{self.method}.{name}": value for name, value in self.values.items()}
         fixed = {"methods": self.method, "seeds": seed, "evaluate_on": "validation"}
         (run,) = settings_from([*layers, given_values({**fixed, **own})]).runs()
@@ -163,7 +163,7 @@ def _texts(values: Mapping[str, Any]) -> list[str]:
 
 
 def choices(settings: RunSettings, out: Path, trials: int) -> list[Choice]:
-    """For each method what the preset has now and, drawn from its grids by a fixed seed, `trials` - 1 others."""
+    """For each method the preset's values and `trials` - 1 others, sampled from its grids with a fixed seed."""
     grids = PAPER_GRIDS if settings.encoder_settings.get("mode") == "paper" else GRIDS
     found = []
     for method in [name for name in grids if name in settings.methods]:
@@ -176,7 +176,7 @@ def choices(settings: RunSettings, out: Path, trials: int) -> list[Choice]:
 
 
 def search(asked: Sequence[Choice], layers: Layers, n_processes: int) -> list[str]:
-    """Run the choices order by order, from the second on only those that are good so far; returns what failed."""
+    """Run the choices order by order, from the second on only the better half; return the faults."""
     settings = settings_from(layers)
     going, faults = list(asked), list[str]()
     for seed in settings.seeds:
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
-    """The best choice of each method as lines of a preset; the last of `done` is the best."""
+    """Best choice of each method as lines of a preset; the last of `done` is the best."""
     lines = [f"{MARK} (FewRel 5-shot, all-seen after the last task) by:", f"#   {command}"]
     for method, one in {one.method: one for one in done}.items():
         n = sum(other.method == method for other in done)
@@ -246,7 +246,7 @@ def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
 
 
 def write_preset(path: Path, lines: Sequence[str]) -> None:
-    """Put lines at the end of a preset, in the place of those of an earlier search."""
+    """Write lines to the end of a preset, replacing those of an earlier search."""
     kept = path.read_text(encoding="utf-8").partition(MARK)[0].rstrip()
     write_bytes(path, "\n".join([kept, "", *lines, ""]).encode())
     print(path)

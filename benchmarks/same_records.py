@@ -1,9 +1,9 @@
-"""Do two folders of runs hold the same results? Prints each difference with its path; exit status 1 where any differ.
+"""Compare the results of two folders of runs: print each difference with its path; exit status 1 if any differ.
 
 python benchmarks/same_records.py runs/before runs/after
 
-Every record and every prediction is compared, but for what no two runs share: seconds, memory, versions, and the
-folder in which a corpus lies. A setting that one side does not know must have its built-in value on the other.
+Records and predictions are compared except for values that differ between any two runs: seconds, memory, versions, and
+the folder of a corpus. A setting that one side lacks must have its default on the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from erda.settings.runs import filled_settings
 
 LEFT_OUT = ("seconds", "peak_memory_mb", "versions", "seal")
 RECORD, PREDICTIONS = "record.json", "predictions.npz"
-NOTHING = object()  # stands for what is not there
+NOTHING = object()  # a missing value
 
 
 def differences(old: Path, new: Path) -> Iterator[str]:
@@ -49,12 +49,12 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _defaults(record: dict[str, Any]) -> dict[str, Any]:
-    """The built-in values of all settings of a record's method and encoder."""
+    """Defaults of all settings of a record's method and encoder."""
     return {**flat_values(encoder_settings(record["encoder"])()), **filled_settings(record["method"], {})}
 
 
 def compare(old: Any, new: Any, *, defaults: dict[str, Any], where: str = "") -> Iterator[str]:
-    """Where two plain values differ, as `field: old, new`."""
+    """Differences between two plain values, as `field: old, new`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
             built_in = defaults.get(name, NOTHING) if ".settings" in f".{where}" else NOTHING

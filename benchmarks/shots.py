@@ -1,12 +1,11 @@
-"""Accuracy over the number of examples a relation has, from none to twenty: a table and a figure.
+"""Accuracy over the number of examples per relation, from none to twenty: a table and a figure.
 
 python benchmarks/shots.py --out runs/shots             # OUT/shots.json, shots.png and shots.svg
 python benchmarks/shots.py --out runs/shots --draw      # the figure again, from OUT/shots.json
 
-Streams of eight tasks of ten relations are drawn from all of FewRel, with as many examples for every relation, the
-first ones included; asked are all relations after the last task (`all-seen`). Encoder and settings are those of one
-preset for all: MiniLM with its adapter, of which ERDA trains the last layer. Without an example a relation is known by
-its name.
+Streams have eight tasks of ten relations, sampled from all of FewRel, with the same number of examples for every
+relation. Accuracy is `all-seen` after the last task. All methods use the encoder and settings of one preset: MiniLM
+with its adapter, of which ERDA trains the last layer. Without examples, a relation is known by its name.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PRESET = "fewrel-5-shot-adapter"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A method, and what differs from its settings in the preset."""
+    """A method and its changes to the preset."""
 
     label: str
     method: str
@@ -49,7 +48,7 @@ class Curve:
     knows_names: bool = False
 
 
-CURVES = {  # folder of its runs -> what is run
+CURVES = {  # folder of the runs -> curve
     "posterior": Curve("Posterior", "posterior", knows_names=True),
     "class-means": Curve("class means", "posterior", {"score": "mean", "name_weight": 0.0}),
     "erda": Curve("ERDA, last layer trained", "erda"),
@@ -58,7 +57,7 @@ CURVES = {  # folder of its runs -> what is run
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Accuracy of a method with so many examples a relation, stream by stream."""
+    """Accuracy of a method on each stream, for one number of examples per relation."""
 
     curve: str
     shots: int
@@ -78,7 +77,7 @@ class Point:
 
 
 def measured(asked: argparse.Namespace) -> Iterator[Point]:
-    """The points of all curves; a method that does not know names has none where there are no examples."""
+    """Points of all curves; methods that ignore names have no point without examples."""
     for shots in asked.shots:
         for name, curve in CURVES.items():
             if shots or curve.knows_names:
@@ -106,7 +105,7 @@ def _accuracy(name: str, shots: int, asked: argparse.Namespace) -> tuple[float, 
 
 
 def by_names(run: Run, cache: FrozenCache | None) -> float:
-    """Accuracy of a method that was told the names and descriptions of all relations, and nothing else."""
+    """Accuracy of a method that learned only the names and descriptions of all relations."""
     stream, method = open_run_stream(run), build_run_method(run, cache=cache)
     for task in stream:
         method.learn(Task(task.index, task.relations, ()))
@@ -117,7 +116,7 @@ def by_names(run: Run, cache: FrozenCache | None) -> float:
 
 
 def shots_figure(points: Sequence[Point]) -> Figure:
-    """A line a method, with its name at the end, and a band of one standard deviation over the streams."""
+    """One line per method, labelled at its end, with a band of one standard deviation over the streams."""
     return Figure(
         name="shots",
         title="FewRel, 80 relations, MiniLM with its adapter",
@@ -128,7 +127,7 @@ def shots_figure(points: Sequence[Point]) -> Figure:
 
 
 def _draw(points: Sequence[Point], axes: Axes) -> None:
-    """Numbers of examples stand at equal distances."""
+    """Draw the lines; numbers of examples have equal distances."""
     shots = sorted({point.shots for point in points})
     found = {(point.curve, point.shots): point.summary for point in points}
     for number, (name, curve) in enumerate(CURVES.items()):
@@ -173,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Numbers between commas."""
+    """Parse integers separated by commas."""
     return tuple(map(int, text.split(",")))
 
 

@@ -1,4 +1,4 @@
-"""What the extractor costs before it answers: size of the install, seconds of a command, memory, one question.
+"""Start-up cost of the extractor: size of the install, seconds of a command, memory, one question.
 
 python benchmarks/startup.py                        commands, memory and one question, in this environment
 python benchmarks/startup.py --python OLD/bin/python    the same commands of another environment, in turn
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
 N_RELATIONS, SHOTS = 100, 5
 SENTENCE = "[[SpaceX]] was founded by {{Elon Musk}}."
-COMMANDS = {  # arguments -> seconds by the wall clock
+COMMANDS = {  # arguments -> wall-clock seconds
     ("predict", SENTENCE): 1.0,
     ("relations",): 0.4,
     ("history",): 0.4,
@@ -66,7 +66,7 @@ def commands(options: argparse.Namespace) -> Iterator[Figure]:
             subprocess.run([python, "-c", TEACH, stores[name]], check=True)
         for arguments, target in COMMANDS.items():
             times: dict[str, list[float]] = {name: [] for name in pythons}
-            for _ in range(ROUNDS):  # in turn, so that a busy moment meets both
+            for _ in range(ROUNDS):  # in turn, so that load affects both alike
                 for name, python in pythons.items():
                     times[name].append(_seconds(python, arguments, stores[name]))
             for name in pythons:
@@ -80,7 +80,7 @@ def commands(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _seconds(python: str, arguments: Sequence[str], store: str) -> float:
-    """Seconds of one command; what it changed is taken back."""
+    """Seconds of one command; its changes are undone."""
     store_option = [] if arguments[0].startswith("-") else ["--store", store]
     start = perf_counter()
     subprocess.run([python, "-m", "erda", *arguments, *store_option], check=True, capture_output=True)
@@ -92,7 +92,7 @@ def _seconds(python: str, arguments: Sequence[str], store: str) -> float:
 
 
 def install(options: argparse.Namespace) -> Iterator[Figure]:
-    """Megabytes of the wheel and of a fresh environment with it; pip and setuptools are not counted."""
+    """Megabytes of the wheel and of a fresh environment with it, without pip and setuptools."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         quiet = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, str(ROOT)]

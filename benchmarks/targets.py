@@ -1,4 +1,4 @@
-"""A measured figure beside its target, and how the scripts of this folder print them."""
+"""Measured figures beside their targets, and how the scripts of this folder print them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. A target is a sign and a number (">= 49"); "" where there is none, so that nothing is compared."""
+    """One figure. A target is an operator and a number (">= 49"), or "" for no target."""
 
     name: str
-    value: float | None  # None: could not be measured
+    value: float | None  # None if it could not be measured
     unit: str = ""
     target: str = ""
 
     @property
     def verdict(self) -> str:
-        """Whether the measured number meets the target; what was not measured meets none."""
+        """Whether the measured number meets the target; an unmeasured number meets none."""
         if not self.target:
             return ""
         if self.value is None:
@@ -43,7 +43,7 @@ class Figure:
 
 
 def measure(work: Callable[[], Iterable[Figure]]) -> int:
-    """Print figures as they come; a fault of the user's is one message and exit status 2."""
+    """Print figures as they arrive; an `ErdaError` is one message and exit status 2."""
     try:
         for figure in work():
             print(figure.line(), flush=True)

@@ -1,4 +1,4 @@
-"""The figures of the extractor: teaching, undoing, opening, asking, memory, and the benchmark's own accuracy.
+"""Extractor figures: teach, undo, open, predict, memory, and accuracy beside the benchmark.
 
 python benchmarks/teaching.py                     speed and asking
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
@@ -41,14 +41,14 @@ DRAWS = 5
 
 
 class Seconds(NamedTuple):
-    """How long something took."""
+    """Wall-clock and processor seconds."""
 
     by_clock: float
     of_processor: float
 
 
 def speed(options: argparse.Namespace) -> Iterator[Figure]:
-    """Teaching, undoing and opening with 100 relations known."""
+    """Teach, undo and open with 100 known relations."""
     with tempfile.TemporaryDirectory() as folder:
         extractor = _taught(Path(folder) / "x", 100, options)
         extractor.predict(_sentences()[0])
@@ -66,7 +66,7 @@ def speed(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def asking(options: argparse.Namespace) -> Iterator[Figure]:
-    """One question at a time, with ten relations known and with a thousand, in turn."""
+    """Predict one question at a time, with ten and with a thousand known relations, in turn."""
     with tempfile.TemporaryDirectory() as folder:
         few, many = (_taught(Path(folder) / str(n), n, options) for n in (10, 1000))
         questions = list(islice(cycle(_sentences()), 300))
@@ -85,7 +85,7 @@ def asking(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def memory(options: argparse.Namespace) -> Iterator[Figure]:
-    """Growth of the process over many questions, and over many rounds of teaching and undoing."""
+    """Growth of memory over many questions, and over many rounds of teach and undo."""
     with tempfile.TemporaryDirectory() as folder:
         extractor = _taught(Path(folder) / "x", 20, options)
         questions = list(islice(cycle(_sentences()), options.questions))
@@ -106,7 +106,7 @@ def memory(options: argparse.Namespace) -> Iterator[Figure]:
 
 def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
     """The 5-shot stream taught task by task through `Extractor`, and learned by the benchmark's loop."""
-    cache = FrozenCache()  # so that each sentence is read once for both
+    cache = FrozenCache()  # encode each sentence once for both
     encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=cache)
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     method = find_method(options.method).from_settings(encoder, {"seed": options.seed})
@@ -129,7 +129,7 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def refusing(options: argparse.Namespace) -> Iterator[Figure]:
-    """Few or many relations of FewRel taught, validation questions of these and of twenty others."""
+    """Teach few or many relations of FewRel; ask validation questions about them and about twenty others."""
     encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=FrozenCache())
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     tests = [stream.validation(index) for index in range(len(stream))]
@@ -165,7 +165,7 @@ DEFAULT = ("speed", "asking")
 
 
 def _taught(folder: Path, n_relations: int, options: argparse.Namespace) -> Extractor:
-    """An extractor that was taught so many relations, by five sentences each."""
+    """Extractor with `n` relations of five sentences each."""
     extractor = _open(folder, options)
     extractor.teach_many({f"relation {number}": _examples(number) for number in range(n_relations)})
     return extractor
@@ -177,13 +177,13 @@ def _open(folder: Path, options: argparse.Namespace) -> Extractor:
 
 @cache
 def _sentences() -> tuple[Example, ...]:
-    """Of the embedded dataset, in an order that mixes its relations."""
+    """Sentences of the embedded dataset, shuffled."""
     dataset = load_dataset("atlas")
     return tuple(replace(one, relation=None) for one in shuffled(dataset.train, 0, "benchmark"))
 
 
 def _examples(number: int) -> list[Example]:
-    """Five sentences, others for each number up to a thousand."""
+    """Five sentences, different for each number up to a thousand."""
     return [_sentences()[(SHOTS * number + shot) % len(_sentences())] for shot in range(SHOTS)]
 
 
@@ -198,13 +198,13 @@ def _median(times: Sequence[Seconds]) -> float:
 
 
 def _figures(name: str, times: Sequence[Seconds], target: str) -> Iterator[Figure]:
-    """Medians. Other people's work on the machine counts by the clock, and not by the processor."""
+    """Medians of wall-clock and processor seconds; load of the machine affects only the former."""
     yield Figure(name, _median(times), "s", target)
     yield Figure("  of processor", statistics.median(one.of_processor for one in times), "s")
 
 
 def _resident_mb() -> float:
-    """What the process holds; what its allocator keeps for later is given back first."""
+    """Resident memory of the process, after its allocator has released free memory."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -212,7 +212,7 @@ def _resident_mb() -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was named, and print each figure beside its target."""
+    """Run the chosen measurements and print each figure beside its target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     named = f"of {', '.join(MEASURES)} (default: {', '.join(DEFAULT)})"
     parser.add_argument("what", nargs="*", metavar="WHAT", help=named)

@@ -1,4 +1,4 @@
-"""Tables of the paper small enough for tests."""
+"""Small tables of the paper for tests."""
 
 from __future__ import annotations
 

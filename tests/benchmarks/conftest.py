@@ -1,4 +1,4 @@
-"""The scripts of `benchmarks/` import each other by their plain names, as they do when they are run."""
+"""Make the scripts of `benchmarks/` importable by name, as when they are run."""
 
 import sys
 from pathlib import Path

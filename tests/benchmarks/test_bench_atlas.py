@@ -1,4 +1,4 @@
-"""Counting words is far from enough for the embedded dataset, and not hopeless."""
+"""The embedded dataset is hard, but not impossible, for a word-counting classifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atlas import main
 from erda.data.catalogue import open_stream
 
 
-def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
+def test_word_counts_are_above_chance_and_below_a_good_method(capsys: pytest.CaptureFixture[str]) -> None:
     stream = open_stream("atlas", seed=100)
     assert len(stream) == 8
     assert Counter(e.relation for e in stream[0].examples).most_common()[-1][1] == 100
@@ -22,7 +22,7 @@ def test_too_hard_for_counting_words_yet_not_hopeless(capsys: pytest.CaptureFixt
     assert 5 < float(found.group(1)) < 60
 
 
-def test_hardness_refuses_seeds_that_are_no_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_seeds_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["--seeds", "100,x"])
     assert stopped.value.code == 2

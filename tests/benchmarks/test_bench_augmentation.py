@@ -7,7 +7,7 @@ from erda.benchmark.method_demo import atlas_corpus
 
 
 @pytest.mark.slow
-def test_right_ones_only_are_all_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_right_ones_only_has_no_wrong_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = atlas_corpus(tmp_path / "corpus", n=200)
     kinds = ["none", "the demo's", "the demo's, right ones only"]
     assert main([str(corpus), "--seeds", "110", *(word for kind in kinds for word in ("--kind", kind))]) == 0

@@ -1,4 +1,4 @@
-"""The figures of the core: what is measured, beside which target."""
+"""Core figures and their targets."""
 
 from __future__ import annotations
 

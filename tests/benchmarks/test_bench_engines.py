@@ -6,7 +6,7 @@ from tiny_models import SENTENCES, build_model
 import engines
 
 
-def test_speed_stands_beside_its_targets(
+def test_speed_is_printed_beside_its_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
@@ -17,7 +17,7 @@ def test_speed_stands_beside_its_targets(
     assert [line.split()[-1] in ("met", "MET") for line in lines] == [False] * 3 + [True] + [False] * 4
 
 
-def test_a_measurement_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_measurement_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         engines.main(["memory"])
     assert "there are accuracy, speed" in capsys.readouterr().err

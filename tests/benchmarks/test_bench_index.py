@@ -8,7 +8,7 @@ from erda.errors import DataError
 from index import bench_index, cluster_centres, clustered_vectors
 
 
-def test_made_up_vectors_are_unit_vectors_in_clusters() -> None:
+def test_synthetic_vectors_are_unit_vectors_in_clusters() -> None:
     rng = np.random.default_rng(0)
     centres = cluster_centres(rng, 5, 32)
     vectors = clustered_vectors(rng, centres, 400)
@@ -32,7 +32,7 @@ def test_exact_search_has_recall_one() -> None:
     assert bench_index(n_rows=2000, dim=16, factory="Flat", n_queries=20).recall == 1
 
 
-def test_real_vectors_are_asked_for_their_nearest_other_row(tmp_path: Path) -> None:
+def test_real_vectors_are_queried_for_their_nearest_other_row(tmp_path: Path) -> None:
     (tmp_path / "vectors.json").write_text('{"format": 1, "fingerprint": "x", "dim": 16, "shard_rows": 1000}')
     rng = np.random.default_rng(0)
     vectors = clustered_vectors(rng, cluster_centres(rng, 20, 16), 1000).astype(np.float16)

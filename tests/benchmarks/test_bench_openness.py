@@ -1,4 +1,4 @@
-"""What is taught and asked when known relations are told from unknown ones, on a toy dataset."""
+"""Taught and asked examples of the open-set benchmark, and its measures, on a toy dataset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openness, "load_dataset", lambda name: dataset)
 
 
-def test_known_relations_are_drawn_and_every_question_is_asked() -> None:
+def test_known_relations_are_sampled_and_every_question_is_asked() -> None:
     draws = list(openness.fewrel_draws("test", 5, 2, 3))
     assert len({tuple(one.id for one in task.relations) for task, _ in draws}) > 1
     for task, questions in draws:
@@ -31,7 +31,7 @@ def test_known_relations_are_drawn_and_every_question_is_asked() -> None:
         assert questions == list(SOME[1::2])
 
 
-def test_what_is_taught_is_not_asked_and_the_halves_share_no_sentence() -> None:
+def test_taught_examples_are_not_asked_and_the_halves_share_no_sentence() -> None:
     sentences = {}
     for half in ("test", "validation"):
         for task, questions in openness.redoc41_draws(half, 2):
@@ -41,7 +41,7 @@ def test_what_is_taught_is_not_asked_and_the_halves_share_no_sentence() -> None:
     assert not sentences["test"] & sentences["validation"]
 
 
-def test_quality_is_measured_and_drawn(tmp_path: Path) -> None:
+def test_quality_is_measured_and_plotted(tmp_path: Path) -> None:
     ((task, questions),) = openness.fewrel_draws("test", 1, 2, 3)
     found = openness.asked("posterior", toy_encoder(), task, questions)
     assert found.auroc is not None
@@ -52,14 +52,14 @@ def test_quality_is_measured_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "risk.png").stat().st_size > 1000
 
 
-def test_calibration_error_by_hand() -> None:
+def test_hand_computed_calibration_error() -> None:
     confidences, right = np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True])
     # two bins: (0.95 + 0.95 + 1 - 2) and (0.55 - 1), four answers
     assert openness.calibration_error(confidences, right, n_bins=10) == pytest.approx((0.9 + 0.45) / 4)
     assert openness.calibration_error(confidences[:0], right[:0]) is None
 
 
-def test_risk_falls_where_confidence_tells_right_from_wrong() -> None:
+def test_risk_falls_if_confidence_separates_right_from_wrong() -> None:
     confidences, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, True, False, False])
     assert [openness.risk_at(confidences, right, share) for share in (0.25, 0.5, 1.0)] == [0, 0, 0.5]
 

@@ -33,7 +33,7 @@ def put(
     setting: str = "fewrel-5-shot",
     seeds: tuple[int, ...] = SEEDS,
 ) -> None:
-    """Records of a row: `last` is its final accuracy, moved a little by the order."""
+    """Write records of a row; its final accuracy is `last` plus a small offset per order."""
     for number, seed in enumerate(seeds):
         record = {**template, "method": method, "seed": seed, "dataset": "fewrel", "shots": 5, "encoder": "bilstm"}
         value = last + number / 1000 + (seed * 7 % 30) / 10_000 * (method == "erda")
@@ -63,13 +63,13 @@ def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template
     assert all(figure.verdict == "met" for name, figure in figures.items() if name.startswith("p, "))
 
 
-def test_a_folder_without_the_main_table_is_said(tmp_path: Path, template: dict) -> None:
+def test_a_folder_without_the_main_table_is_an_error(tmp_path: Path, template: dict) -> None:
     put(tmp_path, template, "plain", "erda", last=0.5, setting="elsewhere")
     with pytest.raises(RecordError, match="run `erda paper main` first"):
         paper_figures(tmp_path)
 
 
-def test_a_timing_starts_from_nothing(tmp_path: Path, template: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timing_needs_an_empty_folder(tmp_path: Path, template: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "old", template, "plain", "erda", last=0.5)
     with pytest.raises(SettingsError, match="already holds records"):
         time_table("main", tmp_path / "old")
@@ -101,7 +101,7 @@ def test_the_command_prints_figures(tmp_path: Path, template: dict, capsys: pyte
     assert "over SeqRun" in printed
 
 
-def test_what_was_not_compared_has_no_verdict_of_met(tmp_path: Path, template: dict) -> None:
+def test_an_uncompared_figure_does_not_meet_its_target(tmp_path: Path, template: dict) -> None:
     put(tmp_path, template, "plain", "erda", last=0.60, seeds=(100, 110))
     put(tmp_path, template, "plain", "emr", last=0.30, seeds=(120, 130))
     note_tables(tmp_path, choose_tables(["main"]))

@@ -10,7 +10,7 @@ from peers import GRIDS, PAPER_GRIDS, PRESET, Grid, choices, main
 
 
 @pytest.mark.parametrize(("preset", "grids"), [(PRESET, GRIDS), ("fewrel-5-shot-mpnet", PAPER_GRIDS)])
-def test_methods_are_searched_with_settings_that_they_have(
+def test_grids_contain_only_settings_of_their_method(
     preset: str, grids: dict[str, tuple[Grid, ...]], tmp_path: Path
 ) -> None:
     settings = settings_from(layers_of(preset))
@@ -23,7 +23,7 @@ def test_methods_are_searched_with_settings_that_they_have(
         assert {**run.settings["method"], **one.values} == run.settings["method"]
 
 
-def test_poor_choices_are_run_on_the_first_order_alone(
+def test_poor_choices_run_only_on_the_first_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "GRIDS", {"seqrun": ({"learning_rate": (1e-8, 1e-3), "epochs": (1, 3)},)})

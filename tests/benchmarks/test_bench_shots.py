@@ -1,4 +1,4 @@
-"""Accuracy over the number of examples: what is measured where, and the figure, also from what was kept."""
+"""Accuracy over the number of examples: the measured points, and the figure, also from saved points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_without_examples_only_names_are_measured(monkeypatch: pytest.MonkeyPatc
     assert [(one.curve, one.shots) for one in kept] == [("posterior", 0), *((name, 1) for name in shots.CURVES)]
 
 
-def test_each_line_has_its_name_at_its_end() -> None:
+def test_each_line_is_labelled_at_its_end() -> None:
     axes = paint(shots.shots_figure(POINTS).panels).axes[0]
     assert [text.get_text() for text in axes.texts] == [curve.label for curve in shots.CURVES.values()]
     assert len(axes.get_lines()) == len(shots.CURVES)
@@ -30,7 +30,7 @@ def test_each_line_has_its_name_at_its_end() -> None:
     assert [one.get_text() for one in axes.get_xticklabels()] == ["0", "1", "2"]
 
 
-def test_the_figure_can_be_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_figure_can_be_drawn_from_saved_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(tmp_path / "shots.json", [asdict(point) for point in POINTS])
     assert shots.main(["--out", str(tmp_path), "--draw"]) == 0
     assert (tmp_path / "shots.png").read_bytes().startswith(b"\x89PNG")

@@ -29,7 +29,7 @@ def test_seconds_memory_and_versions_may_differ(twins: tuple[Path, Path], capsys
     assert "1 records compared: no difference" in capsys.readouterr().out
 
 
-def test_a_setting_that_came_later_has_its_built_in_value(
+def test_a_setting_newer_than_a_record_has_its_default(
     twins: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     built_in = filled_settings("emr", {})["batch_size"]
@@ -42,7 +42,9 @@ def test_a_setting_that_came_later_has_its_built_in_value(
     assert f"settings.method.batch_size: {built_in}, {built_in + 1}" in capsys.readouterr().out
 
 
-def test_every_difference_has_its_path(twins: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_difference_is_printed_with_its_path(
+    twins: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     (path,) = twins[1].rglob(RECORD)
     accuracy = json.loads(path.read_text())["accuracy"]
     accuracy["all-seen"][0] += 0.01

@@ -23,7 +23,7 @@ def test_a_verdict_compares_a_number_with_a_target(value: float | None, target: 
     assert figure.line().endswith(verdict or target or "%")
 
 
-def test_a_fault_is_a_message_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_message_and_exit_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     def work():
         yield Figure("first", 1.0)
         raise DataError("no data here")

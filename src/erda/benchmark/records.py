@@ -232,9 +232,3 @@ def read_predictions(path: Path) -> TestPredictions:
     if not fits or not n_examples:
         raise RecordError(f"{path}: its arrays have inconsistent shapes, types or indices. {AGAIN}")
     return TestPredictions(tuple(relations.tolist()), tuple(examples.tolist()), task, gold, best, right, scores)
-
-
-def half_precision(scores: np.ndarray) -> np.ndarray:
-    """Scores as float16, clipped to its range."""
-    limit = float(np.finfo(np.float16).max)
-    return np.clip(scores, -limit, limit).astype(np.float16)

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     options.kept = f"What is finished is kept in {options.out}; the same command goes on."
     done = run_paper(tables, out=options.out, changes=read_given(options), **engine)
     for line in done.left_out:
-        print(f"left out, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
+        print(f"skipped, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
     print(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")
     if (done.n_runs or done.n_found) and not options.no_report:
         _report(options.out)

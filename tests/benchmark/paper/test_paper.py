@@ -1,4 +1,4 @@
-"""`erda paper`: running the tables, and their sections of a report."""
+"""`erda paper`: runs of the tables and their sections in a report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TSNE = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Main table (two rows) and t-SNE (one), on two small tasks."""
+    """Output of the main table (two rows) and t-SNE (one row) on two small tasks."""
     out = tmp_path_factory.mktemp("paper")
     result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
@@ -39,21 +39,21 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(done: Path, tmp_path: Path) -> Path:
-    """The same, for tests that change it."""
+    """A copy for tests that change it."""
     return shutil.copytree(done, tmp_path / "paper")
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_finished_is_not_done_again(done: Path) -> None:
+def test_finished_runs_are_not_repeated(done: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in done.rglob("*.json") if path.name == "record.json"}
     again = run_paper([small_table("main")], out=done, changes=CHANGES, show=False)
     assert (again.n_runs, again.n_found) == (0, 2)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_a_half_written_record_is_said_and_the_rest_goes_on(copied: Path) -> None:
+def test_a_truncated_record_is_a_fault_and_the_other_runs_continue(copied: Path) -> None:
     record = copied / FOLDER / "plain/seqrun/100/record.json"
     record.write_text(record.read_text()[:200])
     result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
@@ -63,18 +63,18 @@ def test_a_half_written_record_is_said_and_the_rest_goes_on(copied: Path) -> Non
     assert "Delete it and run again" in result.faults[0]
 
 
-def test_other_settings_are_never_mixed_into_a_folder(copied: Path) -> None:
-    """The row is refused as a whole, also on streams that it has no record of; other rows go on."""
+def test_a_row_with_other_settings_is_rejected_and_the_others_continue(copied: Path) -> None:
+    """The whole row is rejected, including streams without a record."""
     changes = given_values({**SMALL, "seeds": 110, "seqrun.batch_size": 3})
     result = run_paper([small_table("main")], out=copied, changes=changes, show=False)
     assert (result.n_runs, result.n_found) == (1, 0)
     assert len(result.faults) == 1
     assert result.faults[0].startswith(f"{FOLDER}/plain/seqrun: ")
-    assert "holds results of other settings" in result.faults[0]
+    assert "holds results with other settings" in result.faults[0]
     assert "method.batch_size: " in result.faults[0]
 
 
-def test_a_short_trial_is_not_mixed_with_the_whole(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_streams_of_another_length_are_rejected(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sets = [f"--set={name}={value}" for name, value in {**TINY, "n_tasks": 3}.items()]
     words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
     assert main(words) == 2
@@ -85,14 +85,16 @@ def test_a_short_trial_is_not_mixed_with_the_whole(copied: Path, capsys: pytest.
     assert not list(copied.rglob("110"))
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("no folder")
     status = main(["paper", "main", "--dataset", "atlas", "--out", str(tmp_path / "file")])
     assert status == 2
     assert "Cannot write" in capsys.readouterr().err
 
 
-def test_the_command_lists_runs_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_tables_runs_one_and_writes_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["paper", "--list", "scaling", "bert-tacred"]) == 0
     listed = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert listed[0] == ["bert-tacred", "base-tacred-5", "TACRED 5-way 5-shot with a base-size transformer (MPNet)"]
@@ -108,7 +110,7 @@ def test_the_command_lists_runs_and_reports(tmp_path: Path, capsys: pytest.Captu
     assert sorted(ended) == ["erda/100", "idlvq-c/100"]
 
 
-def test_finished_runs_need_no_data_and_no_weights(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_need_neither_data_nor_weights(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(run: Run) -> None:
         raise ModelError("no weights here")
 
@@ -120,7 +122,7 @@ def test_finished_runs_need_no_data_and_no_weights(copied: Path, monkeypatch: py
 # -- vectors and sections ----------------------------------------------------------------------------------------------
 
 
-def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
+def test_vectors_of_relations_of_both_tasks_are_saved(done: Path) -> None:
     (path,) = done.rglob("embeddings.npz")
     arrays = np.load(path)
     record = json.loads((path.parent / "record.json").read_text())
@@ -130,10 +132,10 @@ def test_vectors_are_kept_of_relations_of_both_tasks(done: Path) -> None:
     assert set(arrays["relations_after"]) == {*arrays["base"], *arrays["new"]}
     assert arrays["vectors_before"].shape == (6, 8)
     assert arrays["vectors_after"].shape == (12, 8)
-    assert not np.allclose(arrays["vectors_before"], arrays["vectors_after"][:6]), "the second task moved them"
+    assert not np.allclose(arrays["vectors_before"], arrays["vectors_after"][:6]), "the second task changes them"
 
 
-def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
+def test_existing_vectors_are_not_computed_again(done: Path) -> None:
     changes = given_values(TINY)
     (planned,) = plan_runs([TSNE], out=done, changes=changes).embedded
     before = keep_vectors(planned).stat().st_mtime_ns
@@ -141,7 +143,7 @@ def test_vectors_that_are_there_are_not_made_again(done: Path) -> None:
 
 
 def on_fewrel(out: Path) -> None:
-    """Say of the records that they are of the plan's own dataset."""
+    """Change the dataset of the records to that of the plan."""
     for folder in list(out.glob("*-on-atlas")):
         moved = folder.rename(out / folder.name.removesuffix("-on-atlas"))
         for path in moved.rglob("record.json"):
@@ -163,7 +165,7 @@ def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> N
     assert sections[-1].title.startswith("fewrel 5-shot, encoder bilstm")
 
 
-def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
+def test_the_section_of_another_dataset_names_it(copied: Path) -> None:
     first = paper_layout(read_records(copied))[0]
     assert first.name == "main-on-atlas"
     assert first.title.startswith("main: atlas 5-shot, encoder bilstm")
@@ -174,8 +176,8 @@ def test_a_table_on_another_dataset_says_so(copied: Path) -> None:
     assert names == ["main", "main-on-atlas", "tsne"]
 
 
-def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_path: Path) -> None:
-    """As folders of earlier versions may have them: a trial of three tasks on one stream beside two on two streams."""
+def test_records_with_other_settings_have_their_own_section(copied: Path, tmp_path: Path) -> None:
+    """Earlier versions allowed runs of two and of three tasks in one folder."""
     more = given_values({**SMALL, "seeds": 110})
     run_paper([small_table("main")], out=copied, changes=more, show=False)
     trial = given_values({**TINY, "seeds": 120, "n_tasks": 3})
@@ -188,7 +190,7 @@ def test_records_of_other_settings_in_a_row_are_shown_apart(copied: Path, tmp_pa
     assert [record.seed for record in sections[-1].experiment.records] == [120]
 
 
-def test_a_list_of_tables_that_says_nothing_shows_all_that_have_records(copied: Path) -> None:
+def test_an_invalid_or_empty_list_of_tables_shows_all_tables_with_records(copied: Path) -> None:
     for text in ("{", '{"tables": []}', '{"tables": 3}', "{}"):
         (copied / "paper.json").write_text(text)
         assert len(asked_tables(copied)) == len(TABLES)
@@ -197,7 +199,7 @@ def test_a_list_of_tables_that_says_nothing_shows_all_that_have_records(copied: 
     assert asked_tables(copied) == ()
 
 
-def test_sections_name_the_seeds_that_the_plan_names(copied: Path) -> None:
+def test_sections_have_the_planned_seeds(copied: Path) -> None:
     seeds = {section.name: section.seeds for section in paper_layout(read_records(copied))}
     assert seeds["main-on-atlas"] == ()
     assert next(seeds[name] for name in seeds if name.startswith("tsne")) == (100,)

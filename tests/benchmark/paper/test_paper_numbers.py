@@ -1,4 +1,4 @@
-"""The published numbers, and which of them stands beside a record."""
+"""Published results, and the rows that match a record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def fewrel(template: Record, method: str = "erda", *, corpus: str = "corpora/wiki", **settings: Any) -> Record:
-    """A record of FewRel 5-shot with the BiLSTM, at the method's own settings but for some."""
+    """Record of FewRel 5-shot with the BiLSTM, the method's defaults and some changes."""
     own = {**default_settings(METHODS[method]), **settings}
     return replace(
         template,
@@ -97,9 +97,7 @@ def test_every_row_has_the_shape_of_its_table() -> None:
         ("ERDA, lambda_con 1.0", "bilstm", (52.27, 1.07), (52.27, 1.07)),
     ],
 )
-def test_numbers_are_the_printed_ones(
-    row: str, encoder: str, first: tuple[float, float], last: tuple[float, float]
-) -> None:
+def test_numbers_equal_the_paper(row: str, encoder: str, first: tuple[float, float], last: tuple[float, float]) -> None:
     (found,) = [one for one in PAPER if (one.row, one.encoder) == (row, encoder)]
     assert found.deviation is not None
     assert (found.accuracy[0], found.deviation[0]) == first
@@ -109,7 +107,7 @@ def test_numbers_are_the_printed_ones(
 
 
 @pytest.mark.parametrize("name", ["ERDA", "IDLVQ-C"])
-def test_six_orders_make_the_main_row(name: str) -> None:
+def test_the_main_row_is_the_mean_of_six_orders(name: str) -> None:
     """Mean of the six runs, and their standard deviation with n in the denominator: what ± means in the paper."""
     (row,) = [one for one in PAPER if (one.row, one.encoder) == (name, "bilstm")]
     assert list(row.by_seed) == SEEDS
@@ -151,7 +149,7 @@ def test_the_papers_own_claim_holds_by_our_test() -> None:
         ({"multi_margin_weight": 0.0, "corpus": ""}, None),  # the paper's has augmentation
     ],
 )
-def test_ablations_find_their_row(template: Record, settings: dict[str, Any], row: str | None) -> None:
+def test_ablations_match_their_row(template: Record, settings: dict[str, Any], row: str | None) -> None:
     found = find_published(fewrel(template, **settings), CANDIDATES)
     assert (found and found.row) == row
     assert found is None or found.remark == ""
@@ -161,13 +159,13 @@ def test_ablations_find_their_row(template: Record, settings: dict[str, Any], ro
     ("method", "row"),
     [("seqrun", "SeqRun"), ("joint", "Joint Training"), ("emr", "EMR"), ("emar", "EMAR"), ("idlvq-c", "IDLVQ-C")],
 )
-def test_baselines_find_their_row(template: Record, method: str, row: str) -> None:
+def test_baselines_match_their_row(template: Record, method: str, row: str) -> None:
     found = find_published(fewrel(template, method), CANDIDATES)
     assert isinstance(found, Published)
     assert (found.row, found.source, bool(found.by_seed)) == (row, "Tables 1 and 6", method == "idlvq-c")
 
 
-def test_base_size_transformers_stand_beside_bert_and_say_so(template: Record) -> None:
+def test_base_size_transformers_match_bert_with_a_remark(template: Record) -> None:
     record = replace(fewrel(template), encoder="mpnet", order_family="sckd")
     record.settings["encoder"] = {"mode": "markers"}
     found = find_published(record, CANDIDATES)
@@ -183,7 +181,7 @@ def test_base_size_transformers_stand_beside_bert_and_say_so(template: Record) -
     assert find_published(replace(record, encoder="minilm"), CANDIDATES) is None
 
 
-def test_what_the_paper_did_not_measure_has_no_row(template: Record) -> None:
+def test_settings_outside_the_paper_match_no_row(template: Record) -> None:
     record = fewrel(template)
     assert find_published(record, ALL_SEEN) is None
     for change in ({"shots": 2}, {"dataset": "fewrel-full"}, {"evaluate_on": "validation"}, {"method": "toy"}):
@@ -193,7 +191,7 @@ def test_what_the_paper_did_not_measure_has_no_row(template: Record) -> None:
     assert find_published(template, CANDIDATES) is None
 
 
-def test_later_work_is_found_by_setting(template: Record) -> None:
+def test_later_work_matches_by_setting(template: Record) -> None:
     record = replace(fewrel(template), encoder="mpnet")
     found = {(row.row, row.parameters): row.last.mean for row in find_later(record, ALL_SEEN)}
     assert (found["SIRUS", "110M"], found["SCKD", "110M"], len(found)) == (69.16, 62.98, 17)
@@ -205,7 +203,7 @@ def test_later_work_is_found_by_setting(template: Record) -> None:
     assert find_later(fewrel(template), ALL_SEEN) == ()  # a BiLSTM
 
 
-def test_augmentation_beyond_the_papers_is_said(template: Record) -> None:
+def test_augmentation_beyond_the_paper_is_a_remark(template: Record) -> None:
     paper = find_published(fewrel(template), CANDIDATES)
     assert paper is not None
     assert paper.remark == ""
@@ -214,4 +212,4 @@ def test_augmentation_beyond_the_papers_is_said(template: Record) -> None:
     assert ours.remark == "augmentation beyond the paper's: n_neighbours=5, n_rehearsed=8"
     without = find_published(fewrel(template, corpus="", n_neighbours=5), CANDIDATES)
     assert without is not None
-    assert without.remark == "", "settings that have no effect are no remark"
+    assert without.remark == "", "settings without effect give no remark"

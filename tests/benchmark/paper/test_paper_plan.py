@@ -1,4 +1,4 @@
-"""The paper's tables: the plan, and what is refused or left out before anything runs."""
+"""The paper's tables: the plan, and changes and tables rejected or skipped before the first run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_row() -> Iterator[tuple[PaperTable, PaperRow]]:
             yield table, row
 
 
-def test_names_of_tables_are_unique_and_their_parts_are_known() -> None:
+def test_tables_have_unique_names_and_valid_parts() -> None:
     names = [table.name for table in TABLES]
     assert len(names) == len(set(names))
     for table in TABLES:
@@ -42,7 +42,7 @@ def test_names_of_tables_are_unique_and_their_parts_are_known() -> None:
         assert len(labels) == len(set(labels)), table.name
 
 
-def test_settings_of_every_row_can_work(tmp_path: Path) -> None:
+def test_every_row_has_valid_settings(tmp_path: Path) -> None:
     for table, row in every_row():
         settings = row_settings(table, row, given_values({"corpus": str(tmp_path)}))
         assert settings.methods == (row.method,)
@@ -50,39 +50,30 @@ def test_settings_of_every_row_can_work(tmp_path: Path) -> None:
         assert bool(settings.corpus) == row.corpus
 
 
-def test_rows_that_share_a_folder_are_the_same_run(tmp_path: Path) -> None:
-    """So a run of one table may stand in another: main, ablation and the sweep share ERDA."""
-    seen: dict[tuple[str, str, str], dict[str, object]] = {}
-    shared = 0
-    for table, row in every_row():
-        settings = row_settings(table, row, given_values({"corpus": str(tmp_path)}))
-        run = settings.runs()[0]
-        key = (table.folder, row.variant, row.method)
-        shared += key in seen
-        assert seen.setdefault(key, run.settings) == run.settings, (table.name, row.label)
-    assert (
-        shared == 15
-    )  # all of variance (7), three of orders, two of the ablation and of the sweep, Posterior on redoc41
-
-
-def test_different_settings_lie_in_different_folders(tmp_path: Path) -> None:
-    folders: dict[str, tuple[str, str, str]] = {}
+def test_rows_share_a_folder_exactly_if_they_share_their_settings(tmp_path: Path) -> None:
+    """Tables therefore share runs: main, ablation and the sweep share ERDA."""
+    by_folder: dict[tuple[str, str, str], str] = {}
+    by_settings: dict[str, tuple[str, str, str]] = {}
+    n_shared = 0
     for table, row in every_row():
         run = row_settings(table, row, given_values({"corpus": str(tmp_path)})).runs()[0]
         asked = json.dumps(
             [run.method, run.encoder, run.dataset, run.shots, run.order_family, run.corpus, run.settings]
         )
-        key = (table.folder, row.variant, row.method)
-        assert folders.setdefault(asked, key) == key, (table.name, row.label)
+        folder = (table.folder, row.variant, row.method)
+        n_shared += folder in by_folder
+        assert by_folder.setdefault(folder, asked) == asked, (table.name, row.label)
+        assert by_settings.setdefault(asked, folder) == folder, (table.name, row.label)
+    assert n_shared == 15  # variance (7), orders (3), ablation (2), sweep (2), Posterior on redoc41 (1)
 
 
-def test_another_dataset_has_a_folder_of_its_own() -> None:
+def test_another_dataset_has_its_own_folder() -> None:
     (table,) = choose_tables(["main"])
     assert table.folder_on(None) == table.folder_on("fewrel") == table.folder == "fewrel-5-shot"
     assert table.folder_on("atlas") == "fewrel-5-shot-on-atlas"
     assert table.folder_on("my data/Own_Examples.jsonl") == "fewrel-5-shot-on-own-examples-jsonl"
     (tsne,) = choose_tables(["tsne"])
-    assert tsne.folder == "fewrel-5-shot-n-tasks-2"  # where records of earlier versions lie
+    assert tsne.folder == "fewrel-5-shot-n-tasks-2"  # as in earlier versions
 
 
 def test_tables_are_chosen_by_group_or_name() -> None:
@@ -92,17 +83,17 @@ def test_tables_are_chosen_by_group_or_name() -> None:
         choose_tables(["mian"])
 
 
-# -- left out ----------------------------------------------------------------------------------------------------------
+# -- skipped tables and rows -------------------------------------------------------------------------------------------
 
 
-def test_rows_with_a_corpus_are_left_out_without_one_and_said_once(tmp_path: Path) -> None:
+def test_rows_that_need_a_corpus_are_skipped_without_one_and_reported_once(tmp_path: Path) -> None:
     rows = (SEQRUN, ERDA)
     planned = plan_runs([small_table("main", *rows), small_table("orders", *rows)], out=tmp_path, changes=CHANGES)
     assert [one.asked.method for one in planned.runs] == ["seqrun"]
-    assert planned.left_out == ("main, orders: rows that learn with a corpus (ERDA); give --corpus.",)
+    assert planned.left_out == ("main, orders: rows that need a corpus (ERDA); give --corpus.",)
 
 
-def test_missing_data_is_said_once_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_data_are_skipped_and_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     monkeypatch.setattr(plan_module, "build_run_encoder", lambda run: None)
     atlas = small_table("own", SEQRUN, preset="demo")
@@ -110,10 +101,10 @@ def test_missing_data_is_said_once_and_the_rest_goes_on(tmp_path: Path, monkeypa
     assert {one.asked.dataset for one in planned.runs} == {"atlas"}
     assert len(planned.left_out) == 2  # the rows with a corpus, and the data
     assert planned.left_out[1].startswith("tacred-5, tacred-10, base-tacred-5: Dataset 'tacred' is not here")
-    assert "order LDC2018T24" in planned.left_out[1]
+    assert "Order LDC2018T24" in planned.left_out[1]
 
 
-def test_missing_weights_leave_a_table_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_weights_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_mpnet(run: Run) -> None:
         if run.encoder == "mpnet":
             raise ModelError("Weights of 'mpnet' are missing.")
@@ -126,20 +117,20 @@ def test_missing_weights_leave_a_table_out(tmp_path: Path, monkeypatch: pytest.M
     assert planned.left_out == ("base: Weights of 'mpnet' are missing.",)
 
 
-def test_nothing_that_can_be_run_is_a_fault_with_the_reasons(
+def test_no_runnable_table_is_an_error_with_the_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     out = tmp_path / "out"
     assert main(["paper", "tacred", "--out", str(out)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("erda: Nothing can be run.\n")
-    assert "tacred-5, tacred-10: rows that learn with a corpus (ERDA); give --corpus." in said
-    assert said.count("order LDC2018T24") == 1
+    assert said.startswith("erda: No table can be run.\n")
+    assert "tacred-5, tacred-10: rows that need a corpus (ERDA); give --corpus." in said
+    assert said.count("Order LDC2018T24") == 1
     assert not out.exists()
 
 
-# -- the user's own faults ---------------------------------------------------------------------------------------------
+# -- invalid changes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,10 +148,10 @@ def test_nothing_that_can_be_run_is_a_fault_with_the_reasons(
         (["--jobs", "0"], "--jobs: must be at least 1, got 0."),
         (["--address", "auto"], "--address: only with --engine ray."),
         (["--set", "corpus=x"], "corpus: x is no folder"),
-        (["--set", "methods=emr"], "--set methods: the tables say that themselves"),
+        (["--set", "methods=emr"], "--set methods: fixed by the tables"),
     ],
 )
-def test_a_fault_of_the_users_is_said_once_before_anything_runs(
+def test_an_invalid_option_is_one_line_before_the_first_run(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -173,15 +164,15 @@ def test_a_fault_of_the_users_is_said_once_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_faults_of_the_users_are_said_at_once(tmp_path: Path) -> None:
+def test_all_invalid_options_are_reported_at_once(tmp_path: Path) -> None:
     changes = given_values({"seeds": "x", "dataset": "nosuch", "foo": 1, "erda.contrastive_weight": 1})
     with pytest.raises(SettingsError) as caught:
         plan_runs(choose_tables(["main", "lambda"]), out=tmp_path, changes=changes)
     assert len(str(caught.value).splitlines()) == 4
 
 
-def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
-    """SeqRun has no memory, and MiniLM no hidden size; the other rows and tables have."""
+def test_a_change_applies_to_the_rows_that_have_the_setting(tmp_path: Path) -> None:
+    """SeqRun has no memory and MiniLM no hidden size."""
     tables = [small_table("main"), small_table("minilm", preset="fewrel-5-shot-minilm-paper")]
     changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "memory_size": 3, "encoder.hidden_size": 4})
     planned = plan_runs(tables, out=tmp_path, changes=changes, look=False)
@@ -201,27 +192,24 @@ def test_a_setting_goes_to_the_rows_that_have_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["erda.contrastive_weight", "contrastive_weight", "erda.contrastive-weight"])
-def test_a_setting_that_a_row_has_itself_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_setting_fixed_by_a_row_is_rejected(name: str, tmp_path: Path) -> None:
     changes = given_values({name: 0.2})
     with pytest.raises(SettingsError):
         plan_runs(choose_tables(["main", "ablation", "lambda"]), out=tmp_path, changes=changes)
     check_changes(choose_tables(["main"]), changes)
 
 
-def test_a_setting_that_a_table_has_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError):
-        plan_runs(choose_tables(["main", "tsne"]), out=tmp_path, changes=given_values({"n_tasks": 3}))
-    with pytest.raises(SettingsError):
-        plan_runs(choose_tables(["lambda"]), out=tmp_path, changes=given_values({"emr.memory_size": 3}))
-
-
-def test_a_stream_that_cannot_be_is_the_users_fault(tmp_path: Path) -> None:
-    changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 500})
-    with pytest.raises(SettingsError):
-        plan_runs([small_table("main"), small_table("orders")], out=tmp_path, changes=changes)
+def test_settings_fixed_by_a_table_or_of_no_row_and_impossible_streams_are_rejected(tmp_path: Path) -> None:
+    for names, changes in (
+        (["main", "tsne"], {"n_tasks": 3}),
+        (["lambda"], {"emr.memory_size": 3}),
+        (["main", "orders"], {"seeds": 100, "dataset": "atlas", "n_tasks": 500}),
+    ):
+        with pytest.raises(SettingsError):
+            plan_runs(choose_tables(names), out=tmp_path, changes=given_values(changes))
 
 
 @pytest.mark.fewrel
-def test_every_seed_that_is_given_is_tried(data_folder: Path, tmp_path: Path) -> None:
+def test_every_given_seed_is_checked(data_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
         plan_runs([small_table("main", SEQRUN)], out=tmp_path, changes=given_values({"seeds": [100, 115]}))

@@ -1,4 +1,4 @@
-"""Figures show what the records hold: every line, bands where there are several streams, one panel per protocol."""
+"""Figures show the values of the records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_lines_and_bands_follow_the_records(tmp_path: Path) -> None:
 # -- forgetting, cost, sweep -------------------------------------------------------------------------------------------
 
 
-def test_bars_are_as_long_as_what_was_forgotten(tmp_path: Path) -> None:
+def test_bars_show_forgetting(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
     (experiment,) = grouped(records)
     for axes, protocol in zip(panels_of(forgetting_figure(experiment)), experiment.protocols, strict=True):
@@ -68,7 +68,7 @@ def test_bars_are_as_long_as_what_was_forgotten(tmp_path: Path) -> None:
         assert [label.get_text() for label in axes.get_yticklabels()] == ["toy"]
 
 
-def test_one_task_forgets_nothing(tmp_path: Path) -> None:
+def test_forgetting_needs_two_tasks(tmp_path: Path) -> None:
     (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError):
         forgetting_figure(replace(experiment, n_tasks=1))
@@ -82,7 +82,7 @@ def test_cost_shows_the_seconds_of_each_task(tmp_path: Path) -> None:
         assert list(axes.get_lines()[0].get_ydata()) == pytest.approx(expected)
 
 
-def test_sweep_puts_values_in_order(tmp_path: Path) -> None:
+def test_sweep_sorts_values(tmp_path: Path) -> None:
     records = {noise: toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (10.0, 0.5, 2.0)}
     (experiment,) = grouped(records.values())
     axes = panels_of(sweep_figure(experiment, "noise"))[0]
@@ -93,7 +93,7 @@ def test_sweep_puts_values_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["noise", "unknown"])
-def test_nothing_to_sweep_is_said(setting: str, tmp_path: Path) -> None:
+def test_a_sweep_needs_two_values(setting: str, tmp_path: Path) -> None:
     (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError):
         sweep_figure(experiment, setting)
@@ -102,7 +102,7 @@ def test_nothing_to_sweep_is_said(setting: str, tmp_path: Path) -> None:
 # -- confusion ---------------------------------------------------------------------------------------------------------
 
 
-def test_confusion_counts_as_a_loop_does(tmp_path: Path) -> None:
+def test_confusion_equals_a_plain_loop(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
     experiment = read_experiment(tmp_path)
     confusion = count_confusion(experiment.lines[0])
@@ -123,13 +123,13 @@ def test_confusion_counts_as_a_loop_does(tmp_path: Path) -> None:
                 mistakes[pair] = mistakes.get(pair, 0) + 1
     table = confusion_table(confusion, experiment)
     assert [row[3] for row in table.rows] == sorted(mistakes.values(), reverse=True)[:10]
-    assert {row[4] for row in table.rows} == {16}  # 8 questions a relation and stream
+    assert {row[4] for row in table.rows} == {16}  # 8 examples per relation and stream
     tasks, relations = panels_of(confusion_figure(confusion, experiment))
     assert len(tasks.texts) == 9
     assert relations.get_xticklabels()[0].get_text() == records[0].relation_names[order[0]]
 
 
-def test_predictions_of_another_run_are_refused(tmp_path: Path) -> None:
+def test_predictions_of_another_run_are_rejected(tmp_path: Path) -> None:
     toy_record(tmp_path)
     line = read_experiment(tmp_path).lines[0]
     strange = replace(line.records[0], order=[["a", "b"], ["c", "d"], ["e", "f"]])
@@ -166,7 +166,7 @@ def test_tsne_draws_every_point_before_and_after(tmp_path: Path) -> None:
         assert np.array_equal(one.get_offsets(), other.get_offsets())
 
 
-def test_tsne_without_vectors_or_with_bad_ones_is_said(tmp_path: Path) -> None:
+def test_missing_and_invalid_vectors_are_errors(tmp_path: Path) -> None:
     toy_record(tmp_path)
     with pytest.raises(RecordError):
         tsne_figure(read_experiment(tmp_path))
@@ -188,7 +188,7 @@ def toy_figure(label: str = "line", n_points: int = 3) -> Figure:
     return Figure("toy", "A title", "what is seen", "how to read it", (Panel(draw), Panel(draw)))
 
 
-def test_files_are_a_png_and_an_svg_and_the_same_again(tmp_path: Path) -> None:
+def test_files_are_reproducible_png_and_svg(tmp_path: Path) -> None:
     paths = save_figure(toy_figure(), tmp_path)
     assert [path.name for path in paths] == ["toy.png", "toy.svg"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
@@ -197,13 +197,13 @@ def test_files_are_a_png_and_an_svg_and_the_same_again(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in save_figure(toy_figure(), tmp_path)] == first
 
 
-def test_panels_on_the_page_follow_the_theme_and_keep_their_ids_apart() -> None:
+def test_panels_on_the_page_use_theme_colours_and_unique_ids() -> None:
     panels = page_panels(toy_figure(), "x")
     assert len(panels) == 2
     ids = []
     for panel in panels:
         root = ElementTree.fromstring(panel)
-        assert root.get("width") is None  # the page decides
+        assert root.get("width") is None  # set by the page
         own = [element.get("id") for element in root.iter() if element.get("id")]
         assert own
         ids += own
@@ -214,7 +214,7 @@ def test_panels_on_the_page_follow_the_theme_and_keep_their_ids_apart() -> None:
 
 
 @pytest.mark.parametrize("label", ["_hidden", "a $\\frac{ b", "$x$", "<b>&\"'", "日本"])
-def test_names_are_shown_as_they_are(label: str, tmp_path: Path) -> None:
+def test_names_are_shown_unchanged(label: str, tmp_path: Path) -> None:
     figure = toy_figure(module.as_text(label))
     save_figure(figure, tmp_path)
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(page_panels(figure, "x")[0]).iter()]

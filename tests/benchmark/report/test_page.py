@@ -1,4 +1,4 @@
-"""The page stands alone, shows everything, links to files that exist, and escapes what it did not write."""
+"""The page is standalone and complete, its links work, and it escapes untrusted text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """The elements of a page; fails where a tag is not closed."""
+    """Elements of a page; fails if a tag is not closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
-def test_nothing_comes_from_a_network(folder: Path, page: Page) -> None:
+def test_the_page_loads_nothing_from_a_network(folder: Path, page: Page) -> None:
     addresses = [*page.values("href"), *page.values("src")]
     assert not [one for one in addresses if re.match(r"(https?:)?//", one)]
     text = (folder / "index.html").read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def test_nothing_comes_from_a_network(folder: Path, page: Page) -> None:
     assert not re.search(r"https?://", text)
 
 
-def test_links_lead_to_files_and_anchors_that_exist(folder: Path, page: Page) -> None:
+def test_links_lead_to_existing_files_and_anchors(folder: Path, page: Page) -> None:
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     links = [attributes["href"] or "" for tag, attributes in page.elements if tag == "a"]
@@ -86,7 +86,7 @@ def test_links_lead_to_files_and_anchors_that_exist(folder: Path, page: Page) ->
     assert {path.parent.name for path in files} == {"part-0", "part-1"}
 
 
-def test_hostile_names_are_only_text(page: Page) -> None:
+def test_hostile_names_are_escaped(page: Page) -> None:
     assert not [attributes for tag, attributes in page.elements if tag == "img" and attributes.get("src") == "x"]
     assert [tag for tag, _ in page.elements].count("script") == 1
     assert "i" not in [tag for tag, attributes in page.elements if "style" not in attributes]
@@ -95,7 +95,7 @@ def test_hostile_names_are_only_text(page: Page) -> None:
     assert LONG in page.text_of("span")
 
 
-def test_faults_and_what_could_not_be_shown_are_said(page: Page) -> None:
+def test_faults_and_skipped_views_are_shown(page: Page) -> None:
     (fault,) = [text for tag, text in page.texts if tag == "li" and "broken/1/record.json" in text]
     assert "not whole JSON" in fault
     said = " ".join(page.text_of("p"))
@@ -103,9 +103,9 @@ def test_faults_and_what_could_not_be_shown_are_said(page: Page) -> None:
     assert "Not shown: No t-SNE" in said
 
 
-def test_figures_have_words_and_tables_have_heads(page: Page) -> None:
+def test_figures_have_descriptions_and_tables_have_headers(page: Page) -> None:
     figures = [attributes for _, attributes in page.elements if attributes.get("role") == "img"]
-    # all six of the first section; of the second, which has one line and no vectors, four
+    # all six in the first section, four in the second, which has one line and no vectors
     assert len(figures) == 10
     assert all(len(attributes["aria-label"] or "") > 30 for attributes in figures)
     n_tables = [tag for tag, _ in page.elements].count("table")
@@ -113,7 +113,7 @@ def test_figures_have_words_and_tables_have_heads(page: Page) -> None:
     assert page.text_of("title")
 
 
-def test_headline_holds_the_records_numbers(tmp_path: Path) -> None:
+def test_the_headline_shows_the_accuracies_of_the_records(tmp_path: Path) -> None:
     records = {}
     for name, noise in (("erda", 0.2), ("other", 0.7)):
         settings = {"method": {"noise": noise}, "encoder": {}, "stream": {}}
@@ -128,7 +128,7 @@ def test_headline_holds_the_records_numbers(tmp_path: Path) -> None:
     assert "svg" not in head
 
 
-def test_one_run_alone_makes_a_page(tmp_path: Path) -> None:
+def test_a_single_run_makes_a_page(tmp_path: Path) -> None:
     toy_record(tmp_path)
     write_report(tmp_path, figures=False)
     page = Page((tmp_path / "report/index.html").read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ def test_one_run_alone_makes_a_page(tmp_path: Path) -> None:
     assert any("1 run" in text for text in page.text_of("p"))
 
 
-def test_what_the_page_is_made_of_is_part_of_the_package() -> None:
+def test_template_style_and_script_are_package_data() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["erda"]
     package = ROOT / "src/erda"
     packed = {path for pattern in settings for path in package.glob(pattern)}

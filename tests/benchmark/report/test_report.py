@@ -1,4 +1,4 @@
-"""From records on the disk to experiments, tables and files."""
+"""Records on disk -> experiments, tables and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_noise(noise: float) -> dict[str, dict[str, float]]:
     return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
 
 
-def test_tables_hold_what_the_records_hold(tmp_path: Path) -> None:
+def test_tables_show_the_values_of_the_records(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2, 3)]
     (experiment,) = grouped(records)
     table = accuracy_table(experiment, ALL_SEEN)
@@ -44,13 +44,13 @@ def test_tables_hold_what_the_records_hold(tmp_path: Path) -> None:
     assert [row[1] for row in runs_table(experiment).rows] == [1, 2, 3]
 
 
-def test_variants_of_a_method_are_told_apart_by_the_settings_that_differ(tmp_path: Path) -> None:
+def test_labels_name_the_settings_that_differ_between_variants(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (0.1, 0.5)]
     (experiment,) = grouped(records)
     assert [line.label for line in experiment.lines] == ["toy (noise=0.1)", "toy (noise=0.5)"]
 
 
-def test_other_datasets_shots_or_encoders_are_other_experiments(tmp_path: Path) -> None:
+def test_datasets_shots_and_encoders_separate_experiments(tmp_path: Path) -> None:
     records = [
         toy_record(tmp_path / "a"),
         toy_record(tmp_path / "b", shots=3),
@@ -63,7 +63,7 @@ def test_other_datasets_shots_or_encoders_are_other_experiments(tmp_path: Path) 
     assert "measured on validation data" in experiments[3].title
 
 
-def test_unequal_seeds_and_streams_are_said(tmp_path: Path) -> None:
+def test_different_seeds_and_streams_are_noted(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=1), toy_record(tmp_path, seed=2), toy_record(tmp_path, method="other", seed=1)]
     (experiment,) = grouped(records)
     assert "Not the same seeds in every line" in experiment.notes[0]
@@ -75,20 +75,20 @@ def test_unequal_seeds_and_streams_are_said(tmp_path: Path) -> None:
     assert any("Seed 1: the lines were run on different streams" in note for note in notes)
 
 
-def test_the_same_run_twice_counts_once(tmp_path: Path) -> None:
+def test_a_repeated_run_counts_once(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / "a"), toy_record(tmp_path / "b")]
     (experiment,) = grouped(records)
     assert len(experiment.records) == 1
     assert "found twice" in experiment.notes[0]
 
 
-def test_everything_is_written(tmp_path: Path) -> None:
+def test_a_report_writes_all_tables_figures_and_the_page(tmp_path: Path) -> None:
     for method in ("toy", "other"):
         for seed in (1, 2):
             toy_record(tmp_path, method=method, seed=seed)
     found = write_report(tmp_path)
     names = {path.name for path in found.files}
-    assert all(map(module._WRITTEN.fullmatch, names)), "the next report knows which files are a report's"
+    assert all(map(module._WRITTEN.fullmatch, names)), "the next report recognises the files"
     tables = ("accuracy-all-seen", "accuracy-candidates", "final", "confusion", "cost", "runs")
     tables += ("comparison-all-seen", "comparison-candidates")
     drawings = ("curve", "forgetting", "confusion", "cost")
@@ -115,7 +115,7 @@ def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in write_report(tmp_path).files} == first
 
 
-def test_several_experiments_have_a_folder_each(tmp_path: Path) -> None:
+def test_several_experiments_have_one_folder_each(tmp_path: Path) -> None:
     toy_record(tmp_path / "a")
     toy_record(tmp_path / "b", shots=3)
     found = write_report(tmp_path, figures=False)
@@ -126,7 +126,7 @@ def test_several_experiments_have_a_folder_each(tmp_path: Path) -> None:
     assert found.page == tmp_path / "report/index.html"
 
 
-def test_experiments_of_files_called_alike_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_datasets_with_the_same_file_name_do_not_share_a_folder(tmp_path: Path) -> None:
     for folder in ("a", "b", "c"):
         toy_record(tmp_path / folder, dataset=f"{folder}/train.jsonl", seed=ord(folder))
     found = write_report(tmp_path, figures=False)
@@ -138,7 +138,7 @@ def test_experiments_of_files_called_alike_do_not_share_a_folder(tmp_path: Path)
     assert [row["seed"] for rows in shown for row in rows] == [str(ord(one)) for one in "abc"]
 
 
-def test_what_an_earlier_report_wrote_goes_and_nothing_else(tmp_path: Path) -> None:
+def test_files_of_an_earlier_report_are_removed_and_no_others(tmp_path: Path) -> None:
     toy_record(tmp_path / "a")
     folder = tmp_path / "report"
     before = set(write_report(tmp_path).files)
@@ -161,7 +161,7 @@ def test_what_an_earlier_report_wrote_goes_and_nothing_else(tmp_path: Path) -> N
     assert not any((folder / section.name).exists() for section in several.sections)
 
 
-def test_what_the_records_do_not_allow_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_an_unsupported_view_is_noted_and_the_others_are_written(tmp_path: Path) -> None:
     toy_record(tmp_path, seed=1)
     (tmp_path / "toy/1/predictions.npz").unlink()
     found = write_report(tmp_path)
@@ -173,20 +173,17 @@ def test_what_the_records_do_not_allow_is_said_and_the_rest_goes_on(tmp_path: Pa
     assert "has no predictions.npz" in (tmp_path / "report/report.md").read_text()
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    toy_record(tmp_path)
-    (tmp_path / "report").write_text("a file where the folder should be")
-    with pytest.raises(WriteError, match="Cannot write"):
-        write_report(tmp_path, figures=False)
-
-
-def test_no_records_no_report(tmp_path: Path) -> None:
+def test_missing_records_and_an_unwritable_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(RecordError):
         write_report(tmp_path)
     assert not (tmp_path / "report").exists()
+    toy_record(tmp_path)
+    (tmp_path / "report").write_text("a file where the folder should be")
+    with pytest.raises(WriteError):
+        write_report(tmp_path, figures=False)
 
 
-def test_without_matplotlib_the_tables_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_written_without_matplotlib_and_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy_record(tmp_path)
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     found = write_report(tmp_path)
@@ -197,7 +194,7 @@ def test_without_matplotlib_the_tables_are_still_written(tmp_path: Path, monkeyp
     assert not (tmp_path / "report/curve.png").exists()
 
 
-def test_lines_of_different_streams_are_not_compared(tmp_path: Path) -> None:
+def test_the_page_names_lines_run_on_different_streams(tmp_path: Path) -> None:
     for method in ("toy", "other"):
         for seed in (1, 2):
             toy_record(tmp_path, method=method, seed=seed)

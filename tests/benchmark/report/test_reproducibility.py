@@ -1,4 +1,4 @@
-"""REPRODUCIBILITY.md, and commands that make the same records again."""
+"""REPRODUCIBILITY.md and its commands, which repeat the records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def parse(command: str) -> tuple[Run, ...]:
-    """What `erda run` would make of a command."""
+    """Runs of an `erda run` command."""
     program, *words = shlex.split(command)
     assert program == "erda"
     return load_settings(build_parser().parse_args(words)).runs()
@@ -79,7 +79,7 @@ def put(directory: Path, *records: Record) -> None:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def test_default_settings_need_no_words(template: Record) -> None:
+def test_default_settings_are_not_named(template: Record) -> None:
     line = line_of(*(fewrel(template, seed=seed) for seed in SEEDS))
     command = rerun_command(line)
     assert command == (
@@ -89,7 +89,9 @@ def test_default_settings_need_no_words(template: Record) -> None:
     assert [asdict(run) for run in parse(command)] == [asked(record) for record in line.records]
 
 
-def test_every_part_of_a_run_comes_back(template: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_repeats_every_setting_of_a_run(
+    template: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my corpora/wiki").mkdir(parents=True)
     own = {**default_settings(METHODS["erda"]), "memory_size": 3, "augmentation": False, "agreement": "mean"}
@@ -114,7 +116,7 @@ def test_every_part_of_a_run_comes_back(template: Record, tmp_path: Path, monkey
     assert [asdict(run) for run in parse(command)] == [asked(record)]
 
 
-def test_a_corpus_elsewhere_is_named_and_a_device_kept(template: Record) -> None:
+def test_a_command_names_the_corpus_without_its_path_and_the_device(template: Record) -> None:
     command = rerun_command(line_of(fewrel(template, corpus="/home/someone/corpora/wiki", device="cuda:1")))
     assert "--corpus wiki " in command
     assert "--device cuda:1 " in command
@@ -130,7 +132,7 @@ METHOD_VALUES = {
 
 @given(st.data())
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
+def test_a_command_repeats_any_settings(template: Record, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
     defaults, kinds = default_settings(METHODS[method]), flat_kinds(method_settings(METHODS[method]))
     values = {
@@ -145,7 +147,7 @@ def test_any_settings_come_back(template: Record, data: st.DataObject) -> None:
     assert [asdict(run) for run in parse(rerun_command(line))] == [asked(record) for record in line.records]
 
 
-def test_a_method_of_somebody_elses_is_written_out_in_full(template: Record) -> None:
+def test_all_settings_of_an_unknown_method_are_named(template: Record) -> None:
     assert "--set toy.noise=0.5" in rerun_command(line_of(template))
 
 
@@ -161,7 +163,7 @@ def runs(template: Record, tmp_path: Path) -> Path:
     return directory
 
 
-def test_page_holds_numbers_of_paper_and_records_and_the_command(runs: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_papers_numbers_ours_and_the_commands(runs: Path, tmp_path: Path) -> None:
     out = write_reproducibility(runs, tmp_path / "new" / "REPRODUCIBILITY.md")
     text = out.read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
@@ -182,7 +184,7 @@ def test_page_holds_numbers_of_paper_and_records_and_the_command(runs: Path, tmp
     assert str(tmp_path) not in text  # no path of this machine
 
 
-def test_what_is_missing_is_said(runs: Path, tmp_path: Path) -> None:
+def test_missing_results_are_listed(runs: Path, tmp_path: Path) -> None:
     half = runs / "emr/140/record.json"
     half.write_text(half.read_text()[:300])
     begun = runs / "joint/100/progress/progress.json"
@@ -201,7 +203,7 @@ def test_what_is_missing_is_said(runs: Path, tmp_path: Path) -> None:
 
 
 def test_tables_of_one_stream_are_complete(template: Record, tmp_path: Path) -> None:
-    """t-SNE and the cost over many tasks are planned on seed 100 alone; the main table on six orders."""
+    """t-SNE and scaling are planned on seed 100 alone, the main table on six orders."""
     runs = tmp_path / "paper"
     runs.mkdir()
     (runs / "paper.json").write_text('{"tables": ["main", "tsne", "scaling-8"]}')
@@ -218,7 +220,9 @@ def test_tables_of_one_stream_are_complete(template: Record, tmp_path: Path) -> 
     assert "EMR (fewrel 5-shot, bilstm): seeds 150 of erda." in text
 
 
-def test_different_streams_are_said_and_the_rest_goes_on(runs: Path, template: Record, tmp_path: Path) -> None:
+def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
+    runs: Path, template: Record, tmp_path: Path
+) -> None:
     put(runs, *(fewrel(template, "joint", seed, 0.5, manifest={"digest": "another"}) for seed in SEEDS))
     text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
     assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text

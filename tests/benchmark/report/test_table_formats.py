@@ -1,4 +1,4 @@
-"""One table value, four ways of writing it."""
+"""Tables in four formats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_summary_equals_the_statistics_module() -> None:
     assert Summary.of([]) is None
 
 
-def test_terminal_is_aligned() -> None:
+def test_terminal_columns_are_aligned() -> None:
     lines = to_terminal(TABLE).splitlines()
     assert lines[0] == "Accuracy (%)"
     assert lines[2].split() == ["method", "n", "task", "1", "task", "2"]
@@ -41,7 +41,7 @@ def test_terminal_is_aligned() -> None:
     assert lines[-1] == TABLE.notes[0]
 
 
-def test_a_narrow_terminal_folds_columns_and_repeats_the_first() -> None:
+def test_a_narrow_terminal_wraps_columns_and_repeats_the_first() -> None:
     text = to_terminal(TABLE, width=24)
     assert max(map(len, text.splitlines()[2:-2])) <= 24
     assert text.count("erda_1") == 2
@@ -75,13 +75,13 @@ def test_latex_is_escaped_booktabs() -> None:
     assert text.count("{") == text.count("}")
 
 
-def test_every_special_sign_of_latex() -> None:
+def test_all_special_characters_of_latex_are_escaped() -> None:
     assert escape_latex("a_b~c^d\\e{f}$#±–") == (
         r"a\_b\textasciitilde{}c\textasciicircum{}d\textbackslash{}e\{f\}\$\#$\pm$--"
     )
 
 
-def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
+def test_a_row_of_the_wrong_length_raises() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
         Table("x", "x", ("a", "b"), (("only",),))
 
@@ -89,7 +89,7 @@ def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
 HOSTILE = "=cmd|calc <b>*x*</b> [a](b) `c`\nline two\x1b[2J\u202eright"
 
 
-def test_names_of_anybody_do_no_harm() -> None:
+def test_hostile_names_are_escaped() -> None:
     table = Table(
         "t", f"Title {HOSTILE}", ("method", "n"), ((HOSTILE, 1), ("-1+2", 2), ("@x", 3), ("_a_ # b", 4)), (HOSTILE,)
     )

@@ -8,15 +8,18 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from toy_runs import N_TASKS, ToyMethod, toy_parts, toy_record, toy_run, toy_stream
 
 from erda import files
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, Marks
 from erda.benchmark.records import Record, read_predictions, read_record
 from erda.benchmark.run.loop import Parts, run
 from erda.benchmark.run.progress import check_same_experiment, run_lock
+from erda.benchmark.run.stream_tests import task_arrays
 from erda.errors import ErdaError, RecordError, SettingsError, StreamError, WriteError
+from erda.types import Predictions
 
 
 def without_times(record: Record) -> dict[str, object]:
@@ -64,6 +67,13 @@ def test_all_tests_seen_so_far_are_predicted_in_one_call(tmp_path: Path) -> None
     parts = Parts(lambda: toy_stream(1), lambda: method, ToyMethod.load)
     run(asked, parts, out=tmp_path, bar=None)
     assert method.n_predicted == [16, 32, 48]
+
+
+def test_large_scores_stay_finite_in_half_precision() -> None:
+    predictions = Predictions(("a", "b", "c"), np.array([[1e9, -1e9, 0.5]], dtype=np.float32))
+    scores = task_arrays(predictions, [Marks({}, {}, np.zeros(1, dtype=bool))])["scores"]
+    assert scores.dtype == np.float16
+    assert scores.tolist() == [[65504, -65504, 0.5]]
 
 
 def test_a_dataset_without_candidates_has_no_candidates_protocol(tmp_path: Path) -> None:

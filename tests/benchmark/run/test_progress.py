@@ -9,7 +9,7 @@ from toy_runs import ToyMethod, toy_parts, toy_record, toy_run
 
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.run.loop import run
-from erda.benchmark.run.planned_runs import shared_cache_folder
+from erda.benchmark.run.planned_runs import CacheSettings, shared_cache
 from erda.benchmark.run.progress import is_own
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.manifest import read_manifest
@@ -169,7 +169,7 @@ def test_files_of_the_user_in_the_progress_folder_stay(tmp_path: Path) -> None:
 def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".frozen").mkdir()
     (tmp_path / ".frozen" / "mine.txt").write_text("x")
-    with shared_cache_folder(tmp_path) as folder:
-        (folder / "states").write_text("x")
+    with shared_cache(CacheSettings(), lambda: tmp_path, needed=True) as cache:
+        (Path(cache.folder) / "states").write_text("x")
     assert [path.name for path in tmp_path.iterdir()] == [".frozen"]
     assert (tmp_path / ".frozen" / "mine.txt").exists()

@@ -1,4 +1,4 @@
-"""A search over toy runs: its best settings, going on after any end, and what it rejects."""
+"""A search over small runs: its best settings, resumption, and errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def stop_at(call: int, monkeypatch: pytest.MonkeyPatch, error: type[BaseExceptio
     monkeypatch.setattr(search_module, "run_planned", stopping)
 
 
-def test_a_grid_is_gone_through_once_and_records_are_kept(tmp_path: Path) -> None:
+def test_a_grid_is_tried_once_and_records_are_kept(tmp_path: Path) -> None:
     found = search(asked(sampler="grid", prune=False), out=tmp_path, show_bars=False)
     values = [(one.values["erda.memory_iterations"], one.values["erda.learning_rate"]) for one in found.trials]
     assert sorted(values) == [(n, rate) for n in (1, 2) for rate in (0.001, 0.01, 0.1)]
@@ -100,7 +100,7 @@ def test_the_first_trial_is_the_current_settings_and_values_run_once(tmp_path: P
     assert len(list(tmp_path.rglob("record.json"))) == 4
 
 
-def test_a_stopped_search_goes_on_and_tries_the_same(
+def test_a_resumed_search_tries_the_same_values(
     tmp_path: Path, begun: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = asked(sampler="tpe", space=("memory_iterations=1:2", "learning_rate=0.001:0.1:log"), prune=False)
@@ -119,7 +119,7 @@ def test_a_stopped_search_goes_on_and_tries_the_same(
 
 
 @pytest.mark.long
-def test_a_killed_search_goes_on_with_the_killed_trials(tmp_path: Path) -> None:
+def test_a_killed_search_repeats_the_killed_trials(tmp_path: Path) -> None:
     sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     command = [sys.executable, "-m", "erda", "search", *sets, "--seeds", "100,110", "--out", str(tmp_path)]
     command += ["--space", SPACE[0], "--space", SPACE[1], "--trials", "4", "--no-prune", "--jobs", "2"]
@@ -135,7 +135,7 @@ def test_a_killed_search_goes_on_with_the_killed_trials(tmp_path: Path) -> None:
     assert len(list((tmp_path / "trials").iterdir())) == 4
 
 
-def test_poor_trials_are_cut_short(tmp_path: Path) -> None:
+def test_poor_trials_are_pruned(tmp_path: Path) -> None:
     wanted = asked(space=("learning_rate=0.01,0.02,0.03,0.04,0.5,0.6,0.7,0.8",), sampler="grid")
     found = search(wanted, out=tmp_path, show_bars=False)
     cut = [one for one in found.trials if one.state == CUT]
@@ -145,7 +145,7 @@ def test_poor_trials_are_cut_short(tmp_path: Path) -> None:
     assert f"{len(cut)} cut short" in to_terminal(best_table(wanted, found))
 
 
-def test_a_trial_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_trial_is_reported_and_the_others_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_planned = search_module.run_planned
 
     def failing(planned: Sequence[PlannedRun], **keywords: Any) -> Finished:
@@ -186,7 +186,7 @@ def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
     assert len(settings.seeds) == 6
 
 
-def test_another_search_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_another_search_in_the_same_folder_is_rejected(tmp_path: Path) -> None:
     search(asked(seeds=(100,), sampler="grid"), out=tmp_path, n_trials=1, show_bars=False)
     with pytest.raises(SettingsError, match="sampler"):
         search(asked(seeds=(100,)), out=tmp_path, n_trials=1, show_bars=False)
@@ -205,7 +205,7 @@ def test_a_damaged_study_can_be_deleted_and_no_record_is_lost(tmp_path: Path) ->
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")} == records
 
 
-def test_a_protocol_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_a_protocol_that_the_dataset_does_not_support_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="candidates"):
         search(
             Search(settings=asked().settings, space=asked().space, sampler="tpe", protocol="candidates"), out=tmp_path
@@ -214,7 +214,7 @@ def test_a_protocol_that_the_dataset_does_not_have_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ask", [["--evaluate-on", "test"], ["--set", "evaluate-on=test"], ["--config", "FILE"]])
-def test_test_data_are_never_searched_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], ask: list[str]) -> None:
+def test_a_search_on_test_data_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str], ask: list[str]) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('evaluate_on = "test"\n')
     ask = [str(file) if part == "FILE" else part for part in ask]
@@ -247,7 +247,9 @@ def test_bad_options_are_reported_at_once(tmp_path: Path, capsys: pytest.Capture
     assert "a search is for one method" in capsys.readouterr().err
 
 
-def test_the_command_prints_the_best_and_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_best_trial_and_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     command = ["search", *sets, "--seeds", "100", "--out", str(tmp_path), "--trials", "2"]
     assert main([*command, "--space", "memory_iterations=1,2", "--sampler", "grid"]) == 0

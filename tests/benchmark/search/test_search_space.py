@@ -1,4 +1,4 @@
-"""Spaces of a search: what the texts mean, and every fault at once."""
+"""Search spaces: parsing, suggested values, and all faults at once."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_every_fault_is_reported_at_once() -> None:
     bad = {
         "multi_margin": "expected NAME=v1,v2",
         "multi_margn=0.1,0.2": "Did you mean 'multi_margin'?",
-        "shots=1,2": "decides what is measured",
+        "shots=1,2": "changes what is measured",
         "batch_size=1.5,2": "expected a whole number, got '1.5'",
         "augmentation=yes,no": "expected true or false, got 'yes'",
         "temperature=0.1,0.1": "given twice",
         "temperature=0.1": "nothing to search",
         "learning_rate=1:0.1": "low (1.0) must be below high (0.1)",
         "dropout=0:1:log:2": "Unknown setting 'dropout'",
-        "multi_margin_weight=0:1:log": "must begin above 0",
+        "multi_margin_weight=0:1:log": "must start above 0",
         "multi_margin_weight=0:1:0": "the step must be above 0",
         "pairwise_margin=0.1:0.2:5": "makes 1 values",
         "contrastive_weight=0:inf:1": "too large",
@@ -90,7 +90,7 @@ def test_a_grid_needs_steps() -> None:
 
 
 @given(st.integers(1, 50), st.integers(2, 30), st.integers(1, 40), st.integers(0, 4))
-def test_steps_are_the_decimals_that_one_would_write(low: int, count: int, step: int, digits: int) -> None:
+def test_steps_are_exact_decimals(low: int, count: int, step: int, digits: int) -> None:
     unit = Decimal(1).scaleb(-digits)
     ends = (low * unit, (low + (count - 1) * step) * unit, step * unit)
     (choice,) = parse(f"multi_margin={ends[0]}:{ends[1]}:{ends[2]}")
@@ -98,7 +98,7 @@ def test_steps_are_the_decimals_that_one_would_write(low: int, count: int, step:
 
 
 class FixedTrial:
-    """Suggests the upper end of everything, a hair off, as sums of steps are."""
+    """Suggests the upper end of every range with a floating-point error."""
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -121,7 +121,7 @@ class FixedTrial:
         ("temperature=0.1:1", 1.0),
     ],
 )
-def test_what_is_suggested_is_what_one_would_write(text: str, value: object) -> None:
+def test_suggested_values_are_rounded_to_the_space(text: str, value: object) -> None:
     suggested = parse(text)[0].suggest(FixedTrial())
     assert suggested == value
     assert type(suggested) is type(value)

@@ -1,7 +1,7 @@
-"""The runs of the paper's tables with what the user changes, checked before the first of them begins.
+"""Runs of the paper's tables with the user's changes, validated before the first run starts.
 
-What the user got wrong is one `SettingsError`. What this machine lacks (licensed data, weights, a corpus for the rows
-that learn with one) is left out and said; the rest can be run.
+All invalid changes are reported in one `SettingsError`. Tables and rows whose data, weights or corpus are missing on
+this machine are skipped and reported.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from erda.settings.load import Layer, given_values, layers_of, settings_from
 from erda.settings.runs import RUN_KINDS, Run, RunSettings, default_settings
 
 NO_CHANGES: Layer = {}
-FIXED = ("methods", "encoder", "order_family", "shots")  # what a table is
+FIXED = ("methods", "encoder", "order_family", "shots")  # fixed by each table
 
 
 @dataclass(frozen=True, slots=True)
 class PaperPlan:
-    """The runs of some tables, each once, and what was left out and why."""
+    """Runs of some tables without duplicates, and reasons for skipped tables and rows."""
 
     runs: tuple[PlannedRun, ...]
-    embedded: tuple[PlannedRun, ...]  # those whose vectors are kept as well
+    embedded: tuple[PlannedRun, ...]  # runs whose vectors are saved for t-SNE
     left_out: tuple[str, ...]
     cache: CacheSettings
 
 
 def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES, look: bool = True) -> PaperPlan:
-    """All runs of the tables, stream by stream, so that methods can be compared early.
+    """Plan all runs of the tables, stream by stream, so that methods can be compared early.
 
-    `look` for data and weights here, unless the runs happen elsewhere. Tables whose runs are all finished need neither.
+    `look` checks that data and weights exist on this machine. Tables whose runs are all finished need neither.
     """
     tables = tuple(tables)
     check_changes(tables, changes)
@@ -56,7 +56,7 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
                 own += [PlannedRun(run, folder) for run in settings.runs()]
         without = [row.label for row in table.rows if row.corpus and not given.get("corpus")]
         if without:
-            left_out.append(f"{table.name}: rows that learn with a corpus ({', '.join(without)}); give --corpus.")
+            left_out.append(f"{table.name}: rows that need a corpus ({', '.join(without)}); give --corpus.")
         fault = parts.fault([one.asked for one in own if not one.is_finished]) if look else None
         if fault is not None:
             (left_out if _is_lacking(fault, changes) else wrong).append(f"{table.name}: {fault}")
@@ -71,7 +71,7 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
 
 
 def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) -> RunSettings:
-    """The settings of one row, checked. A setting that the user gives goes to the rows that have it."""
+    """Validated settings of one row. A user's change applies to the rows that have the setting."""
     own = given_values({"methods": row.method, "seeds": table.seeds or None, **table.settings, **row.settings})
     fits = {name: one for name, one in changes.items() if _fits(name, table, (row.method,))}
     if not row.corpus:
@@ -79,11 +79,11 @@ def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) 
     return settings_from([*layers_of(table.preset), {**own, **fits}])
 
 
-# -- what the user gave ------------------------------------------------------------------------------------------------
+# -- the user's changes ------------------------------------------------------------------------------------------------
 
 
 def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
-    """Refuse what cannot work in any of the tables or what they say themselves; all faults at once, each once."""
+    """Reject changes that no table supports or that a table fixes; report all faults at once."""
     methods = tuple(dict.fromkeys(row.method for table in tables for row in table.rows))
     refused = {
         name: f"{one.origin}: {fault}"
@@ -102,32 +102,31 @@ def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
             settings_from([*layers_of(table.preset), {**strange, **fits, **given_values({"methods": methods})}])
         except SettingsError as fault:
             faults += str(fault).splitlines()
-        strange = {}  # what no table has is said once
+        strange = {}  # report unknown settings once
     if faults:
         raise SettingsError(join_faults(list(dict.fromkeys(faults))))
 
 
 def _why_refused(name: str, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
-    """Why a setting is refused: it makes a table or a row what it is, or is of no row."""
+    """Reason to reject a setting: a table or row fixes it, or no row has it."""
     from erda.methods import METHODS
 
     owner = name.rpartition(".")[0]
     if name in FIXED:
-        return "the tables say that themselves; make other runs with `erda run`."
+        return "fixed by the tables; use `erda run` for other runs."
     if owner in METHODS and owner not in methods:
-        return f"the tables have no row of {owner}, only of {', '.join(methods)}."
+        return f"the tables have no row for {owner}, only for {', '.join(methods)}."
     own = [table.name for table in tables if any(one == name or one.endswith(f".{name}") for one in _own(table))]
-    where = f"the plan sets it itself in {', '.join(own)}"
-    return f"{where}; choose other tables, or make other runs with `erda run`." if own else ""
+    return f"fixed in {', '.join(own)}; choose other tables, or use `erda run`." if own else ""
 
 
 def _own(table: PaperTable) -> set[str]:
-    """The names of all settings that a table or its rows give."""
+    """Names of all settings of a table and its rows."""
     return {*table.settings, *(name for row in table.rows for name in row.settings)}
 
 
 def _fits(name: str, table: PaperTable, methods: Iterable[str]) -> bool:
-    """Whether a setting is something that the table's encoder or one of the methods has."""
+    """Whether the table's encoder or one of the methods has a setting."""
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
 
@@ -139,18 +138,18 @@ def _fits(name: str, table: PaperTable, methods: Iterable[str]) -> bool:
     return any(setting in default_settings(METHODS[method]) for method in methods)
 
 
-# -- what this machine has ---------------------------------------------------------------------------------------------
+# -- data and weights of this machine ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Parts:
-    """Looks for data and weights of runs, once each."""
+    """Checks that data and weights of runs exist, once each."""
 
-    all_seeds: bool  # open the stream of every seed: they are the user's own
+    all_seeds: bool  # check the stream of every seed, because the user chose them
     known: dict[str, ErdaError | None] = field(default_factory=dict)
 
     def fault(self, runs: Sequence[Run]) -> ErdaError | None:
-        """Why some runs, all of one table, cannot be had here; None where they can."""
+        """Fault that prevents runs of one table on this machine; None if there is none."""
         first = {run.seed: run for run in reversed(runs)}
         for run in sorted(first.values(), key=lambda one: one.seed)[: None if self.all_seeds else 1]:
             stream = [run.dataset, run.shots, run.order_family, run.seed, run.settings["stream"]]
@@ -176,7 +175,7 @@ def _build_encoder(run: Run) -> object:
 
 
 def _is_lacking(fault: ErdaError, changes: Layer) -> bool:
-    """Whether something is not here, rather than the user's choice being wrong."""
+    """Whether data or weights are missing, rather than a change being invalid."""
     names = [name for name in changes if name not in ("device", "corpus")]
     if isinstance(fault, DataError):
         return "dataset" not in names

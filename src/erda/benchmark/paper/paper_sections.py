@@ -1,6 +1,6 @@
-"""The layout of a report on a folder of `erda paper`: its tables in the order of the plan, then all other records.
+"""Report layout for the output of `erda paper`: its tables in the order of the plan, then all other records.
 
-`OUT/paper.json` names the tables that were asked for.
+`OUT/paper.json` lists the requested tables.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ FILE = "paper.json"
 
 @dataclass(frozen=True, slots=True)
 class AskedTables:
-    """What `paper.json` holds."""
+    """Content of `paper.json`."""
 
     tables: tuple[str, ...]
 
 
 def note_tables(out: Path, tables: Iterable[PaperTable]) -> None:
-    """Add tables to those that were asked for in this folder before."""
+    """Add tables to those requested for this folder."""
     wanted = {*asked_tables(out), *(table.name for table in tables)}
     write_json(out / FILE, AskedTables(tuple(table.name for table in TABLES if table.name in wanted)))
 
 
 def asked_tables(out: Path) -> tuple[str, ...]:
-    """The tables that were asked for in this folder; none where it is no folder of `erda paper`."""
+    """Tables requested for this folder; none if `erda paper` did not write it."""
     if not (out / FILE).exists():
         return ()
     try:
         names = read_json(out / FILE, AskedTables, error=RecordError).tables
     except RecordError:
         names = ()
-    # records are what counts: a list that says nothing hides none, and the next `erda paper` writes it anew
+    # an unreadable or empty list hides no records; the next `erda paper` rewrites it
     return names or tuple(table_titles())
 
 
 def table_titles() -> dict[str, str]:
-    """Every table of the plan by its name: what a complete folder holds."""
+    """Titles of all tables of the plan, by name."""
     return {table.name: table.title for table in TABLES}
 
 
 def paper_layout(found: Records) -> tuple[Section, ...]:
-    """A section for each table asked for that has records, and one for each experiment of the rest.
+    """One section per requested table with records, and one per experiment among the other records.
 
-    A table that was run on other datasets as well has a section for each.
+    A table that was run on several datasets has a section for each.
     """
     by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
     for one in found.found:
@@ -90,7 +90,7 @@ def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequ
 
 
 def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[FoundRecord]]) -> tuple[list[Line], list[str]]:
-    """The rows of a table that have records, and notes on what is not among them."""
+    """Lines of a table that have records, and notes on the others."""
     rows = {
         row.label: [one for one in by_row.get(folder / row.variant, []) if one.record.method == row.method]
         for row in table.rows

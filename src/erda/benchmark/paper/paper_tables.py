@@ -1,7 +1,7 @@
-"""Every table and figure of the paper as rows of runs, and what we add to them: `paper_tables.toml`.
+"""Tables and figures of the paper, and our own, as rows of runs: `paper_tables.toml`.
 
-Tables share runs: the ERDA of the main table is the ERDA of the ablation, found by the folder of its records,
-`OUT/SETTING/VARIANT/METHOD/SEED`. `paper_plan.py` makes runs of them.
+Tables share runs: ERDA in the main table is ERDA in the ablation, identified by the folder of its records,
+`OUT/SETTING/VARIANT/METHOD/SEED`. `paper_plan.py` turns rows into runs.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from erda.settings.load import read_preset
 from erda.settings.runs import Setting
 
 FILE = Path(__file__).with_name("paper_tables.toml")
-ON = "-on-"  # in names of folders and sections: a table on another dataset than its own
+ON = "-on-"  # in names of folders and sections: a table on another dataset
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """One line of a table: a method, the settings in which it differs from the preset, and whether it has a corpus."""
+    """One row of a table: a method, its settings beyond the preset, and whether it needs a corpus."""
 
     label: str
     method: str
     variant: str = "plain"  # folder of its records, beside other choices of settings
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    corpus: bool = False  # learns with extra examples, so it needs --corpus
+    corpus: bool = False  # learns with augmentation, so it needs --corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTable:
-    """A table or figure. `group` is what `erda paper` calls it; several tables may share a group."""
+    """A table or figure. `group` is its name for `erda paper`; several tables may share a group."""
 
     name: str
     group: str
@@ -43,31 +43,31 @@ class PaperTable:
     text: str
     preset: str
     rows: tuple[PaperRow, ...]
-    settings: Mapping[str, Setting] = field(default_factory=dict)  # of every row: what is run, how the stream is cut
-    seeds: tuple[int, ...] = ()  # fewer than all six where one stream is enough
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of every row
+    seeds: tuple[int, ...] = ()  # () is all six
     reference: str | None = None
     views: tuple[str, ...] = ("accuracy", "final", "published", "comparison", "curve", "forgetting", "cost")
-    setting: str = ""  # along the axis of view "sweep"
-    embeds: bool = False  # also keeps vectors, for t-SNE
+    setting: str = ""  # on the axis of view "sweep"
+    embeds: bool = False  # also saves vectors for t-SNE
 
     @property
     def folder(self) -> str:
-        """The folder of its records: tables with the same one share runs."""
+        """Folder of its records; tables with the same folder share runs."""
         cut = (f"{name}-{value}" for name, value in self.settings.items())
         return "-".join([self.preset, *cut]).replace("_", "-")
 
     @property
     def dataset(self) -> str:
-        """The dataset of its preset."""
+        """Dataset of its preset."""
         return _preset_value(self.preset, "dataset")
 
     @property
     def encoder(self) -> str:
-        """The encoder of its preset."""
+        """Encoder of its preset."""
         return _preset_value(self.preset, "encoder")
 
     def folder_on(self, dataset: str | None) -> str:
-        """The folder of its records where the user chose a dataset (None: the table's own)."""
+        """Folder of its records on a dataset (None: the table's own)."""
         if dataset is None or dataset == self.dataset:
             return self.folder
         return f"{self.folder}{ON}{slug_of(Path(dataset).name) or 'own'}"
@@ -94,7 +94,7 @@ TABLES: tuple[PaperTable, ...] = tuple(
 
 
 def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:
-    """Tables by group or by their own name, in the order of the plan; all of them for no name."""
+    """Choose tables by group or name, in the order of the plan; all if no name is given."""
     known = {name for table in TABLES for name in (table.group, table.name)}
     faults = [unknown_name("table", name, known) for name in names if name not in known]
     if faults:

@@ -1,4 +1,4 @@
-"""Run the paper's tables: each run once, whatever tables it stands in; what is finished on disk is not done again."""
+"""Run the paper's tables: runs shared by several tables run once, and finished runs are not repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from erda.settings.load import Layer
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """What became of the tables: how many runs were done, found or failed, and what was left out."""
+    """Outcome of the tables: numbers of new and existing runs, faults, and skipped tables and rows."""
 
     n_runs: int
     n_found: int
@@ -38,18 +38,18 @@ def run_paper(
     address: str | None = None,
     show: bool = True,
 ) -> PaperRun:
-    """Run every row of the tables and keep the vectors that t-SNE needs. Faults are told, the rest goes on.
+    """Run every row of the tables and save the vectors for t-SNE; report faults and continue.
 
-    `changes` are what the user changes of every table: fewer seeds, another dataset, smaller streams.
-    `show` prints on stderr which tables are skipped, and a progress bar.
+    `changes` apply to every table: fewer seeds, another dataset, smaller streams. `show` prints skipped tables and a
+    progress bar on stderr.
     """
     elsewhere = engine == "ray" and address not in (None, LOCAL)
     plan = plan_runs(tables, out=out, changes=changes, look=not elsewhere)
     if not plan.runs:
-        raise SettingsError(f"Nothing can be run.\n{join_faults(plan.left_out)}")
+        raise SettingsError(f"No table can be run.\n{join_faults(plan.left_out)}")
     for line in plan.left_out if show else ():
-        print(f"left out: {line}", file=sys.stderr)
-    runs, faults = _refuse_mixed(plan.runs)
+        print(f"skipped: {line}", file=sys.stderr)
+    runs, faults = _reject_mixed(plan.runs)
     note_tables(out, tables)
     finished = run_planned(
         runs, cache=plan.cache, n_processes=n_processes, engine=engine, address=address, show_bars=show
@@ -64,10 +64,10 @@ def run_paper(
     return PaperRun(len(finished.records) - finished.n_found, finished.n_found, tuple(faults), plan.left_out)
 
 
-def _refuse_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
-    """The runs of rows whose folders hold nothing of other settings, and why the others are refused.
+def _reject_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
+    """Split off rows whose folders hold runs with other settings; return the other runs and the faults.
 
-    A row that is finished adds nothing to its folder; its records are checked one by one as they are read.
+    A finished row is not checked here: its records are checked when they are read.
     """
     faults: dict[str, str] = {}
     for one in {row_name(one): one for one in runs if not one.is_finished}.values():
@@ -79,5 +79,5 @@ def _refuse_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[st
 
 
 def row_name(planned: PlannedRun) -> str:
-    """The name of a row in messages: the folder of its records."""
+    """Name of a row in messages: the folder of its records."""
     return f"{planned.out.parent.name}/{planned.out.name}/{planned.asked.method}"

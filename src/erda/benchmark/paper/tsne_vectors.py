@@ -1,4 +1,4 @@
-"""Vectors of test examples before and after a task, for the paper's t-SNE figure: `embeddings.npz` beside a record."""
+"""Vectors of test examples before and after a task, for the t-SNE figure: `embeddings.npz` beside a record."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ N_BASE, N_NEW = 4, 2  # relations of the first task and of the second, as in the
 
 
 def keep_vectors(planned: PlannedRun) -> Path:
-    """Learn the first two tasks of a run again and write the vectors of some relations' test examples.
+    """Repeat the first two tasks of a run and write vectors of test examples of some relations, unless they exist.
 
-    The relations are drawn by the run's seed. What is there already is kept.
+    The relations are sampled with the run's seed.
     """
     path, run = planned.folder / EMBEDDINGS, planned.asked
     if path.exists():
@@ -45,7 +45,7 @@ def keep_vectors(planned: PlannedRun) -> Path:
 
 
 def _vectors(method: Method, stream: TaskStream, drawn: Sequence[Sequence[str]], time: str) -> dict[str, np.ndarray]:
-    """Vectors [n, dim] and relations [n] of the test examples of the relations drawn from each task."""
+    """Vectors [n, dim] and relations [n] of the test examples of the sampled relations."""
     examples, relations = [], []
     for task, names in enumerate(drawn):
         test = stream.test(task)

@@ -1,7 +1,6 @@
-"""One line against others: paired tests over the streams that both were run on, corrected together.
+"""Compare one line with others: paired tests over their common streams, corrected together.
 
-Two lines are paired by seed: the same seed is the same stream, so most of what makes streams easy or hard cancels in
-the difference.
+Lines are paired by seed. The same seed is the same stream, so the difficulty of a stream cancels in the difference.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ LEVEL = 0.05  # of significance
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`first` minus `second` over the streams that both were run on; fractions.
+    """`first` minus `second` over their common streams, in fractions.
 
-    A p that cannot be had is None and `note` says why; `*_corrected` is by Holm over those asked together.
+    An undefined p is None and `note` gives the reason; `*_corrected` is Holm's correction over the table.
     """
 
     first: str
@@ -48,14 +47,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The reference against every other line of an experiment, corrected together, and who could not be compared."""
+    """Comparisons of a reference with the other lines of an experiment, corrected together, and rejected lines."""
 
     reference: Line
     comparisons: tuple[Comparison, ...]
     refused: tuple[str, ...]
 
     def against(self, label: str) -> Comparison | None:
-        """The comparison with the line of that label."""
+        """Comparison with the line of that label."""
         return next((one for one in self.comparisons if one.second == label), None)
 
     def notes(self) -> list[str]:
@@ -75,7 +74,7 @@ class Family:
 
 
 def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family:
-    """Test the reference against the other lines; one that was run on other streams is left out and named."""
+    """Test the reference against the other lines; reject lines that were run on other streams."""
     found = {line.label: line for line in experiment.lines}
     if reference not in found:
         raise RecordError(unknown_name("line", reference, found))
@@ -88,7 +87,7 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
 def compare(reference: Line, others: Sequence[Line], *, protocol: str, k: int = -1) -> tuple[Comparison, ...]:
     """`reference` minus each of `others` by accuracy after task `k` (-1: the last), corrected as one family.
 
-    Lines run on different streams under the same seed are refused (`RecordError`), see `different_streams`.
+    Raises `RecordError` if lines were run on different streams under the same seed (`different_streams`).
     """
     refused = [said for other in others if (said := different_streams(reference, other))]
     if refused:
@@ -101,7 +100,7 @@ def compare(reference: Line, others: Sequence[Line], *, protocol: str, k: int = 
 
 
 def different_streams(first: Line, second: Line) -> str:
-    """Why two lines must not be compared; "" where they may be."""
+    """Reason why two lines cannot be compared; "" if they can."""
     others = {record.seed: record.digest for record in second.records}
     for record in first.records:
         digest = others.get(record.seed, record.digest)
@@ -155,5 +154,5 @@ def _notes(differences: Sequence[float], alone: Sequence[int]) -> list[str]:
 
 
 def p_value(p: float | None) -> str | None:
-    """A p with four decimals, or in powers of ten where it is small."""
+    """Format p with four decimals, a small p in scientific notation."""
     return p if p is None else f"{p:.4f}" if p >= 0.001 else f"{p:.1e}"

@@ -1,7 +1,7 @@
-"""Published numbers to stand beside ours: `published.toml`, and the row that answers for a record.
+"""Published results (`published.toml`), and the row that matches a record.
 
-The numbers are per cent, as printed. A row of the paper is found by dataset, shots, encoder, method and the components
-that its ablations switch off; other settings (temperature, batch size, ...) are ours and do not pick a row.
+The numbers are per cent, as printed. A row of the paper matches by dataset, shots, encoder, method and the components
+that its ablations switch off; other settings (temperature, batch size, ...) are not compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from erda.benchmark.statistics import Summary
 
 FILE = Path(__file__).with_name("published.toml")
 PAPER_ORDERS = "erda"  # the order family of the paper's six runs
-# settings of the augmentation that are no component of the paper's ablation, with the paper's values
+# augmentation settings outside the paper's ablation, with the paper's values
 PAPER_AUGMENTATION: dict[str, Any] = {
     "n_neighbours": 1,
     "neighbour_threshold": 0.0,
@@ -34,8 +34,8 @@ PAPER_AUGMENTATION: dict[str, Any] = {
 class Published:
     """One row of a published table: accuracy in per cent, after each task or only after the last."""
 
-    row: str  # what the publication calls it
-    source: str  # the table it stands in
+    row: str  # its name in the publication
+    source: str  # table of the publication
     dataset: str
     shots: int
     encoder: str  # "bilstm" or "bert" in the paper's rows, the encoder's name in rows of later work
@@ -44,28 +44,28 @@ class Published:
     deviation: list[float] | None = None  # n in the denominator, see published.toml
     n: int = 1  # runs
     method: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what an ablation changes
-    by_seed: Mapping[int, list[float]] = field(default_factory=dict)  # accuracy run by run, where it is given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changed by an ablation
+    by_seed: Mapping[int, list[float]] = field(default_factory=dict)  # accuracy of each run, if published
     parameters: str = ""  # of the encoder: "110M", "7-8B"
-    remark: str = ""  # in what else it differs from the record it stands beside
+    remark: str = ""  # further differences from the matching record
 
     @property
     def last(self) -> Summary:
-        """After the last task."""
+        """Accuracy after the last task."""
         return Summary(self.accuracy[-1], self.deviation[-1] if self.deviation else None, self.n)
 
     @property
     def components(self) -> dict[str, Any]:
-        """What its method consists of."""
+        """Components of its method."""
         return {**COMPONENTS.get(self.method, {}), **self.settings}
 
     def after(self, k: int) -> float | None:
-        """After task `k` (0 is the first, -1 the last); None where only the last is given."""
+        """Accuracy after task `k` (0 is the first, -1 the last); None if only the last is published."""
         return None if k >= 0 and len(self.accuracy) == 1 else self.accuracy[k]
 
 
 def _paper_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
-    """The rows of the paper; the main table's also run by run, where that is printed."""
+    """Rows of the paper; those of the main table with the accuracy of each run, if published."""
     orders = {one["method"]: {int(seed): each for seed, each in one["accuracy"].items()} for one in value["orders"]}
     rows = []
     for table in value["tables"]:
@@ -78,7 +78,7 @@ def _paper_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
 
 
 def _later_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
-    """The rows of later work."""
+    """Rows of later work."""
     return tuple(
         Published(
             row=name,
@@ -92,17 +92,17 @@ def _later_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
 
 
 _VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
-COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> what it consists of in the paper
+COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> its components in the paper
 PAPER, LATER = _paper_rows(_VALUE), _later_rows(_VALUE)
 
 
 def published_of(line: Line, protocol: str = CANDIDATES) -> Published | None:
-    """The paper's row for a line: its records share everything that picks a row."""
+    """Row of the paper for a line, whose records share all matched settings."""
     return find_published(line.first, protocol)
 
 
 def find_published(record: Record, protocol: str) -> Published | None:
-    """The paper's row for a record, with a remark on what else differs; None where the paper has none."""
+    """Row of the paper for a record, with a remark on further differences; None if the paper has none."""
     components = _components(record)
     for row in PAPER:
         if row.method == record.method and row.components == components and _is_beside(record, row, protocol):
@@ -112,18 +112,18 @@ def find_published(record: Record, protocol: str) -> Published | None:
 
 
 def find_later(record: Record, protocol: str) -> tuple[Published, ...]:
-    """Results of later work in the setting of a record, smaller encoders first; none for a BiLSTM."""
+    """Rows of later work in the setting of a record, smaller encoders first; none for a BiLSTM."""
     return tuple(row for row in LATER if record.encoder != "bilstm" and _same_setting(record, row, protocol))
 
 
 def is_base_size(record: Record) -> bool:
-    """Whether the encoder is a transformer of base size, by its name: `mpnet`, `bert-base-uncased`, ..."""
+    """Whether the encoder is a base-size transformer, judged by name: `mpnet`, `bert-base-uncased`, ..."""
     names = [record.encoder, str(record.encoder_spec.get("name", ""))]
     return any("base" in re.split(r"[^a-z0-9]+", name.lower()) or name == "mpnet" for name in names)
 
 
 def _is_beside(record: Record, row: Published, protocol: str) -> bool:
-    """Whether a row of the paper has the setting and the kind of encoder of a record."""
+    """Whether a row of the paper matches the setting and the kind of encoder of a record."""
     same_encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
     return same_encoder and _same_setting(record, row, protocol)
 
@@ -135,7 +135,7 @@ def _same_setting(record: Record, row: Published, protocol: str) -> bool:
 
 
 def _components(record: Record) -> dict[str, Any]:
-    """The components of a record's method; what is without effect counts as the paper has it."""
+    """Components of a record's method; settings without effect have the paper's values."""
     given = record.settings.get("method", {})
     found = {name: given.get(name, value) for name, value in COMPONENTS.get(record.method, {}).items()}
     if "augmentation" in found:

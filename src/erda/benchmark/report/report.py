@@ -1,4 +1,4 @@
-"""Records -> a report: tables, figures, and a page that opens from the disk. Nothing here trains."""
+"""Records -> a report: tables, figures and a standalone HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from erda.files import write_bytes
 
 FOLDER = "report"
 MARKDOWN = "report.md"  # of each section
-# every file that a report may hold; a file of any other name is never touched
+# names of all files that a report may write; files with other names are never touched
 _TABLES = "accuracy-.+|final|published|later|comparison-.+|confusion|cost|runs|orders"
 _FIGURES = "curve|sweep|forgetting|confusion|tsne|cost"
 _WRITTEN = re.compile(
@@ -27,21 +27,21 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, what could not be read, and what could not be shown."""
+    """Files written, unreadable records, and views that could not be shown."""
 
     sections: tuple[Section, ...]
     tables: tuple[Table, ...]
     files: tuple[Path, ...]
     page: Path | None
     faults: tuple[str, ...]
-    notes: tuple[str, ...]  # views that the records do not allow
+    notes: tuple[str, ...]  # on views that the records do not support
 
 
 def write_report(directory: Path, *, figures: bool = True, layout: Layout = experiment_sections) -> Report:
     """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
 
-    `layout` says which sections there are. The files of a single section lie in the folder itself, those of several in
-    a folder each. Tables, figures and pages that an earlier report wrote and this one did not are removed.
+    `layout` chooses the sections. A single section is written to the folder itself, several to one folder each. Files
+    of an earlier report that this one does not write are removed.
     """
     found = read_records(directory)
     sections = layout(found)
@@ -71,14 +71,14 @@ def write_report(directory: Path, *, figures: bool = True, layout: Layout = expe
 
 
 def _remove_earlier(folder: Path, written: set[Path]) -> None:
-    """Remove what reports write, by name, where this one did not: in the report and in folders of sections."""
+    """Remove files of earlier reports, recognised by name, from the report and its section folders."""
     sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
     for place in (folder, *sections):
         for path in list(place.iterdir()):
             if path not in written and _WRITTEN.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 path.unlink()
     for place in sections:
-        with suppress(OSError):  # something else is in there
+        with suppress(OSError):  # the folder holds other files
             place.rmdir()
 
 

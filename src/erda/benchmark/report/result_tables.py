@@ -1,7 +1,4 @@
-"""Experiments -> tables: what was measured, ours beside published numbers, methods against each other.
-
-No number is typed by hand.
-"""
+"""Experiments -> tables: measures, our results beside published ones, comparisons of methods."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ MEAN_NOTE = "Mean ± standard deviation (n - 1) over n streams."
 DEVIATION_NOTE = "Mean ± standard deviation; the paper's has n in its denominator, ours n - 1."
 
 
-# -- what was measured -------------------------------------------------------------------------------------------------
+# -- measures ----------------------------------------------------------------------------------------------------------
 
 
 def accuracy_table(experiment: Experiment, protocol: str) -> Table:
-    """Accuracy after each task by one protocol, with the chance level below."""
+    """Accuracy after each task by one protocol, with the chance level in the last row."""
     tasks = range(experiment.n_tasks)
     rows: list[Cells] = [
         (line.label, len(line.records), *(line.accuracy(protocol, k) for k in tasks)) for line in experiment.lines
@@ -45,7 +42,7 @@ def accuracy_table(experiment: Experiment, protocol: str) -> Table:
 
 
 def final_table(experiment: Experiment) -> Table:
-    """After the last task: micro and macro accuracy, forgetting and the last task's own, by each protocol."""
+    """Micro and macro accuracy, forgetting and accuracy on the newest task, after the last task by each protocol."""
     rows = [
         (
             line.label,
@@ -85,7 +82,7 @@ def _fallback(experiment: Experiment) -> str:
 
 
 def cost_table(experiment: Experiment) -> Table:
-    """Seconds and memory of a stream."""
+    """Seconds and memory per stream."""
     rows = [
         (
             line.label,
@@ -108,7 +105,7 @@ def cost_table(experiment: Experiment) -> Table:
 
 
 def runs_table(experiment: Experiment) -> Table:
-    """Every run after the last task, with its stream."""
+    """Accuracy of every run after the last task, with its stream."""
 
     def row(line: Line, record: Record) -> Cells:
         last = [record.after("accuracy", protocol, -1) for protocol in experiment.protocols]
@@ -128,7 +125,7 @@ def runs_table(experiment: Experiment) -> Table:
 
 
 def published_table(experiment: Experiment) -> Table | None:
-    """Accuracy after the last task beside the paper's, by its protocol; None where the paper has no row at all."""
+    """Accuracy after the last task beside the paper's, by its protocol; None if no row of the paper matches."""
     rows: list[Cells] = []
     remarks: dict[str, list[str]] = {}
     for line in experiment.lines:
@@ -158,7 +155,7 @@ def published_table(experiment: Experiment) -> Table | None:
 
 
 def orders_table(experiment: Experiment) -> Table | None:
-    """Run by run beside the paper's table of task orders; None where no line has a row there."""
+    """Each run beside the paper's table of task orders; None if no line has a row there."""
     rows: list[Cells] = []
     for line in experiment.lines:
         row = published_of(line)
@@ -182,7 +179,7 @@ def orders_table(experiment: Experiment) -> Table | None:
 
 
 def later_table(experiment: Experiment) -> Table | None:
-    """Ours beside later work in the same setting by all-seen, smaller encoders first; None if nothing is published."""
+    """Our results beside later work in the same setting, by all-seen, smaller encoders first; None without any."""
     published = find_later(experiment.lines[0].first, ALL_SEEN)
     if not published:
         return None
@@ -205,11 +202,11 @@ def later_table(experiment: Experiment) -> Table | None:
     )
 
 
-# -- methods against each other ----------------------------------------------------------------------------------------
+# -- comparisons -------------------------------------------------------------------------------------------------------
 
 
 def comparison_table(experiment: Experiment, reference: str, protocol: str) -> Table:
-    """The reference minus each other line after the last task, with both tests, plain and corrected."""
+    """The reference minus each other line after the last task, with plain and corrected p of both tests."""
     family = compare_all(experiment, reference, protocol)
     rows: list[Cells] = [
         (
@@ -238,12 +235,12 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> T
 
 
 def points(value: float) -> str:
-    """A difference in points, with its sign."""
+    """Format a difference in points, with its sign."""
     return f"{value:+.2f}"
 
 
 def interval(ends: Sequence[float] | None, *, signed: bool = False) -> Cell:
-    """Ends of an interval of fractions, in per cent or points."""
+    """Format an interval of fractions in per cent or points."""
     if ends is None:
         return None
     return " to ".join(f"{PERCENT * end:+.2f}" if signed else f"{PERCENT * end:.2f}" for end in ends)

@@ -1,6 +1,6 @@
-"""What a report is made of: sections, each some lines of one experiment and the views in which they are shown.
+"""Sections of a report: lines of one experiment and the views that show them.
 
-A view is some tables and figures. One that the records do not allow becomes a note, and the others go on.
+A view is a group of tables and figures. A view that the records do not support becomes a note.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ Item = Table | Figure
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report. `reference` is the label of the line that the others are tested against."""
+    """One section. `reference` is the label of the line that the others are tested against."""
 
     name: str  # anchor on the page and folder of its files
     title: str
-    text: str  # what is shown, in a sentence or two
+    text: str  # description in a sentence or two
     experiment: Experiment
     reference: str | None = None
     views: tuple[str, ...] = ()  # () is DEFAULT_VIEWS
-    setting: str = ""  # the setting along the horizontal axis of view "sweep"
-    seeds: tuple[int, ...] = ()  # those it should have; () is all of its order family
+    setting: str = ""  # setting on the horizontal axis of view "sweep"
+    seeds: tuple[int, ...] = ()  # planned seeds; () is all of its order family
 
     @property
     def reference_line(self) -> Line:
-        """The line that the others are tested against, or the first."""
+        """The line that the others are tested against, by default the first."""
         named = (line for line in self.experiment.lines if line.label == self.reference)
         return next(named, self.experiment.lines[0])
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSection:
-    """A section worked out: its tables and figures in order, and what could not be shown and why."""
+    """Tables and figures of a section in order, and notes on views that could not be shown."""
 
     section: Section
     items: tuple[Item, ...]
@@ -52,34 +52,34 @@ class ShownSection:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Only the tables."""
+        """Tables without figures."""
         return tuple(item for item in self.items if isinstance(item, Table))
 
 
 Layout = Callable[[Records], tuple[Section, ...]]
-REFERENCES = ("posterior", "erda")  # the methods that others are compared with, where they are there
+REFERENCES = ("posterior", "erda")  # preferred reference methods
 
 
 def experiment_sections(found: Records) -> tuple[Section, ...]:
-    """A section for each experiment: the layout of a folder of which nothing else is known."""
+    """Default layout: one section per experiment."""
     return named_apart(map(experiment_section, group_records(found.found)))
 
 
 def experiment_section(experiment: Experiment) -> Section:
-    """An experiment as it is shown where nobody said how: everything, and the others against our method or ERDA."""
+    """Section of an experiment with the default views, Posterior or ERDA as the reference."""
     reference = min(experiment.lines, key=_rank).label if len(experiment.lines) > 1 else None
     return Section(experiment.slug, experiment.title, "", experiment, reference)
 
 
 def _rank(line: Line) -> tuple[int, bool]:
-    """Sort key whose least line is the reference; of one method's lines that with its default settings."""
+    """Sort key of which the smallest is the reference; default settings come first within a method."""
     if line.method not in REFERENCES:
         return len(REFERENCES), False
     return REFERENCES.index(line.method), not has_default_settings(line.first)
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """Sections under names of their own: of those with the same name (files called alike) the later are numbered."""
+    """Make section names unique by numbering repeated ones."""
     named: dict[str, Section] = {}
     for section in sections:
         names = chain([section.name], (f"{section.name}-{number}" for number in count(2)))
@@ -90,7 +90,7 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
 
 
 def show_section(section: Section, *, figures: bool = True) -> ShownSection:
-    """Work out every view of a section."""
+    """Compute every view of a section."""
     items: list[Item] = []
     notes: list[str] = []
     for view in section.views or DEFAULT_VIEWS:
@@ -103,7 +103,7 @@ def show_section(section: Section, *, figures: bool = True) -> ShownSection:
     return ShownSection(section, tuple(items), tuple(dict.fromkeys(notes)))
 
 
-# -- one function a view -----------------------------------------------------------------------------------------------
+# -- views -------------------------------------------------------------------------------------------------------------
 
 
 def _comparison(section: Section) -> Iterator[Item]:
@@ -119,7 +119,7 @@ def _confusion(section: Section) -> Iterator[Item]:
         yield confusion_table(confusion, section.experiment)
 
 
-# in the order in which they stand on the page; None for a table that these records do not have
+# in page order; a view yields None for a table that does not apply to the records
 VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "accuracy": lambda one: [results.accuracy_table(one.experiment, name) for name in one.experiment.protocols],
     "final": lambda one: [results.final_table(one.experiment)],

@@ -1,8 +1,8 @@
-"""One table value, four ways of writing it: terminal, Markdown, CSV, LaTeX (booktabs).
+"""Tables, and writers for four formats: terminal, Markdown, CSV, LaTeX (booktabs).
 
-A cell is text, a whole number, a `Summary` (mean, standard deviation, n) or None (a dash). Accuracies are fractions in
-records and per cent in tables; the title says so. Names of relations, methods and datasets are anybody's: text is made
-harmless when a table is made, and once more by each way of writing it.
+A cell is text, an integer, a `Summary` (mean, standard deviation, n) or None (a dash). Accuracies are fractions in
+records and per cent in tables. Names of relations, methods and datasets are untrusted: `Table` removes control
+characters, and each writer escapes its own markup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from erda.errors import printable
 
 DASH = "–"
 MARKDOWN_SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|^#)")
-FORMULA = re.compile(r"[=+\-@]")  # what a spreadsheet takes for one, at the start of a cell
+FORMULA = re.compile(r"[=+\-@]")  # start of a cell that a spreadsheet evaluates
 NUMBERS = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( to [-+]?[\d.]+)?")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -38,13 +38,13 @@ Cells = tuple[Cell, ...]
 
 
 def one_line(text: str) -> str:
-    """Text without line ends and control characters."""
+    """Text without line breaks and control characters."""
     return printable(re.sub(r"\s*[\r\n\v\f\x85\u2028\u2029]\s*", " ", text))
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns, with a title and notes that say what the numbers are."""
+    """Rows under named columns, with a title and notes."""
 
     name: str  # of its files
     title: str
@@ -52,7 +52,7 @@ class Table:
     rows: tuple[Cells, ...]
     notes: tuple[str, ...] = ()
     decimals: int = 2
-    text_columns: int = 1  # how many columns, from the left, hold text
+    text_columns: int = 1  # number of text columns, from the left
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
@@ -69,7 +69,7 @@ class Table:
 
 
 def format_cell(cell: Cell, decimals: int, *, plus_minus: str = " ± ") -> str:
-    """A cell as people read it: `mean ± deviation`, the deviation only where there is one."""
+    """Format a cell; a summary as `mean ± deviation`, or as the mean alone without a deviation."""
     if cell is None:
         return DASH
     if isinstance(cell, Summary):
@@ -79,7 +79,7 @@ def format_cell(cell: Cell, decimals: int, *, plus_minus: str = " ± ") -> str:
 
 
 def to_terminal(table: Table, *, width: int | None = None) -> str:
-    """Columns aligned with spaces; where `width` is too small they go on below, the text columns repeated."""
+    """Align columns with spaces; wrap columns beyond `width` into blocks that repeat the text columns."""
     texts = [list(table.columns), *([format_cell(cell, table.decimals) for cell in row] for row in table.rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(table.columns))]
     lines = [table.title, ""]
@@ -98,7 +98,7 @@ def to_terminal(table: Table, *, width: int | None = None) -> str:
 
 
 def _blocks(widths: Sequence[int], n_first: int, width: int | None) -> list[list[int]]:
-    """Which columns stand beside each other in a terminal of `width` characters."""
+    """Split columns into blocks that fit a terminal of `width` characters."""
     first = list(range(n_first))
     blocks: list[list[int]] = [[]]
     room = math.inf if width is None else width - sum(widths[column] for column in first) - 2 * len(first)
@@ -113,7 +113,7 @@ def _blocks(widths: Sequence[int], n_first: int, width: int | None) -> list[list
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table under its title."""
+    """Pipe table under its title."""
     rows = [[escape_markdown(format_cell(cell, table.decimals)) for cell in row] for row in table.rows]
     rule = ["---" if column < table.text_columns else "---:" for column in range(len(table.columns))]
     lines = [f"| {' | '.join(cells)} |" for cells in (map(escape_markdown, table.columns), rule, *rows)]
@@ -122,12 +122,12 @@ def to_markdown(table: Table) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text on one line with Markdown's own signs made harmless."""
+    """Text on one line with Markdown's special characters escaped."""
     return MARKDOWN_SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def to_csv(table: Table) -> str:
-    """Full precision; a column of summaries becomes three: mean, `... sd` and `... n`."""
+    """CSV with full precision; a column of summaries becomes three: mean, `... sd` and `... n`."""
     spread = [any(isinstance(row[column], Summary) for row in table.rows) for column in range(len(table.columns))]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -148,12 +148,12 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_text(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Text with a quote in front if a spreadsheet would evaluate it as a formula."""
     return f"'{text}" if FORMULA.match(text) and not NUMBERS.fullmatch(text) else text
 
 
 def to_latex(table: Table) -> str:
-    r"""A booktabs `table`; needs `\usepackage{booktabs}`."""
+    r"""LaTeX `table` with booktabs; needs `\usepackage{booktabs}`."""
     align = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
     rows = [[_latex_cell(cell, table.decimals) for cell in row] for row in (table.columns, *table.rows)]
     header, *lines = [" & ".join(cells) + r" \\" for cells in rows]
@@ -178,7 +178,7 @@ def _latex_cell(cell: Cell, decimals: int) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Text with LaTeX's own signs made harmless."""
+    """Text with LaTeX's special characters escaped."""
     return "".join(LATEX_SPECIAL.get(sign, sign) for sign in text).replace("±", r"$\pm$").replace(DASH, "--")
 
 

@@ -116,7 +116,7 @@ def run_planned(
     before = {one.folder for one in runs if one.is_finished}
     records: dict[Path, Record] = {}
     faults = []
-    with _cache_for_processes(runs, cache, needed=is_pool) as shared:
+    with shared_cache(cache, lambda: _common_folder(runs), needed=is_pool and bool(runs)) as shared:
         show_tasks = show_bars and engine == "local" and not (is_pool and sys.stderr.isatty())
         bar = None if not show_tasks else int(len(runs) > 1)
         run_one = partial(_run_one, keep_method=keep_methods, bar=bar, cache=shared)
@@ -152,25 +152,19 @@ def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterat
 
 
 @contextmanager
-def _cache_for_processes(runs: Sequence[PlannedRun], cache: CacheSettings, *, needed: bool) -> Iterator[CacheSettings]:
-    """Cache that several processes can share: the user's folder, or a temporary one."""
-    if not needed or not runs or cache.folder:
+def shared_cache(cache: CacheSettings, out: Callable[[], Path], *, needed: bool) -> Iterator[CacheSettings]:
+    """Cache that several processes can share: the user's folder, or a temporary one with a random name in `out()`."""
+    if not needed or cache.folder:
         yield cache
         return
-    with shared_cache_folder(_common_folder(runs)) as folder:
-        yield replace(cache, folder=str(folder))
-
-
-@contextmanager
-def shared_cache_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder in `out` for a cache that processes share; its random name is created here and removed."""
+    place = out()
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=".frozen-", dir=out, ignore_cleanup_errors=True)
+        place.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".frozen-", dir=place, ignore_cleanup_errors=True)
     except OSError as fault:
-        raise WriteError(cannot_write(out, fault)) from fault
+        raise WriteError(cannot_write(place, fault)) from fault
     with folder as name:
-        yield Path(name)
+        yield replace(cache, folder=name)
 
 
 def _common_folder(runs: Sequence[PlannedRun]) -> Path:

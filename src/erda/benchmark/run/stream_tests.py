@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.benchmark.metrics import Answers, Marks, mark
-from erda.benchmark.records import TestPredictions, half_precision
+from erda.benchmark.records import TestPredictions
 from erda.errors import StreamError
 from erda.types import Example, Predictions, TestSet
 
@@ -71,9 +71,10 @@ class StreamTests:
 def task_arrays(predictions: Predictions, marks: Sequence[Marks]) -> dict[str, np.ndarray]:
     """Arrays saved after one task, one row per test example; `best` indexes `relations`."""
     protocols = [name for name in marks[0].right if all(name in one.right for one in marks)]
+    limit = float(np.finfo(np.float16).max)
     return {
         "relations": np.array(predictions.relations, dtype=np.str_),
         "best": predictions.scores.argmax(axis=1).astype(np.int32),
-        "scores": half_precision(predictions.scores),
+        "scores": np.clip(predictions.scores, -limit, limit).astype(np.float16),
         **{f"right_{name}": np.concatenate([one.right[name] for one in marks]) for name in protocols},
     }

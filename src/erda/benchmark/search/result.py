@@ -1,4 +1,4 @@
-"""The outcome of a search for people: a table, `best.toml` and figures."""
+"""Results of a search: a table, `best.toml` and figures."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from erda.methods import METHODS
 from erda.settings.runs import RunSettings, Setting, default_settings
 
 BEST = "best.toml"
-ALWAYS = ("dataset", "shots", "order_family", "methods", "encoder")  # settings that `best.toml` names in any case
-OPTIONAL = ("device", "corpus", "cache_dir", "cache_gb")  # and those it names where they are not the built-in ones
+ALWAYS = ("dataset", "shots", "order_family", "methods", "encoder")  # settings always written to `best.toml`
+OPTIONAL = ("device", "corpus", "cache_dir", "cache_gb")  # settings written if they are not the defaults
 N_SHOWN = 10
 
 
 def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) -> Table:
-    """The best trials first; trials that were cut short are only counted."""
+    """Table of the best trials; pruned trials are only counted."""
     ranked = found.ranked()
     names = [choice.name for choice in asked.space]
     rows = [
@@ -54,7 +54,7 @@ def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) ->
 
 
 def write_search(asked: Search, found: SearchResult, *, out: Path, command: str) -> list[Path]:
-    """Write `best.toml` and the figures into `out`; nothing where no trial was finished."""
+    """Write `best.toml` and the figures to `out`; write nothing if no trial is complete."""
     ranked = found.ranked()
     if not ranked:
         return []
@@ -63,9 +63,9 @@ def write_search(asked: Search, found: SearchResult, *, out: Path, command: str)
 
 
 def best_toml(asked: Search, best: Tried, *, command: str) -> str:
-    """A settings file for `erda run --config`: the settings of the search with the values of the best trial.
+    """Settings file for `erda run --config`: the settings of the search with the values of the best trial.
 
-    It names neither seeds nor the pool to evaluate on, so that it runs all orders on test data.
+    Seeds and evaluation data are not included, so that it runs all orders on test data.
     """
     settings = asked.with_values(best.values)
     seeds = ", ".join(map(str, settings.seeds))
@@ -92,7 +92,7 @@ def best_toml(asked: Search, best: Tried, *, command: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)  # of text, numbers, truth values and lists TOML writes the same
+    return json.dumps(value, ensure_ascii=False)  # JSON and TOML agree on strings, numbers, booleans and lists
 
 
 def _summary(one: Tried) -> Summary | None:
@@ -108,7 +108,7 @@ def _short(name: str, asked: Search) -> str:
 
 
 def _save_figures(asked: Search, out: Path) -> list[Path]:
-    """Optuna's own figures: the course of the search and, where trials differ, what mattered."""
+    """Write Optuna's figures: the history of the search and, if trials differ, the importance of settings."""
     import matplotlib as mpl
 
     mpl.use("agg")

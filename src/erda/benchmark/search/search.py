@@ -1,9 +1,9 @@
 """Search for settings on validation data, with Optuna.
 
-A trial is one choice of values. It is run on every stream of the search and judged by its mean accuracy after the last
-task. The study is a SQLite database of Optuna's (`OUT/study.db`); the records of a trial lie in `OUT/trials/VALUES`.
-A search that was stopped or killed queues its interrupted trials again: the same values find their finished runs in
-the same folder. With one process a search in pieces tries the same values as one in a single piece.
+A trial is one choice of values. It runs on every stream of the search, and its mean accuracy after the last task is the
+objective. The study is Optuna's SQLite storage (`OUT/study.db`); the records of a trial are in `OUT/trials/VALUES`.
+An interrupted search queues its interrupted trials again, which find their finished runs by their values. With one
+process, an interrupted search tries the same values as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tqdm import tqdm
 from erda.benchmark.experiments import slug_of
 from erda.benchmark.metrics import CANDIDATES
 from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
-from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned, shared_cache_folder
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned, shared_cache
 from erda.benchmark.run.stream_tests import StreamTests
 from erda.benchmark.search.space import Choice, as_text
 from erda.errors import ErdaError, RecordError, SettingsError
@@ -43,8 +43,8 @@ SAMPLERS = ("grid", "tpe", "random")
 N_TRIALS = 40  # of a search without a grid
 WHOLE, CUT, FAILED = "whole", "cut short", "failed"
 STATES = {TrialState.COMPLETE: WHOLE, TrialState.PRUNED: CUT, TrialState.FAIL: FAILED}
-N_STARTUP = 5  # trials before any is cut short
-# keys of what we store beside a trial; a failed trial without a fault was interrupted
+N_STARTUP = 5  # trials before pruning starts
+# user attributes of a trial; a failed trial without a fault was interrupted
 VALUES, ACCURACIES, FAULT, RESUMES = "values", "accuracies", "fault", "resumes"
 Values = dict[str, Setting]
 
@@ -53,7 +53,7 @@ Values = dict[str, Setting]
 class Search:
     """A search over `space` for one method of `settings`, measured on validation data.
 
-    With `prune`, a trial whose mean is below the median of the others after the same streams is cut short.
+    With `prune`, a trial stops if its mean is below the median of the others after the same streams.
     """
 
     settings: RunSettings
@@ -64,23 +64,23 @@ class Search:
 
     @property
     def method(self) -> str:
-        """The method whose settings are searched."""
+        """Method whose settings are searched."""
         return self.settings.methods[0]
 
     @property
     def n_grid(self) -> int:
-        """Number of choices of values; 0 where a range has no steps."""
+        """Number of choices of values; 0 if a range has no steps."""
         return math.prod(len(choice.values) for choice in self.space)
 
     def grid(self) -> list[Values]:
-        """Every choice of values, in a random order that is always the same."""
+        """Every choice of values, in a fixed random order."""
         names = [choice.name for choice in self.space]
         found = [dict(zip(names, one, strict=True)) for one in itertools.product(*(one.values for one in self.space))]
         random.Random(0).shuffle(found)
         return found
 
     def with_values(self, values: Values) -> RunSettings:
-        """The settings of a trial."""
+        """Settings of a trial."""
         own: dict[str, Values] = {self.method: {}, "encoder": {}}
         for name, value in values.items():
             owner, _, setting = name.rpartition(".")
@@ -91,14 +91,14 @@ class Search:
         return self.settings.model_copy(update=changes)
 
     def current(self) -> Values | None:
-        """The values of the settings as they are; None where they are not in the space."""
+        """Values of the current settings; None if they are not in the space."""
         found = {f"{self.method}.{name}": value for name, value in self.settings.method_settings[self.method].items()}
         found |= {f"encoder.{name}": value for name, value in self.settings.encoder_settings.items()}
         inside = all(choice.name in found and choice.has(found[choice.name]) for choice in self.space)
         return {choice.name: found[choice.name] for choice in self.space} if inside else None
 
     def to_json(self) -> dict[str, Any]:
-        """What a search must share with the one that it continues."""
+        """Settings that must not change when a search resumes."""
         settings = self.settings.model_dump()
         for name in ("cache_gb", "cache_dir", "device"):
             settings.pop(name)
@@ -108,7 +108,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A trial that has ended: its values and the accuracies that were measured, in the order of the seeds."""
+    """A trial that has ended: its values and measured accuracies, in the order of the seeds."""
 
     number: int
     state: str  # WHOLE, CUT or FAILED
@@ -118,43 +118,43 @@ class Tried:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it was measured on every stream."""
+        """Whether the trial ran on every stream."""
         return self.state == WHOLE
 
     @property
     def accuracy(self) -> float:
-        """Mean accuracy after the last task, a fraction."""
+        """Mean accuracy after the last task, as a fraction."""
         return math.fsum(self.accuracies) / len(self.accuracies)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The trials of a search, each choice of values once, the importance of each setting, and what failed."""
+    """Trials of a search without duplicates, importance of each setting, and faults."""
 
     trials: tuple[Tried, ...]
     importance: dict[str, float]  # setting -> share of the variance that it explains; empty where unknown
     faults: tuple[str, ...]
 
     def ranked(self) -> list[Tried]:
-        """Whole trials, the best first."""
+        """Complete trials, best first."""
         return sorted((one for one in self.trials if one.is_whole), key=lambda one: (-one.accuracy, one.number))
 
 
 def search(
     asked: Search, *, out: Path, n_trials: int | None = None, n_processes: int = 1, show_bars: bool = True
 ) -> SearchResult:
-    """Search until there are `n_trials` in all (default: the whole grid, or 40), continuing what is in `out`.
+    """Search until `out` holds `n_trials` trials (default: the whole grid, or 40).
 
-    Where the space has no more choices of values than that, all of them are tried.
+    A space with at most `n_trials` choices of values is tried completely.
     """
     n_trials = n_trials or (asked.n_grid if asked.sampler == "grid" else N_TRIALS)
     n_trials = min(n_trials, asked.n_grid or n_trials)
     _check_protocol(asked)
-    with locked(out, busy="another search is at work here; wait for it", error=RecordError):
+    with locked(out, busy="another search is running in this folder; wait until it ends", error=RecordError):
         with study_of(asked, out) as study:
             n_ended = _fill_queue(study, asked, n_trials)
-        with _cache_for_processes(asked, out, needed=n_processes > 1) as own:
-            pieces = [_Piece(own, out, seed) for seed in range(n_ended, n_trials)]
+        with shared_cache(CacheSettings.of(asked.settings), lambda: out, needed=n_processes > 1) as cache:
+            pieces = [_Piece(asked, out, seed, cache) for seed in range(n_ended, n_trials)]
             outcomes: Iterable[Outcome[_Piece, None]]
             if n_processes > 1:
                 outcomes = run_in_processes(_run_trial, pieces, n_processes=n_processes)
@@ -168,21 +168,11 @@ def search(
 
 
 def _check_protocol(asked: Search) -> None:
-    """Reject early a protocol that no trial could measure."""
+    """Reject a protocol that the dataset does not support."""
     stream = open_run_stream(asked.settings.runs()[0])
     answers = StreamTests(stream, asked.settings.evaluate_on).answers
     if asked.protocol == CANDIDATES and any(one.listed is None for one in answers):
-        raise SettingsError("--protocol candidates: the dataset lists none; use --protocol all-seen.")
-
-
-@contextmanager
-def _cache_for_processes(asked: Search, out: Path, *, needed: bool) -> Iterator[Search]:
-    """The search with a cache of frozen layers that processes can share: a folder, removed afterwards."""
-    if not needed or asked.settings.cache_dir:
-        yield asked
-        return
-    with shared_cache_folder(out) as folder:
-        yield replace(asked, settings=asked.settings.model_copy(update={"cache_dir": str(folder)}))
+        raise SettingsError("--protocol candidates: the dataset lists no candidates; use --protocol all-seen.")
 
 
 # -- the study ---------------------------------------------------------------------------------------------------------
@@ -190,7 +180,7 @@ def _cache_for_processes(asked: Search, out: Path, *, needed: bool) -> Iterator[
 
 @contextmanager
 def study_of(asked: Search, out: Path) -> Iterator[optuna.Study]:
-    """The study in `out`, created where there is none; a study of another search is rejected."""
+    """Open or create the study in `out`; reject a study of another search."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = out / STUDY
     try:
@@ -218,13 +208,13 @@ def study_of(asked: Search, out: Path) -> Iterator[optuna.Study]:
         AttributeError,
     ) as error:
         raise RecordError(
-            f"{path}: cannot be used ({first_line(error)}). If it is damaged, delete it: the records in "
-            f"{out / TRIALS} stay, and the same command reads them."
+            f"{path}: cannot be used ({first_line(error)}). If it is damaged, delete it and repeat the command, "
+            f"which reads the records in {out / TRIALS}."
         ) from error
 
 
 def _fill_queue(study: optuna.Study, asked: Search, n_trials: int) -> int:
-    """Queue interrupted trials again and, for a grid, the values not tried yet; return how many trials have ended."""
+    """Queue interrupted trials again and, for a grid, untried values; return the number of ended trials."""
     trials = study.get_trials(deepcopy=False)
     for trial in trials:
         if trial.state is TrialState.RUNNING:
@@ -241,7 +231,7 @@ def _fill_queue(study: optuna.Study, asked: Search, n_trials: int) -> int:
         for values in [one for one in asked.grid() if one not in known][: n_trials - len(known)]:
             study.enqueue_trial(values)
     elif not trials and (current := asked.current()):
-        study.enqueue_trial(current)  # first, so that the best is never worse than what is known
+        study.enqueue_trial(current)  # first, so that the best is never worse than the current settings
     return len(ended)
 
 
@@ -254,15 +244,16 @@ def _is_interrupted(trial: FrozenTrial) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One trial to run: the next in the queue, or a new one whose values are sampled by the seed."""
+    """One trial to run: the next in the queue, or new values sampled with the seed."""
 
     asked: Search
     out: Path
     seed: int
+    cache: CacheSettings
 
 
 class _TrialFailedError(ErdaError):
-    """Tells Optuna that a trial failed; its fault is stored beside it."""
+    """Tells Optuna that a trial failed; the trial stores the fault."""
 
 
 def _run_trial(piece: _Piece) -> None:
@@ -273,12 +264,12 @@ def _run_trial(piece: _Piece) -> None:
 
 def _sampler(piece: _Piece) -> BaseSampler:
     if piece.asked.sampler == "tpe":
-        return TPESampler(seed=piece.seed, constant_liar=True)  # keeps away from values that are being tried
+        return TPESampler(seed=piece.seed, constant_liar=True)  # avoids values that are being tried
     return RandomSampler(seed=piece.seed)
 
 
 def _objective(piece: _Piece, trial: Trial) -> float:
-    """Run a trial stream by stream; its mean accuracy after the last task."""
+    """Run a trial stream by stream; return its mean accuracy after the last task."""
     asked = piece.asked
     values = {choice.name: choice.suggest(trial) for choice in asked.space}
     trial.set_user_attr(VALUES, values)
@@ -286,7 +277,7 @@ def _objective(piece: _Piece, trial: Trial) -> float:
     accuracies: list[float] = []
     for run in settings.runs():
         planned = PlannedRun(run, piece.out / TRIALS / folder_of(values))
-        finished = run_planned([planned], cache=CacheSettings.of(settings), show_bars=False)
+        finished = run_planned([planned], cache=piece.cache, show_bars=False)
         if finished.faults:
             trial.set_user_attr(FAULT, finished.faults[0])
             raise _TrialFailedError
@@ -299,7 +290,7 @@ def _objective(piece: _Piece, trial: Trial) -> float:
 
 
 def folder_of(values: Values) -> str:
-    """The name of the folder of a trial's records: its values, and a digest that tells long ones apart."""
+    """Folder name of a trial: its values, shortened, and a digest that makes it unique."""
     text = ",".join(f"{name.rpartition('.')[2]}-{as_text(value)}" for name, value in values.items())
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return f"{slug_of(text)[:100]}-{digest[:8]}"
@@ -321,7 +312,7 @@ def _result(study: optuna.Study, faults: list[str]) -> SearchResult:
 
 
 def importance_of(study: optuna.Study) -> dict[str, float]:
-    """Share of the variance between whole trials that each setting explains (fANOVA); needs trials that differ."""
+    """Share of the variance between complete trials that each setting explains (fANOVA); {} if no trials differ."""
     reached = {trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     if len(reached) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Which values a search may try: `NAME=v1,v2,...` or `NAME=low:high[:step|:log]` -> checked choices."""
+"""Search space: `NAME=v1,v2,...` or `NAME=low:high[:step|:log]` -> validated choices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from erda.fields import flat_values, value_of_text
 from erda.settings.load import tidy_name
 from erda.settings.runs import RUN_KINDS, Setting, default_settings
 
-# What the paper searched for ERDA. The first two steer augmentation, and mean nothing without a corpus.
+# the paper's search space for ERDA; the settings of augmentation need a corpus
 PAPER_AUGMENTATION = ("match_threshold=0.3:0.8:0.05", "n_neighbours=1:3")
 PAPER_LOSSES = (
     "multi_margin=0.1:0.3:0.1",
@@ -27,18 +27,18 @@ MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One setting and what it may be: some values, the steps of a range, or all of a range."""
+    """One setting and its possible values: a list, steps of a range, or a continuous range."""
 
     name: str  # METHOD.NAME or encoder.NAME
     kind: type
     values: tuple[Setting, ...] = ()
-    step: float = 0.0  # where the values are steps of a range
+    step: float = 0.0  # if the values are steps of a range
     low: float = 0.0
     high: float = 0.0
     log: bool = False
 
     def suggest(self, trial: Any) -> Setting:
-        """A value from Optuna's trial, exactly as it would be written by hand."""
+        """Value suggested by Optuna's trial, rounded to the decimals of the space."""
         if self.values and not self.step:
             found: Setting = trial.suggest_categorical(self.name, self.values)
             return found
@@ -63,14 +63,14 @@ class Choice:
 
 
 def as_text(value: Setting) -> str:
-    """A value as `--set` and TOML take it."""
+    """Format a value for `--set` and TOML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def default_space(method: str, *, with_corpus: bool) -> tuple[str, ...]:
-    """The paper's grid for ERDA; other methods have none."""
+    """The paper's grid for ERDA; other methods have no default."""
     if method != "erda":
-        raise SettingsError(f"--space: give one or more; there is no space of its own for method '{method}'.")
+        raise SettingsError(f"--space: give one or more; method '{method}' has no default space.")
     return (*PAPER_AUGMENTATION, *PAPER_LOSSES) if with_corpus else PAPER_LOSSES
 
 
@@ -82,9 +82,9 @@ def parse_space(
     grid: bool = False,
     check: Callable[[str, str], object] = lambda name, value: None,
 ) -> tuple[Choice, ...]:
-    """Choices from their texts, or every fault at once.
+    """Parse choices, and report all faults at once.
 
-    `check(name, value)` raises a `SettingsError` for a value that the setting cannot take. A `grid` needs steps.
+    `check(name, value)` raises a `SettingsError` for an invalid value. A `grid` needs values or steps.
     """
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
@@ -115,7 +115,7 @@ def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Cho
         raise SettingsError("expected NAME=v1,v2,... or NAME=low:high[:step|:log].")
     name = tidy_name(name)
     if name in RUN_KINDS:
-        raise SettingsError("decides what is measured, so its values cannot be compared; search settings of a method.")
+        raise SettingsError("changes what is measured, so its values cannot be compared; search settings of a method.")
     full = name if "." in name else f"{method}.{name}"
     if full not in kinds:
         known = {one.removeprefix(f"{method}.") for one in kinds}
@@ -127,7 +127,7 @@ def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Cho
     if len(set(values)) < len(values):
         raise SettingsError("a value is given twice.")
     if len(values) < 2:
-        raise SettingsError("one value leaves nothing to search; give it with --set.")
+        raise SettingsError("one value leaves nothing to search; use --set.")
     return Choice(full, kind, values)
 
 
@@ -146,7 +146,7 @@ def _range(name: str, kind: type, parts: list[str], *, grid: bool) -> Choice:
         raise SettingsError(f"low ({low}) must be below high ({high}).")
     rule = parts[2] if len(parts) == 3 else "1" if kind is int else ""
     if rule == LOG and float(low) <= 0:
-        raise SettingsError("a logarithmic range must begin above 0.")
+        raise SettingsError("a logarithmic range must start above 0.")
     if rule in ("", LOG):
         if grid:
             raise SettingsError("a grid needs values or a step (low:high:step), or use --sampler tpe.")
@@ -157,7 +157,7 @@ def _range(name: str, kind: type, parts: list[str], *, grid: bool) -> Choice:
         start, end, step = (Decimal(part) for part in (*parts[:2], rule))
         count = int((end - start) / step) + 1
     except (InvalidOperation, OverflowError):
-        raise SettingsError("these numbers are too large or too small.") from None
+        raise SettingsError("the numbers are too large or too small.") from None
     if not 2 <= count <= MOST_VALUES:
         raise SettingsError(f"makes {count} values; expected 2 to {MOST_VALUES:,}.")
     return Choice(name, kind, tuple(kind(start + k * step) for k in range(count)), float(step))

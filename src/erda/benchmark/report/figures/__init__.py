@@ -1,1 +1,1 @@
-"""Figures of a report: `*_figure` looks at records and says what is drawn; `base.py` paints it."""
+"""Figures of a report: `*_figure` turns records into a `Figure`; `figure.py` renders it."""

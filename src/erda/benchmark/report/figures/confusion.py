@@ -1,4 +1,4 @@
-"""Which relations, and which tasks, are taken for which after the last task; from `predictions.npz`."""
+"""Confusion of relations and of tasks after the last task, from `predictions.npz`."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 N_PAIRS = 10
-MOST_NAMES = 24  # relations whose names fit along an axis
-MOST_NUMBERS = 12  # tasks whose cells hold their number
+MOST_NAMES = 24  # maximum number of relation names on an axis
+MOST_NUMBERS = 12  # maximum number of tasks with numbers in their cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Confusion:
-    """What one line answered after the last task.
+    """Confusion of one line after the last task.
 
-    `counts` [n_relations, n_relations]: questions of the first stream by gold relation and best-scored one, relations
-    in the order in which they were learned. `by_task` [n_tasks, n_tasks]: share of a task's questions answered with a
-    relation of each task, mean over all streams; rows add up to 1. `mistakes`: the commonest over all streams, as rows
-    of `confusion_table`.
+    `counts` [n_relations, n_relations]: examples of the first stream by gold and predicted relation, in the order of
+    learning. `by_task` [n_tasks, n_tasks]: share of a task's examples predicted as a relation of each task, mean over
+    all streams; rows sum to 1. `mistakes`: the most frequent mistakes over all streams, as rows of `confusion_table`.
     """
 
     line: Line
     names: tuple[str, ...]
-    ends: tuple[int, ...]  # where each task ends among the relations
+    ends: tuple[int, ...]  # index after the last relation of each task
     counts: np.ndarray
     by_task: np.ndarray
     mistakes: tuple[Cells, ...]
 
 
 def count_confusion(line: Line) -> Confusion:
-    """Read the predictions beside a line's records and count; a `RecordError` says what is missing."""
+    """Count confusions in the predictions of a line; raise `RecordError` if predictions are missing."""
     mistakes: Counter[tuple[str, str]] = Counter()
     asked: Counter[str] = Counter()
     names: dict[str, str] = {}
@@ -79,7 +78,7 @@ def count_confusion(line: Line) -> Confusion:
 
 
 def _count(record: Record, learned: Sequence[str], found: TestPredictions) -> np.ndarray:
-    """Gold x best after the last task, in the order of learning."""
+    """Count gold x predicted relations after the last task, in the order of learning."""
     position = {name: i for i, name in enumerate(learned)}
     try:
         place = np.array([position[name] for name in found.relations])
@@ -94,7 +93,7 @@ def _count(record: Record, learned: Sequence[str], found: TestPredictions) -> np
 
 
 def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
-    """The relations most often taken for another one."""
+    """Table of the most frequent mistakes."""
     line = confusion.line
     return Table(
         name="confusion",
@@ -107,7 +106,7 @@ def confusion_table(confusion: Confusion, experiment: Experiment) -> Table:
 
 
 def confusion_figure(confusion: Confusion, experiment: Experiment) -> Figure:
-    """Tasks x tasks over all streams, and relations x relations of the first stream."""
+    """Maps of tasks over all streams and of relations in the first stream."""
     by_task, line = confusion.by_task, confusion.line
     inside = float(np.trace(by_task)) / len(by_task)
     latest = float(by_task[:-1, -1].mean()) if len(by_task) > 1 else 0.0
@@ -166,7 +165,7 @@ def _draw_relations(confusion: Confusion, axes: Axes) -> None:
 
 
 def _show(axes: Axes, shares: np.ndarray) -> None:
-    """Squares whose opacity is the square root of the share; the diagonal in one colour, mistakes in another."""
+    """Draw cells with opacity by the square root of the share; the diagonal and mistakes differ in colour."""
     from matplotlib.colors import to_rgb
 
     right, wrong = to_rgb(COLOURS[0]), to_rgb(COLOURS[1])

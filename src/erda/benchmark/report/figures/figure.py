@@ -1,7 +1,7 @@
-"""What all figures share: colours, panels, and how they become PNG, SVG and pieces of a page.
+"""Figures as values, and their rendering as PNG, SVG and inline SVG for the page.
 
-A file shows every panel side by side with a title and one legend. The page shows each panel by itself, so that panels
-stand below each other on a narrow screen, with real text and with colours that follow the reader's light or dark theme.
+A file shows all panels side by side with a title and one legend. The page shows each panel separately, so that panels
+stack on a narrow screen, with real text and with colours of the reader's light or dark theme.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 INK = "#1c2024"
 MUTED = "#6a717a"
 GRID = "#dcdfe3"
-# Okabe and Ito's colours, which stay apart for the colour-blind; each line also has a marker and a dash of its own.
+# Okabe and Ito's palette for the colour-blind; lines also differ in marker and dash
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 FORMATS = ("png", "svg")
-# colour in a figure -> its name in the page's style sheet, which has a light and a dark value for it
+# colour -> CSS variable of the page, which has a light and a dark value
 THEME = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(COLOURS[:-1], start=1)
 }
-LARGEST_SVG = 300_000  # bytes; a larger panel goes onto the page as PNG
+LARGEST_SVG = 300_000  # bytes; larger panels become PNG on the page
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -48,13 +48,13 @@ STYLE: dict[Any, Any] = {
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "svg.hashsalt": "erda",  # the same bytes for the same figure
+    "svg.hashsalt": "erda",  # reproducible bytes
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes and what is drawn on it; sizes in inches."""
+    """One pair of axes and its drawing function; sizes in inches."""
 
     draw: Callable[[Axes], None]
     width: float = 4.4
@@ -63,7 +63,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure that is not painted yet. `alt` says in words what it shows, `caption` how to read it."""
+    """A figure before rendering. `alt` describes it in words, `caption` explains how to read it."""
 
     name: str  # of its files
     title: str
@@ -73,7 +73,7 @@ class Figure:
 
 
 def save_figure(figure: Figure, folder: Path) -> list[Path]:
-    """Write a figure as PNG and SVG, all panels side by side; the same bytes for the same figure."""
+    """Write a figure as PNG and SVG, all panels side by side; equal figures give equal bytes."""
     paths = []
     with _style(text_as="path"):
         painted = paint(figure.panels, title=figure.title)
@@ -84,7 +84,7 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
 
 
 def page_panels(figure: Figure, prefix: str) -> list[str]:
-    """Each panel as HTML: an inline SVG, or a PNG where that would be too large; `prefix` keeps its ids apart."""
+    """Render each panel as inline SVG, or as PNG if the SVG is too large; `prefix` makes ids unique."""
     pieces = []
     for number, panel in enumerate(figure.panels):
         with _style(text_as="none"):
@@ -99,7 +99,7 @@ def page_panels(figure: Figure, prefix: str) -> list[str]:
 
 
 def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
-    """A Matplotlib figure of panels side by side, with one legend below for the names that they use."""
+    """Draw panels side by side in a Matplotlib figure, with one shared legend below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -115,13 +115,13 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
             named.setdefault(label, handle)
     height = max(panel.height for panel in panels) + (0.3 if title else 0.0)
     if named:
-        room = int(sum(widths) * 14)  # about so many characters stand in a row
+        room = int(sum(widths) * 14)  # characters per row, approximately
         names = [shorten(name, room - 8) for name in named]
         columns = max(1, min(4, len(names), room // (max(map(len, names)) + 6)))
         figure.legend(list(named.values()), names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         height += 0.2 * -(-len(names) // columns)
     if title:
-        lines = wrap(title, max(20, int(sum(widths) * 11)))  # about so many characters of its size stand in a row
+        lines = wrap(title, max(20, int(sum(widths) * 11)))  # characters per row, approximately
         figure.suptitle(as_text("\n".join(lines)), fontsize=11)
         height += 0.2 * (len(lines) - 1)
     figure.set_size_inches(sum(widths), height)
@@ -129,18 +129,18 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
 
 
 def as_text(text: str) -> str:
-    """Text that Matplotlib shows as it stands: no formula between dollars, no name hidden by its underscore."""
+    """Escape text for Matplotlib: dollars start no formula, a leading underscore hides no label."""
     shown = text.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
 
 def shorten(name: str, longest: int) -> str:
-    """A name that fits into its place."""
+    """Truncate a name to `longest` characters."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def tidy(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
-    """Quiet axes: light lines along one direction, no box."""
+    """Style axes: light grid lines in one direction, no box."""
     axes.set_axisbelow(True)
     axes.grid(axis=grid, color=GRID, linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
@@ -148,7 +148,7 @@ def tidy(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Colour, marker and dash of the line with this number; no two of 21 are the same."""
+    """Colour, marker and dash of a line; the first 21 differ."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "marker": MARKERS[number % len(MARKERS)],
@@ -164,7 +164,7 @@ def _style(*, text_as: str) -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context({**STYLE, "svg.fonttype": text_as}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # names in other scripts
         yield
 
 
@@ -176,7 +176,7 @@ def _bytes(figure: mpl_figure.Figure, suffix: str, *, transparent: bool = False)
 
 
 def _inline(svg: str, prefix: str) -> str:
-    """An SVG file as a piece of HTML: no prologue, ids of its own, colours by name, the size left to the page."""
+    """Convert an SVG file to inline HTML: no prologue, unique ids, colours as CSS variables, no fixed size."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     head, body = svg.split(">", 1)

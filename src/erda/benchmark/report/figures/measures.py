@@ -1,4 +1,4 @@
-"""Figures of what was measured: accuracy and seconds after each task, forgetting, accuracy over a setting's values."""
+"""Figures of measures: accuracy and seconds after each task, forgetting, accuracy over the values of a setting."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PARTS = {"learn": "learning a task", "predict": "answering all tests so far"}
-WIDE = 15  # a logarithmic axis where the largest value is so many times the smallest
+WIDE = 15  # ratio of largest to smallest value above which the axis is logarithmic
 MOST_TICKS = 10
 LONGEST_NAME = 24
 
 
 def _ends(experiment: Experiment, value: Callable[[Line, str], Summary | None]) -> list[str]:
-    """For each protocol what every line reached, in words."""
+    """Final value of every line in words, by protocol."""
     ends = {
         protocol: [f"{line.label} {one.mean:.1f}" for line in experiment.lines if (one := value(line, protocol))]
         for protocol in experiment.protocols
@@ -35,7 +35,7 @@ def _ends(experiment: Experiment, value: Callable[[Line, str], Summary | None]) 
 
 
 def accuracy_figure(experiment: Experiment) -> Figure:
-    """Accuracy after each task, one panel per protocol: mean, a band of one standard deviation, and chance."""
+    """Accuracy after each task, one panel per protocol: mean, band of one standard deviation, and chance."""
     ends = _ends(experiment, lambda line, protocol: line.accuracy(protocol, -1))
     return Figure(
         name="curve",
@@ -60,7 +60,7 @@ def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
 
 
 def cost_figure(experiment: Experiment) -> Figure:
-    """Seconds of learning and of answering, task by task (does a task cost more the more tasks came before it?)."""
+    """Seconds of learning and of prediction per task, which show whether later tasks cost more."""
     said = []
     for line in experiment.lines:
         first, last = _seconds(line, "learn", min(1, experiment.n_tasks - 1)), _seconds(line, "learn", -1)
@@ -102,9 +102,9 @@ def _draw_cost(experiment: Experiment, part: str, axes: Axes) -> None:
 def draw_line(
     axes: Axes, number: int, found: list[Summary | None], *, label: str = "", may_be_log: bool = False
 ) -> list[float]:
-    """Means over 1, 2, ... with a band of one deviation, the style that of line `number`; the means are given back.
+    """Plot means over 1, 2, ... with a band of one deviation in the style of line `number`; return the means.
 
-    Where the axis may be logarithmic a band stays above a tenth of its mean, so that it can be shown.
+    If the axis may be logarithmic, the band stays above a tenth of its mean.
     """
     x = range(1, len(found) + 1)
     means = np.array([one.mean if one else np.nan for one in found])
@@ -119,7 +119,7 @@ def draw_line(
 
 
 def _set_task_axis(axes: Axes, n_tasks: int, *, title: str) -> None:
-    """Title and horizontal axis; not every task of a long stream has a number."""
+    """Set title and horizontal axis, with at most `MOST_TICKS` ticks."""
     axes.set_title(title)
     axes.set_xlabel("tasks learned")
     step = -(-n_tasks // MOST_TICKS)
@@ -196,7 +196,7 @@ def sweep_figure(experiment: Experiment, setting: str) -> Figure:
 
 
 def _setting_of(line: Line, setting: str) -> object | None:
-    """The value of a setting of the method, encoder or stream of a line; None where it has no such setting."""
+    """Value of a setting of a line's method, encoder or stream; None if it has no such setting."""
     parts = (line.first.settings.get(kind, {}) for kind in ("method", "encoder", "stream"))
     return next((part[setting] for part in parts if setting in part), None)
 
@@ -204,7 +204,7 @@ def _setting_of(line: Line, setting: str) -> object | None:
 def _draw_values(
     points: list[tuple[object, Line]], values: list[object], setting: str, protocol: str, axes: Axes
 ) -> None:
-    """Values stand at equal distances, as grids are seldom even."""
+    """Plot values at equal distances, because grids are seldom uniform."""
     reached: list[Summary] = []
     for number, method in enumerate(dict.fromkeys(line.method for _, line in points)):
         own = {value: line.accuracy(protocol, -1) for value, line in points if line.method == method}

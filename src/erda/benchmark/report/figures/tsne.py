@@ -1,4 +1,4 @@
-"""Vectors of some relations on a plane, before and after a new task, as in the paper; from `embeddings.npz`."""
+"""t-SNE of test examples before and after a new task, as in the paper, from `embeddings.npz`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 EMBEDDINGS = "embeddings.npz"
 ARRAYS = ("vectors_before", "relations_before", "vectors_after", "relations_after", "base", "new")
-LEAST = 5  # points that make a picture
+LEAST = 5  # minimum number of points
 PERPLEXITY = 30.0
 SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scatter:
-    """Points [n, 2] of one line at one time, with the relation of each."""
+    """Points [n, 2] of one line before or after the task, and their relations."""
 
     title: str
     points: np.ndarray
@@ -34,7 +34,7 @@ class Scatter:
 
 
 def tsne_figure(experiment: Experiment) -> Figure:
-    """t-SNE of base relations before, and of base and new relations after a task, for each line that has vectors."""
+    """t-SNE of base relations before a task, and of base and new relations after it, for each line with vectors."""
     scatters: list[Scatter] = []
     order: dict[str, str] = {}  # relation -> its name, base first
     base: set[str] = set()
@@ -68,7 +68,7 @@ def tsne_figure(experiment: Experiment) -> Figure:
 
 
 def project(vectors: np.ndarray, path: Path) -> np.ndarray:
-    """Vectors [n, dim] on a plane [n, 2] by t-SNE, with a fixed seed and a perplexity that fits n."""
+    """Project vectors [n, dim] to [n, 2] by t-SNE, with a fixed seed and a perplexity below n / 3."""
     from sklearn.manifold import TSNE
 
     n = len(vectors)

@@ -1,4 +1,4 @@
-"""Shown sections -> HTML: `page.html.j2` lays out what lines, tables and figures say of themselves."""
+"""Sections -> one HTML page, rendered from `page.html.j2`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from erda.errors import RecordError
 
 PAGE = "index.html"
 HERE = Path(__file__).parent
-FOLDED = ("runs", "orders")  # long tables that are opened by a click
-DENSE = 8  # columns; in a wider table deviations stand below their means
-MOST_DETAILED = 3  # sections whose tables and figures are listed in the contents
+FOLDED = ("runs", "orders")  # long tables, collapsed
+DENSE = 8  # columns; wider tables show deviations below their means
+MOST_DETAILED = 3  # pages with more sections list no tables and figures in the contents
 NAMES = {"md": "Markdown", "csv": "CSV", "tex": "LaTeX", "png": "PNG", "svg": "SVG"}
 
 
@@ -32,12 +32,12 @@ class Block:
     anchor: str
     title: str
     notes: tuple[str, ...]
-    links: dict[str, str]  # name of a format -> address of the file
+    links: dict[str, str]  # format -> URL of the file
     panels: tuple[str, ...] = ()  # of a figure, as HTML
 
 
 def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
-    """The whole page; `folders` are those of the sections' files, relative to the page."""
+    """Render the page; `folders` hold the sections' files, relative to the page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -77,12 +77,12 @@ def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title:
 
 
 def _ps(section: Section, protocol: str) -> dict[str, str | None]:
-    """Corrected p of the reference against each line, by its label; none where lines must not be compared."""
+    """Corrected p of the reference against each comparable line, by label."""
     if section.reference is None:
         return {}
     try:
         family = compare_all(section.experiment, section.reference, protocol)
-    except RecordError:  # said in the notes of the section
+    except RecordError:  # the section has a note on it
         return {}
     return {one.second: p_value(one.p_t_corrected) for one in family.comparisons}
 
@@ -97,5 +97,5 @@ def _block(item: Item, section: Section, folder: str) -> Block:
     if isinstance(item, Figure):
         anchor = f"{anchor}-figure"
         return Block(item, anchor, title, (item.caption,), links, tuple(page_panels(item, anchor)))
-    notes = tuple(note for note in item.notes if note not in section.experiment.notes)  # those stand above
+    notes = tuple(note for note in item.notes if note not in section.experiment.notes)  # shown above
     return Block(item, anchor, title, notes, links)
