@@ -57,7 +57,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
 
 def load_object(path: str, *, whose: str = "") -> object:
-    """Import `module:name` or `folder/file.py:name`; a fault of somebody else's code is reported in one line."""
+    """Import `module:name` or `folder/file.py:name`; report a fault of foreign code in one line."""
     place, _, name = path.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else import_module(place)

@@ -136,7 +136,7 @@ def test_a_first_teaching_that_fails_leaves_nothing(tmp_path: Path, monkeypatch:
     for folder in (tmp_path / "new", tmp_path / "empty"):
         extractor = open_toy(folder)
         with monkeypatch.context() as patch:
-            patch.setattr("erda.app.extractor.relearned", lambda *given, **more: 1 / 0)
+            patch.setattr("erda.app.version_log.relearned", lambda *given, **more: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 extractor.teach("founded by", FOUNDED)
         assert [path.name for path in tmp_path.iterdir()] == ["empty"]

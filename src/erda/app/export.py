@@ -1,4 +1,4 @@
-"""An extractor as one folder that answers without erda: graph, tokenizer, what was learned, and a loader.
+"""Export an extractor as a folder that runs without erda: graph, tokenizer, learned parameters and a loader.
 
 model.onnx, tokenizer.json, encoder.json    sentences to vectors (`PackedEncoder`)
 scores.npz, relations.json                  vectors to answers
@@ -38,7 +38,7 @@ from erda.methods.posterior import Posterior
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
-# modules of erda that answer without the rest of it; an export has copies of them in a package of its own
+# self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
     *("app.calibration", "app.standalone"),
@@ -125,7 +125,7 @@ def _score_arrays(method: Method) -> dict[str, np.ndarray]:
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:
-    """The files of the encoder: its own, or made from its weights for another engine (extra `train`)."""
+    """The files of the encoder, or files built from its weights for another engine (extra `train`)."""
     encoder, spec = method.encoder, method.encoder.spec
     if isinstance(encoder, OnnxEncoder) and engine in (None, encoder.engine):
         return encoder.packed()
@@ -188,5 +188,5 @@ def _readme(version: Version, packed: PackedEncoder) -> str:
 
 
 def _plain_text(text: str) -> str:
-    """Text as one line that Markdown and HTML show as it is."""
+    """Escape text for Markdown and HTML, on one line."""
     return _MARKDOWN.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))

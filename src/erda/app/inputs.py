@@ -19,7 +19,7 @@ from erda.text.relation_names import readable_name, spaced
 from erda.types import Example, Relation
 
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
-MOST_CHARACTERS = 20_000  # of a sentence
+MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME = 200
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
@@ -76,7 +76,7 @@ def labelled_examples_of(given: Iterable[Given], *, where: str = "") -> list[Exa
 
 
 def relation_of(given: str | Relation, description: str = "", known: Iterable[Relation] = ()) -> Relation:
-    """A known relation by id or name, or a new relation whose name is its id in words."""
+    """Find a known relation by id or name, or make a new relation whose name is its id in words."""
     if not isinstance(given, str | Relation):
         raise DataError(f"expected the name of a relation, got {given!r:.80}.")
     name = given if isinstance(given, str) else given.id
@@ -101,7 +101,7 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
 
 
 def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
-    """The known relation of that id, or else the only one of that name ("founded_by" is "founded by")."""
+    """Find a known relation by id, or by a unique name ("founded_by" is "founded by")."""
     relations, plain, words = list(known), spaced(name), readable_name(name)
     by_id = [one for one in relations if one.id in (name, plain)]
     found = by_id or [one for one in relations if plain == one.name or words in (one.name, readable_name(one.id))]
@@ -109,7 +109,7 @@ def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
 
 
 def known_relation(name: str, known: Iterable[Relation]) -> Relation:
-    """The known relation with that id or name, or a DataError with the nearest name."""
+    """Find a known relation by id or name; raise with the closest name if there is none."""
     relations = list(known)
     found = find_relation(name, relations)
     if found is None:
@@ -120,7 +120,7 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
 
 
 def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
-    """Reject a relation whose name differs from another one by case alone: it is a misspelling."""
+    """Reject a relation whose name differs from another only in case: it is a misspelling."""
     seen = {_folded(one.id): one.id for one in known}
     for one in new:
         other = seen.setdefault(_folded(one.id), one.id)

@@ -48,9 +48,9 @@ from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened, read_lines
 from erda.types import Example
 
-PIECE = 1024  # questions, or lines
+PIECE = 1024  # questions or lines per piece
 JOB, ROWS = "job.json", "rows.jsonl"
-# entity pairs to report: related ones in their likelier direction or in both; every one
+# entity pairs to report: related pairs in the more confident direction, or in both; all pairs
 Pairs = Literal["likelier", "both", "all"]
 KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
     "likelier": lambda found: found.found,
@@ -71,7 +71,7 @@ class AnswerJob:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that are written at once; how much of the file is read with them (rows or lines), and up to which line."""
+    """Rows that are written together, the number of input rows or lines read so far, and the current line."""
 
     rows: list[PlainRow]
     n_read: int
@@ -178,7 +178,7 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
 
 @dataclass(frozen=True, slots=True)
 class AskedLine:
-    """The questions of a line of text, or why there are none."""
+    """The questions of a line of text, or the reason why there are none."""
 
     line: int
     row: TextRow
@@ -251,7 +251,7 @@ class _Passed(Faults):
 
 
 def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T | Unread]:
-    """Yield what a reader yields; yield an `Unread` for each row that it skips."""
+    """Yield the rows of a reader; yield an `Unread` for each skipped row."""
     passed = _Passed(path)
     for one in chain(read(passed), [None]):
         yield from passed.met
@@ -324,7 +324,7 @@ def _counted(row: PlainRow, faults: Faults) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What an earlier run left: how much of the input its valid pieces cover, their rows, their digest."""
+    """The valid pieces of an earlier run: the amount of input they cover, their rows and their digest."""
 
     n_read: int
     n_rows: int
@@ -332,7 +332,7 @@ class _Found:
 
 
 def _begin(place: Path, job: AnswerJob, rows: Path) -> _Found:
-    """What an earlier run of the same job left; the rows of another job are removed."""
+    """Find the valid pieces of an earlier run of the same job; remove the rows of another job."""
     start = _Found(0, 0, sealed(job)[SEAL])
     if _is_job(place, job):
         return _valid_pieces(rows, start)
@@ -349,7 +349,7 @@ def _is_job(place: Path, job: AnswerJob) -> bool:
 
 
 def _valid_pieces(path: Path, found: _Found) -> _Found:
-    """Read pieces as long as their digests hold, and cut off the rest."""
+    """Read pieces while their digests are valid, and truncate the rest."""
     if not path.exists():
         return found
     content, n_rows, at, end = list[bytes](), found.n_rows, 0, 0
@@ -370,7 +370,7 @@ def _valid_pieces(path: Path, found: _Found) -> _Found:
 
 
 def _append(path: Path, piece: Piece, before: str) -> str:
-    """Add a piece, synced to disk; the digest of all rows up to here."""
+    """Append a piece and sync it to disk; return the digest of all rows so far."""
     content = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in piece.rows]
     digest = _digest(before, content, piece.n_read)
     try:
@@ -395,14 +395,14 @@ def _rows(path: Path) -> Iterator[PlainRow]:
     try:
         with path.open(encoding="utf-8") as file:
             yield from (row for row in map(json.loads, file) if isinstance(row, dict))
-    except FileNotFoundError:  # no row at all
+    except FileNotFoundError:  # there are no rows
         return
     except ValueError:
         raise DataError(f"{path}: is damaged. Delete {path.parent} and run the same command again.") from None
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines of a file, unpacked; 0 of a folder."""
+    """Count the lines of a file after decompression; a folder has 0."""
     if path.is_dir():
         return 0
     with opened(path) as file:

@@ -24,7 +24,7 @@ from erda.text.sentences import split_sentences
 from erda.types import Entity, Example
 from erda.types import Span as Place
 
-KEY = "erda"  # of `doc.user_data`, which holds plain values, so that a document can be stored
+KEY = "erda"  # key in `doc.user_data`, which holds plain values so that documents can be serialised
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class DocRelation:
 
 
 class RelationFinder:
-    """Asks an extractor about the entities of a document that share a sentence, and keeps the likelier direction."""
+    """Asks an extractor about entities that share a sentence, and keeps the more confident direction of each pair."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
 
     def __call__(self, doc: Doc) -> Doc:
-        """The document with its relations."""
+        """Add relations to a document."""
         (doc,) = self.pipe([doc])
         return doc
 
     def pipe(self, stream: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
-        """The documents of a stream with their relations; those of a batch are asked about together."""
+        """Add relations to the documents of a stream, batch by batch."""
         for docs in minibatch(stream, batch_size):
             pairs = [list(_pairs(doc)) for doc in docs]
             asked = [example for own in pairs for _, examples in own for example in examples]
@@ -65,15 +65,17 @@ class RelationFinder:
 
 @Language.factory("erda", default_config={"store": "my-extractor"}, assigns=["doc._.relations"], requires=["doc.ents"])
 def build_component(nlp: Language, name: str, store: str) -> RelationFinder:
-    """The component over the extractor in the folder `store`, as it is now."""
+    """Build the component from the current version of the extractor in the folder `store`."""
     version = Extractor.open(store).version
     if not version.relations:
-        raise DataError(f"There is no extractor in {store} that was taught anything. Begin one: erda teach ...")
+        raise DataError(
+            f"{store} holds no taught extractor. Begin one: erda teach RELATION SENTENCE ... --store {store}"
+        )
     return RelationFinder(version)
 
 
 def relations_of(doc: Doc) -> list[DocRelation]:
-    """What `doc._.relations` gives, in the order of the text."""
+    """The value of `doc._.relations`, in the order of the text."""
     return [
         DocRelation(doc[head_start:head_end], relation, doc[tail_start:tail_end], confidence)
         for relation, confidence, head_start, head_end, tail_start, tail_end in doc.user_data.get(KEY, ())

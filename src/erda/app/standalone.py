@@ -1,4 +1,4 @@
-"""Answers of an exported extractor. Needs onnxruntime, tokenizers, numpy and the files beside it, nothing else.
+"""Run an exported extractor. Needs only onnxruntime, tokenizers, numpy and the files beside it.
 
 python predict.py "[[SpaceX]] was set up in 2002 by {{Elon Musk}}."
 python predict.py < sentences.txt > answers.jsonl
@@ -30,7 +30,7 @@ from erda.types import Entity, Example, Span
 
 
 class Predictor:
-    """The extractor that was exported into `folder`; threads can share it."""
+    """The exported extractor in `folder`; threads can share it."""
 
     def __init__(self, folder: str | Path = Path(__file__).parents[1]) -> None:
         folder = Path(folder)
@@ -58,7 +58,7 @@ class Predictor:
         )
 
     def predict(self, sentences: Iterable[str | Mapping[str, Any]], top: int = 5) -> list[dict[str, Any]]:
-        """An answer for each sentence: text with marks, or a row with `tokens` or `text` and the spans of two entities.
+        """Answer each sentence: text with marks, or a row with `tokens` or `text` and the spans of two entities.
 
         `relation` is the likeliest, or None if none is likely enough; `ranked` holds the `top` likeliest.
         """
@@ -73,7 +73,7 @@ class Predictor:
         return answers
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
-        """Log odds of each relation against one never seen: [n_sentences, n_relations]."""
+        """Log odds of each relation against an unseen relation: [n_sentences, n_relations]."""
         vectors = self.vectors(sentences)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return self.fitted.scores(vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
@@ -92,7 +92,7 @@ class Predictor:
 
 
 def read_sentence(sentence: str | Mapping[str, Any]) -> Example:
-    """A sentence with its two entities; a ValueError says what is wrong with it."""
+    """Read a sentence with two entities; raise ValueError if it is invalid."""
     try:
         if isinstance(sentence, str):
             return example_from_marks(sentence)
@@ -110,7 +110,7 @@ def read_sentence(sentence: str | Mapping[str, Any]) -> Example:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer the sentences given, or those of standard input, one per line; an answer is a line of JSON."""
+    """Answer the sentences of the arguments or of standard input, one per line, as lines of JSON."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run() -> int:
-    """Run as a command, and give the exit status."""
+    """Run as a command; return the exit status."""
     try:
         return main(sys.argv[1:])
     except KeyboardInterrupt:

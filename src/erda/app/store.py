@@ -1,4 +1,4 @@
-"""An extractor on disk: every version is whole or absent, and versions share what they have in common.
+"""An extractor on disk: every version is complete or absent, and versions share equal objects.
 
     extractor.json              the store's format, its current version, the highest number used so far
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
@@ -70,7 +70,7 @@ class Store:
             return True
         try:
             found = list(self.folder.iterdir()) if self.folder.exists() else []
-            ours = (LOCK, VERSIONS, OBJECTS)  # a kill before the first version was complete
+            ours = (LOCK, VERSIONS, OBJECTS)  # the process was killed before the first version was complete
             other = [path for path in found if path.name not in ours and not is_unfinished(path.name)]
             other += [path for name in (VERSIONS, OBJECTS) for path in self._foreign(self.folder / name)]
         except NotADirectoryError:
@@ -85,7 +85,7 @@ class Store:
         return False
 
     def _foreign(self, folder: Path) -> Iterator[Path]:
-        """What is in `versions/` or `objects/` but was not written by erda."""
+        """List files in `versions/` and `objects/` that erda did not write."""
         if folder.is_symlink():
             yield folder
         elif folder.exists():
@@ -153,7 +153,7 @@ class Store:
         self._remove_but(versions=(), objects=())
 
     def point(self, number: int) -> None:
-        """Make a version the current one, also if `extractor.json` is damaged."""
+        """Make a version the current one, even if `extractor.json` is damaged."""
         try:
             head = self.head()
             self.refuse_old(head)
@@ -171,7 +171,7 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(self, number: int, near: State | None = None) -> State:
-        """A version; relations that it shares with `near` are not read again."""
+        """Read a version; reuse the relations that it shares with `near`."""
         from erda.methods.base import Checkpoint
 
         version = self._read_version(number)
@@ -199,7 +199,7 @@ class Store:
         return State(version.stamp, known, learned if known else None, files)
 
     def identity(self, number: int) -> str:
-        """The identity of a version: another one means that another version has the same number now."""
+        """The identity of a version, which changes when another version takes its number."""
         return self._read_version(number).stamp.identity
 
     def current(self) -> VersionInfo:
@@ -316,10 +316,10 @@ class Store:
         return replace(state, stamp=stamp, files=files)
 
     def _numbered(self, version: VersionFile) -> VersionFile:
-        """A version with a number that no other one has ever had.
+        """Give a version a number that has never been used.
 
-        A process that was killed before it wrote the head leaves a version that never was current. The same version
-        takes its place; any other one leaves it alone.
+        A process killed before it wrote the head leaves a version that was never current. An equal version replaces it;
+        any other version leaves it alone.
         """
         last = self.head().last if (self.folder / HEAD).is_file() else -1
         beyond = [number for number in self.numbers() if number > last]
@@ -354,7 +354,7 @@ class Store:
         return digest
 
     def prune(self, keep: Collection[int]) -> int:
-        """Remove all versions but these and the current one, and every object that none of them names; how many.
+        """Remove all versions except these and the current one, with their objects; return the number removed.
 
         Files that erda did not write stay.
         """

@@ -21,7 +21,7 @@ class StoreMarker:
 
 @dataclass(frozen=True, slots=True)
 class StoreHead(StoreMarker):
-    """`extractor.json`; `identity` is that of the current version."""
+    """`extractor.json`; `identity` belongs to the current version."""
 
     current: int
     last: int
@@ -53,13 +53,13 @@ class VersionFile:
         return found | ({f"{self.shared}.safetensors"} if self.shared else set())
 
     def is_same(self, other: VersionFile) -> bool:
-        """Whether two versions differ in nothing but when they were written."""
+        """Whether two versions are equal except for the time of writing."""
         return replace(self, stamp=replace(self.stamp, time="", identity="")) == replace(
             other, stamp=replace(other.stamp, time="", identity="")
         )
 
     def info(self, current: int) -> VersionInfo:
-        """A line of the history."""
+        """The entry of this version in the history."""
         stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)
         return VersionInfo(
             stamp.number,

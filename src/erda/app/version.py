@@ -1,6 +1,6 @@
-"""A version of an extractor: what it knew at one moment, and every question that can be put to it.
+"""A version of an extractor: an immutable snapshot that answers questions.
 
-Nothing in it ever changes, so any number of threads may hold and ask it while the extractor goes on learning.
+Any number of threads can share a version while the extractor goes on learning.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from erda.text.pronouns import is_pronoun
 from erda.types import Entity, Example, Relation, Span
 
 NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
-TOP = 5  # ranked relations of an answer
+TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
 MOST_PAIRS = 10_000  # of a text
-COMPARED = 3  # relations whose examples an explanation looks at
-MOST_COMPARED = 20  # examples of each
+COMPARED = 3  # relations whose examples an explanation compares
+MOST_COMPARED = 20  # examples compared per relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PairQuestions:
 
 
 class Version:
-    """An extractor as it was after one teaching. `build` makes its method when it is first asked."""
+    """The state of an extractor after one change. `build` builds its method at the first question."""
 
     def __init__(self, state: State, build: Callable[[State], Method], method: Method | None = None) -> None:
         self.state = state
@@ -61,17 +61,17 @@ class Version:
 
     @property
     def number(self) -> int:
-        """By which `rollback` and `compare` know it."""
+        """Number of the version, for `rollback` and `compare`."""
         return self.state.stamp.number
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """In the order in which they were taught."""
+        """The known relations, in the order of teaching."""
         return tuple(one.relation for one in self.state.known)
 
     @property
     def method(self) -> Method:
-        """What learned it; not to be taught itself."""
+        """The method of this version; do not call its `learn`."""
         with self._lock:
             if self._method is None:
                 if self.state.is_old:
@@ -83,7 +83,7 @@ class Version:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """What turns its method's scores into confidences."""
+        """The calibration that converts scores to confidences."""
         return CALIBRATIONS[self.method.score_kind].given([len(one.lessons) for one in self.state.known])
 
     @cached_property
@@ -91,7 +91,7 @@ class Version:
         return {one.relation: one for one in self.method.kept}
 
     def known(self, relation: str) -> Known:
-        """A relation, by its id or name, and what it was taught by."""
+        """A relation, by its id or name, with its examples."""
         found = known_relation(relation, self.relations)
         return next(one for one in self.state.known if one.relation is found)
 
@@ -106,7 +106,7 @@ class Version:
     def predict(
         self, given: Given | Iterable[Given], *, top: int = TOP, progress: Progress | None = None
     ) -> Answer | list[Answer]:
-        """The relation between the marked entities of a sentence; of each of several, in their order."""
+        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
         if isinstance(given, str | Example | Mapping):
             return self._answers(examples_of([given]), top=top)[0]
         questions, answers = examples_of(given), list[Answer]()
@@ -117,7 +117,7 @@ class Version:
         return answers
 
     def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
-        """The relations between all entities of a text that share a sentence, every ordered pair of them.
+        """Predict the relation of every ordered pair of entities that share a sentence of a text.
 
         `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
         `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
@@ -126,7 +126,7 @@ class Version:
         return questions.answered(self.predict(questions.examples, top=top))
 
     def questions(self, text: str, entities: Entities = None) -> PairQuestions:
-        """What `extract` asks of a text."""
+        """List the entity pairs of a text that `extract` asks about."""
         tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
         for sentence in tagged.sentences:
@@ -150,7 +150,7 @@ class Version:
         return NameTagger(names) if names else None
 
     def explain(self, given: Given) -> Explanation:
-        """Why an answer is what it is: which taught examples are most like the sentence, and which words count."""
+        """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
         answer, *others = self._answers([example, *(one for _, one in shorter)], top=len(self.relations))
@@ -201,7 +201,7 @@ def _entities(known: Known) -> Iterable[Entity]:
 
 
 def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
-    """The example without each of its words that belong to no entity, with the place of the word."""
+    """Yield the index of each word outside the entities, and the example without that word."""
     for place in range(len(example.tokens)):
         if any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
             continue

@@ -1,4 +1,4 @@
-"""`erda paper`: the tables and figures of the paper."""
+"""`erda paper`: reproduce the tables and figures of the paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what was asked for, write the report, say what is missing."""
+    """Run the selected tables, write the report, and list missing runs."""
     from erda.benchmark.paper.paper_tables import choose_tables
     from erda.benchmark.paper.run_paper import run_paper
     from erda.errors import ErdaError, join_faults, merge_faults

@@ -1,4 +1,4 @@
-"""`erda report`: tables, figures and a page from records."""
+"""`erda report`: make tables, figures and a page from records."""
 
 from __future__ import annotations
 

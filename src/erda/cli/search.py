@@ -1,4 +1,4 @@
-"""`erda search`: settings chosen on validation data."""
+"""`erda search`: search settings on validation data."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, and print what is best."""
+    """Search, and print the best settings."""
     from erda.benchmark.search.result import BEST, best_table, write_search
     from erda.benchmark.search.search import search
     from erda.cli.printing import print_tables
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace) -> Search:
-    """The search that was asked for, checked: every fault at once."""
+    """Validate the options of a search; report all faults at once."""
     from erda.benchmark.search.search import Search
     from erda.benchmark.search.space import default_space, parse_space
     from erda.errors import SettingsError, join_faults

@@ -49,7 +49,7 @@ Layer = Mapping[str, Given]  # `shots`, `batch_size`, `erda.memory_size`, `encod
 def run_settings(
     *, preset: str | None = None, file: Path | None = None, settings: Mapping[str, Any] | None = None, **values: Any
 ) -> RunSettings:
-    """Settings of some runs: a preset or a TOML file, overridden by keyword arguments of the same names.
+    """Build run settings from a preset or a TOML file, overridden by keyword arguments.
 
     >>> run_settings(preset="demo", methods="erda", seeds=100, settings={"erda.memory_size": 2}).seeds
     (100,)
@@ -58,12 +58,12 @@ def run_settings(
 
 
 def given_values(values: Mapping[str, Any]) -> dict[str, Given]:
-    """A layer of a program's values; None is not given."""
+    """Build a layer from keyword arguments; None means unset."""
     return {tidy_name(name): Given(value, name) for name, value in values.items() if value is not None}
 
 
 def tidy_name(name: str) -> str:
-    """Name of a setting, with underscores; the method before a dot keeps its hyphens."""
+    """Normalise a setting name to underscores; a method name before a dot keeps its hyphens."""
     owner, dot, setting = name.strip().rpartition(".")
     return f"{owner}{dot}{setting.replace('-', '_')}"
 
@@ -72,12 +72,12 @@ def tidy_name(name: str) -> str:
 
 
 def preset_names() -> list[str]:
-    """All presets of the package."""
+    """Names of all built-in presets."""
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """A preset, merged over the preset that it is `like`."""
+    """Read a preset, merged over the preset named by its `like`."""
     if name not in preset_names():
         raise SettingsError(unknown_name("preset", name, preset_names()))
     own = _read_toml(PRESETS / f"{name}.toml")
