@@ -52,6 +52,7 @@ def test_nested_settings_are_flat_outside() -> None:
         **{"n_neighbours": 3, "agreement": "none"},
     }
     assert flat_values(model(**nested_values(model, flat))) == flat
+    assert nested_values(model, {"inner": Inner(n_neighbours=3)}) == {"inner": Inner(n_neighbours=3)}
 
 
 def test_every_fault_is_said() -> None:

@@ -87,10 +87,10 @@ def flat_values(settings: Settings) -> dict[str, Any]:
 
 
 def nested_values(model: type[Settings], flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Invert `flat_values`; unknown names stay, for the model to reject."""
+    """Invert `flat_values`. Nested models stay as they are; unknown names stay, for the model to reject."""
     values = dict(flat)
     for name, field in model.model_fields.items():
-        if _is_model(field.annotation):
+        if _is_model(field.annotation) and not isinstance(values.get(name), Settings):
             inner: Any = field.annotation
             own = {one: values.pop(one) for one in flat_kinds(inner) if one in values}
             values[name] = nested_values(inner, own)
