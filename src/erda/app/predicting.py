@@ -29,8 +29,8 @@ from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files
 from erda.data.formats.row_collector import RowReader, SourceRow
-from erda.data.own_data import OWN, format_of, row_reader
-from erda.errors import DataError, SettingsError, WriteError, counted
+from erda.data.own_data import own_format, row_reader
+from erda.errors import DataError, WriteError, counted
 from erda.files import (
     SEAL,
     cannot_write,
@@ -258,16 +258,6 @@ def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T |
         passed.met.clear()
         if one is not None:
             yield one
-
-
-def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
-    """Return the format of a file that can be read row by row."""
-    found = format_of(path, format, columns)
-    if found not in OWN:
-        raise SettingsError(
-            f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
-        )
-    return found
 
 
 # -- where the answers go ----------------------------------------------------------------------------------------------

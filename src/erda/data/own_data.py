@@ -100,6 +100,16 @@ def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] 
     return "csv"
 
 
+def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
+    """Return the format of a file that can be read row by row."""
+    found = format_of(path, format, columns)
+    if found not in OWN:
+        raise SettingsError(
+            f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
+        )
+    return found
+
+
 def detect_format(path: Path) -> str:
     """Detect a format: brat by its `.ann` files, CSV by its suffix, the others by the beginning of the file."""
     if any(file.is_file() for file in brat.brat_files(path)):
