@@ -178,7 +178,7 @@ def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:
     """A lent machine with a GPU may have little more than PyTorch."""
-    missing = ["matplotlib", "pooch", "duckdb", "faiss", "scipy", "sklearn", "jinja2", "optuna", "ray"]
+    missing = ["matplotlib", "pooch", "duckdb", "faiss", "sklearn", "jinja2", "optuna", "ray"]
     command = run_command(own_data, tmp_path, "--method", "seqrun", "--seeds", "1")
     script = f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\nfrom erda.cli.main import main\n"
     script += f"sys.exit(main({command!r}))"
