@@ -26,6 +26,7 @@ from erda.data.catalogue import open_stream
 from erda.encoders import build_encoder
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.onnx_encoder import packaged_names
 from erda.encoders.weights import find_model
 from erda.errors import ErdaError, join_faults
 from erda.methods import DEFAULT_METHOD
@@ -33,7 +34,6 @@ from erda.settings.load import run_settings
 from erda.types import Example
 from targets import Figure, measure
 
-ENGINES = ("torch", "onnx", "packaged")
 N_COMPARED = 400
 N_SINGLE = 100
 
@@ -42,9 +42,10 @@ def accuracy(options: argparse.Namespace) -> Iterator[Figure]:
     """Accuracy on FewRel 5-shot validation data after eight tasks without training, and similarity of the vectors."""
     sentences = _sentences()[:N_COMPARED]
     expected = unit_rows(_encoder("torch", options).embed(sentences))
-    reached = {engine: _accuracy(engine, options) for engine in ENGINES}
+    engines = _engines(options)
+    reached = {engine: _accuracy(engine, options) for engine in engines}
     yield Figure(f"{options.encoder}, {options.method}, all-seen on validation data: torch", reached["torch"], "%")
-    for engine in ENGINES[1:]:
+    for engine in engines[1:]:
         yield Figure(f"  {engine}", reached[engine], "%")
         yield Figure("    minus torch", reached[engine] - reached["torch"], "points", ">= -0.3")
         cosines = (unit_rows(_encoder(engine, options).embed(sentences)) * expected).sum(axis=1)
@@ -75,7 +76,7 @@ def speed(options: argparse.Namespace) -> Iterator[Figure]:
     for name, target in (("sentence-transformers", ">= 2"), ("float32", "")):
         ratio = statistics.median(one[name] / one["int8"] for one in times)
         yield Figure(f"  int8 as fast as {name}", ratio, "times", target)
-    for engine in ENGINES[::-1]:
+    for engine in _engines(options)[::-1]:
         encoder = _encoder(engine, options)
         single = [_seconds(partial(encoder.embed, [one])) for one in sentences[:N_SINGLE]]
         target = "<= 5" if engine == "packaged" and options.encoder == "minilm" else ""
@@ -88,6 +89,11 @@ def _sentences() -> list[Example]:
     stream = open_stream("fewrel", shots=5, seed=100)
     found = [example for task in range(len(stream)) for example in stream.validation(task).examples]
     return [found[i] for i in torch.randperm(len(found), generator=torch.Generator().manual_seed(0))]
+
+
+def _engines(options: argparse.Namespace) -> tuple[str, ...]:
+    """PyTorch, ONNX Runtime in float32 and in int8: the packaged file, where the encoder has one."""
+    return "torch", "onnx", "packaged" if options.encoder in packaged_names() else "onnx-int8"
 
 
 def _encoder(engine: str, options: argparse.Namespace) -> Encoder:

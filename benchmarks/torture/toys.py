@@ -37,7 +37,7 @@ FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "
 FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
 MORE = ["teach", "r9", "[[ada]] the city {{bob}}", "[[eve]] who is {{fay}}", "--store", "store"]
-PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv"]
+PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv", "--overwrite"]
 CONFIG = """\
 dataset = "data.jsonl"
 shots = 4

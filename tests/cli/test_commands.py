@@ -154,6 +154,7 @@ def test_processes_leave_the_same_records(own_data: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_demo_shows_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path), "--sentences", "200"]) == 0
     printed = capsys.readouterr().out

@@ -129,7 +129,7 @@ class Progress:
         )
         write_json(self.folder / FILE, sealed(learned))
         self.learned = learned
-        remove_own(old, lambda name: is_own(f"{old.name}/{name}"))
+        remove_own(old, lambda name: f"{old.name}/{name}" in before.files)
 
     def arrays(self) -> list[dict[str, np.ndarray]]:
         """Predictions after each task."""
@@ -137,7 +137,7 @@ class Progress:
 
     def discard(self) -> None:
         """Remove the folder, once the record is written; files of others stay."""
-        remove_own(self.folder, is_own)
+        remove_own(self.folder, lambda name: is_own(name) or name in self.learned.files)
 
 
 def is_own(name: str) -> bool:
