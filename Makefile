@@ -24,8 +24,8 @@ demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an 
 test: $(STAMP)  ## set up, then the tests, but for the long ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-all: $(STAMP)  ## every test: also kills, Ray, two processes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+test-all: $(STAMP)  ## every test: also kills, Ray, two processes, newly drawn cases
+	HYPOTHESIS_PROFILE=explore OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(STAMP)  ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not long'

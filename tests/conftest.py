@@ -4,6 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The default suite repeats the same cases, so that a submission fails for its own faults only.
+# `make test-all` sets the profile `explore`, which draws new cases each time.
+settings.register_profile("repeat", derandomize=True)
+settings.register_profile("explore", derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
 @pytest.fixture(scope="session")
