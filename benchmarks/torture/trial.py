@@ -25,7 +25,7 @@ Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
 # what no two runs of a command share, and digests of it
 LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
-NOT_COMPARED = {".lock", "checked.json", "journal.jsonl", "history.svg"}  # times, random ids of a figure
+NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # they hold times
 HERE = "here"  # the folder of a case that its command works in
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
 

@@ -173,6 +173,9 @@ def test_best_toml_is_a_settings_file(tmp_path: Path) -> None:
     paths = write_search(search_asked, found, out=tmp_path, command="erda search --out 'my folder'")
     assert {path.suffix for path in paths} == {".toml", ".png", ".svg"}
     assert all(path.stat().st_size > 300 for path in paths)
+    drawn = {path: path.read_bytes() for path in paths}
+    write_search(search_asked, found, out=tmp_path, command="erda search --out 'my folder'")
+    assert {path: path.read_bytes() for path in paths} == drawn, "the same bytes each time"
     text = (tmp_path / "best.toml").read_text()
     assert "#   erda search --out 'my folder'\n" in text
     assert "evaluate_on" not in tomllib.loads(text)

@@ -116,7 +116,11 @@ def _save_figures(asked: Search, out: Path) -> list[Path]:
     from optuna.visualization import matplotlib as figures
 
     paths = []
-    with study_of(asked, out) as study, warnings.catch_warnings(action="ignore"):  # they are "experimental"
+    with (
+        study_of(asked, out) as study,
+        warnings.catch_warnings(action="ignore"),  # Optuna calls these figures experimental
+        mpl.rc_context({"svg.hashsalt": "erda"}),  # reproducible bytes
+    ):
         draw = {"history": partial(figures.plot_optimization_history, study, target_name="accuracy")}
         if importance_of(study):
             evaluator = FanovaImportanceEvaluator(seed=0)
@@ -125,7 +129,8 @@ def _save_figures(asked: Search, out: Path) -> list[Path]:
             figure = plot().figure
             for suffix in FORMATS:
                 file = io.BytesIO()
-                figure.savefig(file, format=suffix, bbox_inches="tight")
+                metadata = {"Date": None} if suffix == "svg" else None
+                figure.savefig(file, format=suffix, bbox_inches="tight", metadata=metadata)
                 paths.append(out / f"{name}.{suffix}")
                 write_bytes(paths[-1], file.getvalue())
             pyplot.close(figure)
