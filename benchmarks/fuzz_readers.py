@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -28,6 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from erda.app.extractor import Extractor
+from erda.corpus.sources import Limits, SourceSettings, open_source
 from erda.data.convert import write_examples
 from erda.data.fewrel_dataset import read_indices, read_relations
 from erda.data.formats import Reading, read_relation_list
@@ -83,6 +86,24 @@ _TOML = 'dataset = "atlas"\nmethods = ["posterior"]\nseeds = [100, 110]\nshots =
 _OFFSETS = (
     'text;head_start;head_end;tail_start;tail_end;relation\r\nAnn met Bob.;0;3;8;11;met\r\n"a;\nb c";0;1;3;4;r\r\n'
 )
+_DOCUMENTS = [
+    {
+        "title": "Ann",
+        "sents": [["Ann", "met", "Bob", "."], ["Bob", "left", "Oslo", "."]],
+        "vertexSet": [
+            [{"name": "Ann", "sent_id": 0, "pos": [0, 1], "type": "PER"}],
+            [{"name": "Bob", "sent_id": 0, "pos": [2, 3], "type": "PER"}, {"name": "Bob", "sent_id": 1, "pos": [0, 1]}],
+            [{"name": "Oslo", "sent_id": 1, "pos": [2, 3], "type": "LOC"}],
+        ],
+        "labels": [{"h": 0, "t": 1, "r": "P1", "evidence": [0]}],
+    }
+]
+_WIKI = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+<siteinfo><dbname>enwiki</dbname><namespaces><namespace key="0"/><namespace key="14">Category</namespace></namespaces>
+</siteinfo><page><title>Ann Lee</title><ns>0</ns><id>1</id><revision><text>'''Ann Lee''' met [[Bob Roe|Bob]] in
+[[Oslo]].&lt;ref&gt;x&lt;/ref&gt; {{Infobox|a=[[b]]}} She [[left]] in {{date|1950}} with {| class="x" | y |} [[Zoë]].
+</text></revision></page><page><title>B</title><ns>0</ns><redirect title="Ann Lee"/></page></mediawiki>
+"""
 
 
 def _lines(*rows: object) -> bytes:
@@ -109,6 +130,40 @@ def _read_pid2name(path: Path) -> object:
     (path.parent / "cfrl").mkdir(exist_ok=True)
     (path.parent / "cfrl/relation_name.txt").write_text("name\n")
     return read_relations(path.parent)
+
+
+def _read_source(path: Path) -> None:
+    """Read the file as a source of a corpus; plain text gets its entities from a list of names."""
+    names = path.parent / "names.csv"
+    names.write_text("Ann Lee\nBob\nOslo\n")
+    for _ in open_source(path, SourceSettings(names=names)).batches(0, Limits()):
+        pass
+
+
+def _store() -> dict[str, bytes]:
+    """The files of a store with two relations and two versions, by their relative path."""
+    with tempfile.TemporaryDirectory() as folder:
+        extractor = Extractor.open(folder)
+        extractor.teach("born in", ["[[Ann Lee]] was born in {{Oslo}}.", "[[Bob]] comes from {{Rome}}."])
+        extractor.teach("met", ["[[Ann Lee]] met {{Bob}}."])
+        files = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+STORE = _store()
+
+
+def _read_store(path: Path) -> None:
+    """Open a store in which the mutated file replaces the file of that name; read everything but arrays."""
+    mutated_file, folder = path.read_bytes(), path.parent / "store"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, content in STORE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(mutated_file if Path(name).name == path.name else content)
+    extractor = Extractor.open(folder)
+    extractor.history()
+    for relation in extractor.relations:
+        extractor.examples(relation.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +194,15 @@ TARGETS = (
     Target("names", "x.txt", "Ann Lee\tQ1\nOslo\nÖdön\n".encode(), _read_names),
     Target("array", "x.npy", _array(), read_indices),
     Target("settings", "x.toml", _TOML.encode(), lambda path: run_settings(file=path)),
+    Target("corpus rows", "x.jsonl", _lines(*_ROWS), _read_source),
+    Target("corpus text", "x.txt", f"{_TEXT}\nAnn Lee met Bob.\n".encode(), _read_source),
+    Target("corpus documents", "x.json", json.dumps(_DOCUMENTS).encode(), _read_source),
+    Target("corpus wikipedia", "x.xml", _WIKI.encode(), _read_source),
+    *(
+        Target(f"store {Path(name).name[:9]}", Path(name).name, STORE[name], _read_store)
+        for name in sorted(STORE)
+        if "json" in name
+    ),
 )
 
 
