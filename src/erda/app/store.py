@@ -4,6 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation and every example that taught it
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
+    derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
@@ -49,7 +50,7 @@ from erda.files import (
 if TYPE_CHECKING:
     import numpy as np
 
-HEAD, VERSIONS, OBJECTS = "extractor.json", "versions", "objects"
+HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
 WAIT = 10.0  # seconds to wait for another process that is teaching
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
@@ -70,7 +71,7 @@ class Store:
             return True
         try:
             found = list(self.folder.iterdir()) if self.folder.exists() else []
-            ours = (LOCK, VERSIONS, OBJECTS)  # the process was killed before the first version was complete
+            ours = (LOCK, VERSIONS, OBJECTS, DERIVED)  # the process was killed before the first version was complete
             other = [path for path in found if path.name not in ours and not is_unfinished(path.name)]
             other += [path for name in (VERSIONS, OBJECTS) for path in self._foreign(self.folder / name)]
         except NotADirectoryError:
@@ -150,6 +151,7 @@ class Store:
     def _remove_all(self) -> None:
         """Remove a store whose first teaching failed."""
         remove_own(self.folder / HEAD)
+        remove_own(self.folder / DERIVED)
         self._remove_but(versions=(), objects=())
 
     def point(self, number: int) -> None:
@@ -359,6 +361,7 @@ class Store:
         Files that erda did not write stay.
         """
         current = self.head().current
+        remove_own(self.folder / DERIVED)
         numbers = self.numbers()
         kept = [self._read_file(number) for number in numbers if number in keep or number == current]
         objects = {name for version in kept for name in version.objects()}

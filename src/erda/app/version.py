@@ -15,6 +15,7 @@ import numpy as np
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
+from erda.app.derived import DerivedArrays
 from erda.app.entities import Entities, tagged_sentences
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
@@ -55,9 +56,15 @@ class PairQuestions:
 class Version:
     """The state of an extractor after one change. `build` builds its method at the first question."""
 
-    def __init__(self, state: State, build: Callable[[State], Method], method: Method | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        build: Callable[[State], Method],
+        method: Method | None = None,
+        derived: DerivedArrays | None = None,
+    ) -> None:
         self.state = state
-        self._build, self._lock, self._method = build, Lock(), method
+        self._build, self._lock, self._method, self._derived = build, Lock(), method, derived
 
     @property
     def number(self) -> int:
@@ -80,6 +87,16 @@ class Version:
                     raise DataError(NOTHING_TAUGHT)
                 self._method = self._build(self.state)
             return self._method
+
+    @cached_property
+    def _fitted(self) -> Method:
+        """The method, fitted: with the arrays on disk, which are written if they are missing."""
+        method = self.method
+        if self._derived is not None and (found := self._derived.load()) is not None:
+            method.use_derived(found)
+        elif self._derived is not None:
+            self._derived.save(method.derived())
+        return method
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -172,7 +189,7 @@ class Version:
     def _answers(self, questions: Sequence[Example], *, top: int) -> list[Answer]:
         if not questions:
             return []
-        predictions = self.method.predict(questions)
+        predictions = self._fitted.predict(questions)
         confidences = self.calibration.confidences(predictions.scores)
         known = confidences.sum(axis=1) >= LEAST_KNOWN
         exemplars = self._exemplars

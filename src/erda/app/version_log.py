@@ -12,6 +12,7 @@ from threading import RLock
 import numpy as np
 
 from erda.app.answers import Progress
+from erda.app.derived import DerivedArrays
 from erda.app.lessons import Known
 from erda.app.setup import Asked, Builder, without_engine
 from erda.app.state import NOTHING, Setup, Stamp, State
@@ -122,7 +123,7 @@ class VersionLog:
 
     def keep(self, state: State, method: Method | None = None) -> Version:
         """Cache a version in memory."""
-        version = Version(state, self._build, method)
+        version = Version(state, self._build, method, DerivedArrays(self.store, state.stamp.identity))
         self.at_hand[version.number] = version
         for number in [one for one in self.at_hand if one != self.current.number][:-AT_HAND]:
             del self.at_hand[number]

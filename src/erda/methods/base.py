@@ -185,6 +185,14 @@ class Method(ABC):
         """
         return {}
 
+    def derived(self) -> dict[str, np.ndarray]:
+        """Return arrays computed from everything learned so far that are slow to compute; empty for most methods."""
+        return {}
+
+    def use_derived(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Use the arrays that `derived` returned in another process instead of computing them."""
+        raise ModelError(f"Method '{self.name}' derives no arrays.")
+
     # -- what a subclass implements ------------------------------------------------------------------------------------
 
     @abstractmethod

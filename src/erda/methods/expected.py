@@ -142,19 +142,22 @@ class Fitted:
         return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays of the model, for an export; `from_arrays` restores it."""
+        """Return all arrays of the model in 32 bits, for a file; `from_arrays` restores it."""
         never = self.never_seen
-        return {
+        arrays = {
             "centre": self.centre,
             "basis": self.basis,
             **{name: getattr(self.expected, name) for name in EXPECTED},
             **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
             "never": np.array([never.weight, never.typical]),
         }
+        kinds = {name: np.int32 if array.dtype.kind == "i" else np.float32 for name, array in arrays.items()}
+        return {name: np.ascontiguousarray(array, dtype=kinds[name]) for name, array in arrays.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Fitted:
-        """Restore a model from its `arrays`."""
-        expected, unseen = (Expected(*(arrays[f"{whose}{name}"] for name in EXPECTED)) for whose in ("", "never_"))
-        weight, typical = arrays["never"].tolist()
-        return cls(arrays["centre"], arrays["basis"], expected, NeverSeen(unseen, weight, typical))
+        """Restore a model from its `arrays`. Scores are computed in 64 bits."""
+        wide = {name: array if array.dtype.kind == "i" else array.astype(np.float64) for name, array in arrays.items()}
+        expected, unseen = (Expected(*(wide[f"{whose}{name}"] for name in EXPECTED)) for whose in ("", "never_"))
+        weight, typical = wide["never"].tolist()
+        return cls(wide["centre"], wide["basis"], expected, NeverSeen(unseen, weight, typical))

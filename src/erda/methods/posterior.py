@@ -12,7 +12,7 @@ relations, the background of the encoder replaces the missing ones (`expected.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -110,8 +110,16 @@ class Posterior(Method):
         """The fitted model of everything learned so far. Two threads that fit at once get equal models."""
         if self._fitted is None:
             with threadpool_limits(1, "blas"):  # the matrices are small: threads cost more than they save
-                self._fitted = self._fit()
+                self._fitted = Fitted.from_arrays(self._fit().arrays())  # rounded as in a file
         return self._fitted
+
+    def derived(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the fitted model."""
+        return self.fitted.arrays()
+
+    def use_derived(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Use a fitted model."""
+        self._fitted = Fitted.from_arrays(arrays)
 
     def _fit(self) -> Fitted:
         counts, means = self._stacked("count"), self._stacked("mean")
