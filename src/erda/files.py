@@ -33,7 +33,7 @@ T = TypeVar("T")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNREADABLE = (  # what NumPy raises over a damaged file
     *(OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, SyntaxError),
-    *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+    *(ArithmeticError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 LONGEST_FILE_NAME = 255  # bytes; the limit of common file systems
 LOCK_SECONDS = 0.2  # long enough for a process that is about to release the lock

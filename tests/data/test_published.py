@@ -92,9 +92,12 @@ def test_missing_and_damaged_files_are_reported(folder: Path) -> None:
     np.save(labels, np.zeros(80, dtype=int))
     with pytest.raises(DataError, match="no relation belongs to cluster 1"):
         published_stream(folder, shots=5)
-    labels.write_bytes(labels.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"rel_cluster_label_0\.npy: not a NumPy array .* erda data get fewrel"):
-        published_stream(folder, shots=5)
+    whole = labels.read_bytes()
+    for damaged in (whole[:100], whole.replace(b"(80,), }" + 30 * b" ", b"(" + 32 * b"9" + b",), }", 1)):
+        assert damaged != whole
+        labels.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"rel_cluster_label_0\.npy: not a NumPy array .* erda data get fewrel"):
+            published_stream(folder, shots=5)
     labels.unlink()
     with pytest.raises(DataError) as caught:
         published_stream(folder, shots=5)
