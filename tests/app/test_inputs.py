@@ -97,7 +97,6 @@ def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> Non
         ("  \t", "A relation needs a name"),
         ("a\x00b", "its id holds a control character"),
         ("x" * 201, "a name has at most 200 characters"),
-        ("no_relation", "'no_relation' says that none holds"),
         ("Founded By", "'Founded By' differs from relation 'founded by' by case alone"),
         ("FOUNDED  by ", "differs from relation 'founded by' by case alone. Write 'founded by'"),
         (7, "expected the name of a relation, got 7"),

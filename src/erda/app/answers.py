@@ -141,7 +141,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """An example that moved from one relation to another; the later teaching counts."""
+    """An example that moved from one relation to another; the later teaching counts.
+
+    `before` and `after` are relations, "counterexamples of RELATION", or "no_relation".
+    """
 
     example: Example
     before: str
@@ -159,10 +162,15 @@ class Taught:
     moved: tuple[Moved, ...] = ()
     forgotten: tuple[str, ...] = ()  # relations whose last example moved away
     described: tuple[str, ...] = ()  # known relations with a new name or description
+    n_counterexamples: int = 0  # new ones
+    n_unrelated: int = 0  # new sentences in which no relation holds
 
     def __str__(self) -> str:
-        if self.new or self.n_examples or self.moved:
-            said = [f"Version {self.version}: {counted(self.n_examples, 'new example')}"]
+        against = [counted(self.n_counterexamples, "new counterexample")] if self.n_counterexamples else []
+        against += [f"{counted(self.n_unrelated, 'sentence')} without a relation"] if self.n_unrelated else []
+        if self.new or self.n_examples or self.moved or against:
+            own = [] if against and not self.n_examples else [counted(self.n_examples, "new example")]
+            said = [f"Version {self.version}: {', '.join([*own, *against])}"]
         else:
             said = [f"Version {self.version}: no new example" if self.described else "Nothing new"]
         said += [f"new: {', '.join(self.new)}"] if self.new else []
@@ -236,3 +244,5 @@ class VersionInfo:
     n_relations: int
     n_examples: int
     is_current: bool = False
+    n_counterexamples: int = 0
+    n_unrelated: int = 0  # sentences in which no relation holds

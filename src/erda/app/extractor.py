@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -20,13 +20,15 @@ from erda.app.answers import (
 )
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
-from erda.app.inputs import Given, known_relation, refuse_lookalikes
-from erda.app.lessons import Known, Lesson, Teachable, added, described, merged, renamed, taken_back, wanted
+from erda.app.inputs import Given, example_of, known_relation, refuse_lookalikes
+from erda.app.lesson_changes import added, described, merged, renamed, taken_back, without_lost_inverses
+from erda.app.lessons import Lesson, Teachable, Wanted, wanted
 from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup
+from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State
 from erda.app.store import Store
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import VersionLog, now
+from erda.data.formats.row_collector import NO_RELATION
 from erda.encoders.base import Encoder
 from erda.errors import DataError
 from erda.files import user_path
@@ -103,6 +105,15 @@ class Extractor:
         """The examples of a relation; `take_back` accepts their numbers."""
         return self.version.known(relation).lessons
 
+    def counterexamples(self, relation: str) -> tuple[Lesson, ...]:
+        """The counterexamples of a relation; `take_back` accepts their numbers."""
+        return self.version.known(relation).counterexamples
+
+    @property
+    def unrelated(self) -> tuple[Lesson, ...]:
+        """The taught sentences in which no relation holds; `take_back` accepts their numbers."""
+        return self.version.state.unrelated
+
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
         self, given: Given, *, top: int = TOP, progress: Progress | None = None
@@ -156,75 +167,111 @@ class Extractor:
         relation: str | Relation,
         examples: Iterable[Given] = (),
         *,
+        counterexamples: Iterable[Given] = (),
         description: str = "",
         progress: Progress | None = None,
     ) -> Taught:
-        """Teach one relation by examples.
+        """Teach one relation by examples, and by counterexamples in which it does not hold.
 
-        A known relation learns more. Examples already taught are skipped; an example taught as another relation
-        moves to this one.
+        A known relation learns more. Examples already taught are skipped; an example taught as another relation, or
+        as a counterexample of this one, moves.
         """
         if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
             raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")
-        return self._teach(relation, examples, description, progress)
+        return self._teach(
+            relation, progress, examples=examples, counterexamples=counterexamples, description=description
+        )
 
     def teach_many(
-        self, what: Task | Mapping[Any, Iterable[Given]] | Iterable[Given], *, progress: Progress | None = None
+        self,
+        what: Task | Mapping[Any, Iterable[Given]] | Iterable[Given],
+        *,
+        counterexamples: Iterable[Given] = (),
+        unrelated: Iterable[Given] = (),
+        progress: Progress | None = None,
     ) -> Taught:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations.
 
-        A `Task` is taught unchanged, duplicates included.
+        A `Task` is taught unchanged, duplicates included. Each counterexample names the relation that does not hold;
+        a row with `"holds": false` is one. In `unrelated` sentences no known relation holds, as in examples whose
+        relation is `no_relation`.
         """
         if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
             raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
-        return self._teach(what, (), "", progress)
+        return self._teach(what, progress, counterexamples=counterexamples, unrelated=unrelated)
 
-    def _teach(self, what: Teachable, examples: Iterable[Given], description: str, progress: Progress | None) -> Taught:
+    def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
+        """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
+
+        The same sentence judged the other way moves. A counterexample does not change what the method has learned.
+        """
         if self._log.store.exists():
             self.refresh()
-        new = wanted(what, examples, description, self.relations)
+        known = known_relation(relation, self.relations)
+        judged = (replace(example_of(example), relation=known.id),)
+        new = Wanted((known,), examples=judged) if holds else Wanted((known,), counterexamples=judged)
+        return self._add(new, f"judged that {known.id} {'holds' if holds else 'does not hold'}")
+
+    def _teach(
+        self,
+        what: Teachable,
+        progress: Progress | None,
+        *,
+        examples: Iterable[Given] = (),
+        counterexamples: Iterable[Given] = (),
+        unrelated: Iterable[Given] = (),
+        description: str = "",
+    ) -> Taught:
+        if self._log.store.exists():
+            self.refresh()
+        new = wanted(
+            what,
+            self.relations,
+            examples=examples,
+            counterexamples=counterexamples,
+            unrelated=unrelated,
+            description=description,
+        )
+        said = f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
+        return self._add(new, said, progress, as_it_stands=isinstance(what, Task))
+
+    def _add(self, new: Wanted, said: str, progress: Progress | None = None, *, as_it_stands: bool = False) -> Taught:
         with self._log.writing(begin=True) as before:
             refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
             addition = added(
                 before.known,
+                before.unrelated,
                 new,
                 teaching=stamp.n_teachings,
                 n_lessons=stamp.n_lessons,
                 by_name=_reads_names(stamp.setup),
-                as_it_stands=isinstance(what, Task),
+                as_it_stands=as_it_stands,
             )
-            if addition.known == before.known:
+            if (addition.known, addition.unrelated) == (before.known, before.unrelated):
                 return Taught(stamp.number, duplicates=addition.duplicates)
-            said = f"taught {', '.join(one.id for one in new.relations)}"
             counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
-            version = self._log.learn(addition.known, counted, progress)
-            old = {one.id: one.relation for one in before.known}
-            return Taught(
-                version.number,
-                tuple(one.id for one in addition.known if one.id not in old),
-                addition.n_lessons - stamp.n_lessons,
-                addition.duplicates,
-                addition.moved,
-                addition.forgotten,
-                tuple(one.id for one in addition.known if one.relation != old.get(one.id, one.relation)),
-            )
+            after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
+            return addition.taught(before.known, self._log.learn(after, progress).number)
 
     def take_back(self, example: int | Given, *, progress: Progress | None = None) -> int:
-        """Undo the teaching of one example, selected by its number (`examples`) or content; return the new version.
+        """Undo the teaching of one example, selected by its number or content; return the new version.
 
-        The extractor is then as if the example had never been taught.
+        Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
+        the example had never been taught.
         """
         with self._log.writing() as before:
-            after = taken_back(before.known, example, by_name=_reads_names(before.stamp.setup))
-            owners = [one.id for one, was in zip(after, before.known, strict=True) if one != was]
-            return self._change(after, f"took back an example of {', '.join(owners)}", progress)
+            by_name = _reads_names(before.stamp.setup)
+            after = taken_back(before.known, before.unrelated, example, by_name=by_name)
+            said = f"took back an example of {', '.join(after.places)}"
+            return self._change(replace(before, known=after.known, unrelated=after.unrelated), said, progress)
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
         with self._log.writing() as before:
             gone = known_relation(relation, self.relations).id
-            return self._change([one for one in before.known if one.id != gone], f"forgot {gone}")
+            known = without_lost_inverses(one for one in before.known if one.id != gone)
+            return self._change(replace(before, known=known), f"forgot {gone}")
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
@@ -232,15 +279,16 @@ class Extractor:
             old = known_relation(relation, self.relations)
             after = renamed(before.known, old, new_name)
             new = next(one.id for one, was in zip(after, before.known, strict=True) if was.relation is old)
-            return self._change(after, f"renamed {old.id} to {new}", progress)
+            thresholds = before.thresholds and before.thresholds.renamed(old.id, new)
+            state = replace(before, known=after, thresholds=thresholds)
+            return self._change(state, f"renamed {old.id} to {new}", progress)
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
         """Move all examples of one relation into another, and drop the first; return the new version."""
         with self._log.writing() as before:
             source, target = (known_relation(one, self.relations) for one in (relation, into))
-            return self._change(
-                merged(before.known, source.id, target.id), f"merged {source.id} into {target.id}", progress
-            )
+            after = merged(before.known, source.id, target.id)
+            return self._change(replace(before, known=after), f"merged {source.id} into {target.id}", progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
         """Replace the description of a relation, or remove it with an empty text; return the current version."""
@@ -250,10 +298,10 @@ class Extractor:
             if after == before.known:
                 return before.stamp.number
             done = "described" if description.strip() else "removed the description of"
-            return self._change(after, f"{done} {found.id}", progress)
+            return self._change(replace(before, known=after), f"{done} {found.id}", progress)
 
-    def _change(self, known: Sequence[Known], what: str, progress: Progress | None = None) -> int:
-        return self._log.learn(known, replace(self.version.state.stamp, what=what), progress).number
+    def _change(self, after: State, what: str, progress: Progress | None = None) -> int:
+        return self._log.learn(replace(after, stamp=replace(after.stamp, what=what)), progress).number
 
     # -- versions ------------------------------------------------------------------------------------------------------
 

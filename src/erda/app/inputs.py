@@ -54,6 +54,11 @@ def example_of(given: Given) -> Example:
     return example
 
 
+def says_it_holds(given: Given) -> bool:
+    """Whether an example is one of its relation: a row with `"holds": false` is a counterexample."""
+    return not isinstance(given, Mapping) or given.get("holds") is not False
+
+
 def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
     """Read examples of one relation, or questions; faults name the position of the example, counted from 1."""
     where = f"{relation}: " if relation else ""
@@ -96,7 +101,7 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     if max(len(relation.id), len(relation.name)) > LONGEST_NAME:
         raise DataError(f"relation '{relation.id[:40]}...': a name has at most {LONGEST_NAME} characters.")
     if relation.id == NO_RELATION:
-        raise DataError(f"'{NO_RELATION}' says that none holds, which is never taught; leave such examples out.")
+        raise DataError(f"'{NO_RELATION}' says that no relation holds; it cannot be the name of a relation.")
     return relation
 
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from erda.app.lessons import Known
+from erda.app.lessons import Known, Lesson
 from erda.encoders.settings import EncoderSpec
 from erda.types import Example
 
@@ -50,22 +50,51 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Least confidences of an answer, fitted by `tune`: `overall`, and of relations with enough labelled rows."""
+
+    overall: float
+    relations: Mapping[str, float]  # id -> threshold
+    precision: float  # the target
+    version: int  # whose confidences were tuned
+
+    def of(self, relation: str) -> float:
+        """The threshold of a relation."""
+        return self.relations.get(relation, self.overall)
+
+    def renamed(self, old: str, new: str) -> Thresholds:
+        """The thresholds after a relation was renamed."""
+        return replace(self, relations={new if one == old else one: at for one, at in self.relations.items()})
+
+    def only(self, relations: Collection[str]) -> Thresholds:
+        """The thresholds without relations that are gone."""
+        return replace(self, relations={one: at for one, at in self.relations.items() if one in relations})
+
+
+@dataclass(frozen=True, slots=True)
 class RelationFiles:
     """The sha256 of the objects of a relation; `rows` is empty if the method has no array of it."""
 
     about: str
     rows: str
     n_examples: int
+    n_counterexamples: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A version in memory: the taught examples and the checkpoint of the method."""
+    """A version in memory: the taught examples and the checkpoint of the method.
+
+    `unrelated` are sentences in which no known relation holds. Lessons of all kinds share their numbers.
+    """
 
     stamp: Stamp
     known: tuple[Known, ...] = ()  # in the order of the method
     learned: Checkpoint | None = None  # None: nothing was taught yet
+    unrelated: tuple[Lesson, ...] = ()
+    thresholds: Thresholds | None = None
     files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
+    unrelated_file: str = ""  # the sha256 of its object, once written
     is_old: bool = False  # written by erda 0.1.0: what the method learned is not read
 
 

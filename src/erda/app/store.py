@@ -2,7 +2,7 @@
 
     extractor.json              the store's format, its current version, the highest number used so far
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
-    objects/SHA256.json         a relation and every example that taught it
+    objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
     derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
 
@@ -27,9 +27,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from erda.app.answers import VersionInfo
-from erda.app.lessons import Known
+from erda.app.lessons import Known, Lesson
 from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, parts_of
-from erda.app.store_format import FORMAT, RelationFile, StoreHead, StoreMarker, VersionFile, object_names
+from erda.app.store_format import (
+    FORMAT,
+    RelationFile,
+    StoreHead,
+    StoreMarker,
+    UnrelatedFile,
+    VersionFile,
+    object_names,
+)
 from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
@@ -53,6 +61,7 @@ if TYPE_CHECKING:
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
 WAIT = 10.0  # seconds to wait for another process that is teaching
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
+OPTIONAL = frozenset(("type", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
 _OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
@@ -198,7 +207,17 @@ class Store:
         )
         known = tuple(part.known for part in parts)
         files = dict(zip((one.id for one in known), version.relations, strict=True))
-        return State(version.stamp, known, learned if known else None, files)
+        same = near is not None and near.unrelated_file == version.unrelated
+        unrelated = near.unrelated if near and same else self._read_unrelated(version.unrelated)
+        return State(
+            version.stamp,
+            known,
+            learned if known else None,
+            unrelated,
+            version.thresholds,
+            files,
+            version.unrelated,
+        )
 
     def identity(self, number: int) -> str:
         """The identity of a version, which changes when another version takes its number."""
@@ -257,6 +276,12 @@ class Store:
         content, place = self._read_object(f"{files.about}.json")
         return decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
 
+    def _read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
+        if not digest:
+            return ()
+        content, place = self._read_object(f"{digest}.json")
+        return decode_json(content, UnrelatedFile, place=str(place), error=ModelError, remedy=DAMAGED).unrelated
+
     def _read_tensors(self, digest: str) -> dict[str, np.ndarray]:
         if not digest:
             return {}
@@ -302,6 +327,8 @@ class Store:
         learned = state.learned
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
+        same = near is not None and near.unrelated == state.unrelated and self._has_object(near.unrelated_file)
+        unrelated = near.unrelated_file if near and same else self._write_unrelated(state.unrelated)
         version = self._numbered(
             VersionFile(
                 replace(state.stamp, identity=uuid4().hex),
@@ -310,12 +337,15 @@ class Store:
                 tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
                 self._write_tensors(others),
                 FORMAT,
+                unrelated,
+                len(state.unrelated),
+                state.thresholds,
             )
         )
         stamp = version.stamp
         write_json(self._version_path(stamp.number), sealed(version))
         write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
-        return replace(state, stamp=stamp, files=files)
+        return replace(state, stamp=stamp, files=files, unrelated_file=unrelated)
 
     def _numbered(self, version: VersionFile) -> VersionFile:
         """Give a version a number that has never been used.
@@ -335,11 +365,23 @@ class Store:
     def _is_written(self, files: RelationFiles | None) -> bool:
         return files is not None and all((self.folder / OBJECTS / name).is_file() for name in object_names(files))
 
+    def _has_object(self, digest: str) -> bool:
+        return bool(digest) and (self.folder / OBJECTS / f"{digest}.json").is_file()
+
     def _write_relation(self, part: RelationPart) -> RelationFiles:
-        about = json.dumps(
-            asdict(RelationFile(part.known, part.kept), dict_factory=_stored), ensure_ascii=False
-        ).encode()
-        return RelationFiles(self._write_object(about, "json"), self._write_tensors(part.rows), len(part.known.lessons))
+        return RelationFiles(
+            self._write_about(RelationFile(part.known, part.kept)),
+            self._write_tensors(part.rows),
+            len(part.known.lessons),
+            len(part.known.counterexamples),
+        )
+
+    def _write_unrelated(self, unrelated: tuple[Lesson, ...]) -> str:
+        return self._write_about(UnrelatedFile(unrelated)) if unrelated else ""
+
+    def _write_about(self, value: RelationFile | UnrelatedFile) -> str:
+        content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
+        return self._write_object(content.encode(), "json")
 
     def _write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
         import numpy as np
@@ -386,5 +428,5 @@ def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
 
 
 def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Leave out unknown entity types, so that an object without types has the same bytes in every version of erda."""
-    return {name: value for name, value in fields if name != "type" or value is not None}
+    """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
+    return {name: value for name, value in fields if value or name not in OPTIONAL}

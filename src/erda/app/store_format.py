@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from erda.app.answers import VersionInfo
-from erda.app.lessons import Known
-from erda.app.state import RelationFiles, Stamp
+from erda.app.lessons import Known, Lesson
+from erda.app.state import RelationFiles, Stamp, Thresholds
 from erda.types import Example
 
 FORMAT = 2
@@ -30,10 +30,17 @@ class StoreHead(StoreMarker):
 
 @dataclass(frozen=True, slots=True)
 class RelationFile:
-    """`objects/*.json`."""
+    """`objects/*.json` of a relation."""
 
     known: Known
     kept: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrelatedFile:
+    """`objects/*.json` of the sentences in which no relation holds."""
+
+    unrelated: tuple[Lesson, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +53,15 @@ class VersionFile:
     kept: tuple[int, ...]  # index of the relation of each exemplar, in the method's order
     shared: str  # sha256 of the arrays that belong to no relation; empty if there are none
     format: int = 1
+    unrelated: str = ""  # sha256 of the unrelated sentences; empty if there are none
+    n_unrelated: int = 0
+    thresholds: Thresholds | None = None
 
     def objects(self) -> set[str]:
         """The names of all its objects."""
         found = {name for one in self.relations for name in object_names(one)}
-        return found | ({f"{self.shared}.safetensors"} if self.shared else set())
+        found |= {f"{self.shared}.safetensors"} if self.shared else set()
+        return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
 
     def is_same(self, other: VersionFile) -> bool:
         """Whether two versions are equal except for the time of writing."""
@@ -71,6 +82,8 @@ class VersionFile:
             len(self.relations),
             n_examples,
             stamp.number == current,
+            sum(one.n_counterexamples for one in self.relations),
+            self.n_unrelated,
         )
 
 

@@ -30,8 +30,8 @@ def relearned(
     `teaching` is the number of the new teaching.
     """
     earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
-    known = {one.id: one for one in before}
-    changed = [one for one in earlier.values() if one != known.get(one.id)]
+    known = {one.id: one.learned_from for one in before}
+    changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
     gone = known.keys() - earlier.keys()
     if changed and method.trains:
         learner = replayed(blank(), list(earlier.values()), progress=progress)

@@ -88,6 +88,11 @@ class Version:
                 self._method = self._build(self.state)
             return self._method
 
+    @property
+    def built(self) -> Method | None:
+        """The method if it is built already."""
+        return self._method
+
     @cached_property
     def _fitted(self) -> Method:
         """The method, fitted: with the arrays on disk, which are written if they are missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +13,6 @@ import numpy as np
 
 from erda.app.answers import Progress
 from erda.app.derived import DerivedArrays
-from erda.app.lessons import Known
 from erda.app.setup import Asked, Builder, without_engine
 from erda.app.state import NOTHING, Setup, Stamp, State
 from erda.app.store import Store
@@ -62,9 +61,14 @@ class VersionLog:
                     self.at_hand.clear()
                 raise
 
-    def learn(self, known: Sequence[Known], stamp: Stamp, progress: Progress | None = None) -> Version:
-        """Train the method on `known`, write the result as the next version, and make it current."""
-        before = self.current.state
+    def learn(self, after: State, progress: Progress | None = None) -> Version:
+        """Train the method on `after.known`, write the result as the next version, and make it current.
+
+        If only counterexamples, unrelated sentences, thresholds or declarations change, the method stays as it is.
+        """
+        before, known = self.current.state, after.known
+        if [one.learned_from for one in known] == [one.learned_from for one in before.known]:
+            return self._write(replace(after, learned=before.learned), self.current.built)
         setup, method = before.stamp.setup, None
         if known:
             method = relearned(
@@ -75,16 +79,14 @@ class VersionLog:
                 blank=lambda: self.builder.blank(setup),
                 progress=progress,
             )
-        return self._write(known, stamp, method)
+        return self._write(_with_method(after, method), method)
 
-    def _write(self, known: Sequence[Known], stamp: Stamp, method: Method | None) -> Version:
+    def _write(self, after: State, method: Method | None) -> Version:
         before = self.current.state
-        stamp = replace(stamp, parent=before.stamp.number, time=now())
-        if method is None:
-            state = State(stamp)
-        else:
-            state = State(stamp, tuple(sorted(known, key=lambda one: method.index[one.id])), method.checkpoint())
-        self.current = self.keep(self.store.write(state, near=before), method)
+        if after.thresholds:
+            after = replace(after, thresholds=after.thresholds.only([one.id for one in after.known]))
+        stamp = replace(after.stamp, parent=before.stamp.number, time=now())
+        self.current = self.keep(self.store.write(replace(after, stamp=stamp), near=before), method)
         return self.current
 
     def go_to(self, number: int) -> int:
@@ -162,7 +164,15 @@ class VersionLog:
         with self.writing(take_over=True) as before:
             method = replayed(blank, before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"
-            self._write(before.known, replace(before.stamp, what=what, setup=setup), method)
+            after = replace(before, stamp=replace(before.stamp, what=what, setup=setup), is_old=False)
+            self._write(_with_method(after, method), method)
+
+
+def _with_method(state: State, method: Method | None) -> State:
+    if method is None:
+        return replace(state, known=(), learned=None)
+    known = sorted(state.known, key=lambda one: method.index[one.id])
+    return replace(state, known=tuple(known), learned=method.checkpoint())
 
 
 def _with_engine(setup: Setup) -> str:

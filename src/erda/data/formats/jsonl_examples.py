@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from erda.data.formats.row_collector import Reading, SourceRow, read_rows
 from erda.errors import DataError
@@ -45,6 +45,7 @@ class ExampleRow:
     relation: Text = None
     id: Text = None
     source: Text = None
+    holds: StrictBool | None = None  # false: the relation does not hold
 
 
 def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:

@@ -1,0 +1,263 @@
+"""Changes of the taught examples: add, take back, rename, describe, merge. Nothing is modified in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from erda.app.answers import Moved, Taught
+from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
+from erda.app.lessons import Known, Lesson, Wanted
+from erda.data.dataset import pair_in_sentence
+from erda.data.formats.row_collector import NO_RELATION
+from erda.errors import DataError
+from erda.text.relation_names import spaced
+from erda.types import Example, Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """All relations and unrelated sentences after a teaching, and what happened to its examples."""
+
+    known: tuple[Known, ...]
+    unrelated: tuple[Lesson, ...]
+    n_lessons: int  # the next number of a lesson
+    duplicates: tuple[Example, ...]
+    moved: tuple[Moved, ...]
+    forgotten: tuple[str, ...]
+    n_new: tuple[int, int, int]  # examples, counterexamples, unrelated sentences
+
+    def taught(self, before: Sequence[Known], version: int) -> Taught:
+        """The report of the teaching that led from `before` to `version`."""
+        old = {one.id: one.relation for one in before}
+        n_examples, n_counterexamples, n_unrelated = self.n_new
+        return Taught(
+            version,
+            tuple(one.id for one in self.known if one.id not in old),
+            n_examples,
+            self.duplicates,
+            self.moved,
+            self.forgotten,
+            tuple(one.id for one in self.known if one.relation != old.get(one.id, one.relation)),
+            n_counterexamples,
+            n_unrelated,
+        )
+
+
+class _Growing:
+    """The lessons of an extractor while a teaching is added to them; the latest word about a pair counts."""
+
+    def __init__(self, known: Sequence[Known], unrelated: Sequence[Lesson], *, teaching: int, n_lessons: int) -> None:
+        self.lessons = {one.id: list(one.lessons) for one in known}
+        self.counterexamples = {one.id: list(one.counterexamples) for one in known}
+        self.unrelated = list(unrelated)
+        self.taught = {_pair(one): (name, one) for name, own in self.lessons.items() for one in own}
+        self.denied = {(name, _pair(one)): one for name, own in self.counterexamples.items() for one in own}
+        self.apart = {_pair(one): one for one in unrelated}
+        self.teaching, self.n_lessons = teaching, n_lessons
+        self.duplicates, self.moved = list[Example](), list[Moved]()
+
+    def add(self, new: Wanted, *, as_it_stands: bool) -> tuple[int, int, int]:
+        """Add a teaching; return its numbers of new examples, counterexamples and unrelated sentences."""
+        counts = [self.n_lessons]
+        for example in new.examples:
+            self.example(example, as_it_stands=as_it_stands)
+        counts.append(self.n_lessons)
+        for example in new.counterexamples:
+            self.counterexample(example)
+        counts.append(self.n_lessons)
+        for example in new.unrelated:
+            self.none(example)
+        return counts[1] - counts[0], counts[2] - counts[1], self.n_lessons - counts[2]
+
+    def example(self, example: Example, *, as_it_stands: bool = False) -> None:
+        """Add an example of its relation; it leaves any other relation, and counts against none."""
+        name, pair = str(example.relation), pair_in_sentence(example)
+        if not as_it_stands:
+            if pair in self.taught and self.taught[pair][0] == name:
+                self.duplicates.append(example)
+                return
+            self._untaught(example, name)
+            if denied := self.denied.pop((name, pair), None):
+                self.counterexamples[name].remove(denied)
+                self.moved.append(Moved(example, counterexamples_of(name), name))
+            if apart := self.apart.pop(pair, None):
+                self.unrelated.remove(apart)
+                self.moved.append(Moved(example, NO_RELATION, name))
+        lesson = self._lesson(example)
+        self.taught[pair] = name, lesson
+        self.lessons.setdefault(name, []).append(lesson)
+
+    def counterexample(self, example: Example) -> None:
+        """Add a counterexample of its relation; it can be an example of another one."""
+        name, pair = str(example.relation), pair_in_sentence(example)
+        if (name, pair) in self.denied:
+            self.duplicates.append(example)
+            return
+        if pair in self.taught and self.taught[pair][0] == name:
+            self._untaught(example, counterexamples_of(name))
+        self.denied[name, pair] = self._lesson(example)
+        self.counterexamples.setdefault(name, []).append(self.denied[name, pair])
+
+    def none(self, example: Example) -> None:
+        """Add a sentence in which no relation holds."""
+        pair = pair_in_sentence(example)
+        if pair in self.apart:
+            self.duplicates.append(example)
+            return
+        self._untaught(example, NO_RELATION)
+        self.apart[pair] = self._lesson(example)
+        self.unrelated.append(self.apart[pair])
+
+    def _untaught(self, example: Example, after: str) -> None:
+        if pair := self.taught.pop(pair_in_sentence(example), None):
+            before, lesson = pair
+            self.lessons[before].remove(lesson)
+            self.moved.append(Moved(example, before, after))
+
+    def _lesson(self, example: Example) -> Lesson:
+        self.n_lessons += 1
+        return Lesson(self.n_lessons - 1, self.teaching, example)
+
+
+def added(
+    known: Sequence[Known],
+    unrelated: Sequence[Lesson],
+    new: Wanted,
+    *,
+    teaching: int,
+    n_lessons: int,
+    by_name: bool,
+    as_it_stands: bool = False,
+) -> Addition:
+    """Add `new` to the lessons. Known examples are skipped; an example of another relation moves.
+
+    `by_name`: a relation can have no example. `as_it_stands`: keep every example, duplicates included.
+    """
+    growing = _Growing(known, unrelated, teaching=teaching, n_lessons=n_lessons)
+    n_new = growing.add(new, as_it_stands=as_it_stands)
+    old = {one.id: one for one in known}
+    texts = {one.id: one.relation for one in known} | {one.id: one for one in new.relations}
+    denied = {str(one.relation) for one in new.counterexamples}
+    after, forgotten = list[Known](), list[str]()
+    for name, relation in texts.items():
+        own, was = tuple(growing.lessons.get(name, ())), old.get(name)
+        if not own and not by_name:
+            if was is None and name not in growing.lessons:
+                raise DataError(f"relation '{name}' has no example; this method learns by examples alone.")
+            if name in denied:
+                raise DataError(f"It is the only example of '{name}'; forget('{name}') drops the relation.")
+            forgotten.append(name)
+            continue
+        stays = was is not None and (by_name or own[0].teaching < teaching)
+        after.append(
+            replace(
+                was or Known(relation, teaching),
+                relation=relation,
+                since=was.since if was and stays else teaching,
+                lessons=own,
+                counterexamples=tuple(growing.counterexamples.get(name, ())),
+            )
+        )
+    return Addition(
+        without_lost_inverses(after),
+        tuple(growing.unrelated),
+        growing.n_lessons,
+        tuple(growing.duplicates),
+        tuple(growing.moved),
+        tuple(forgotten),
+        n_new,
+    )
+
+
+def counterexamples_of(relation: str) -> str:
+    """The place of a relation's counterexamples, in reports."""
+    return f"counterexamples of {relation}"
+
+
+def _pair(lesson: Lesson) -> tuple[object, ...]:
+    return pair_in_sentence(lesson.example)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """All relations and unrelated sentences after `take_back`, and where the removed sentences were."""
+
+    known: tuple[Known, ...]
+    unrelated: tuple[Lesson, ...]
+    places: tuple[str, ...]
+
+
+def taken_back(known: Sequence[Known], unrelated: Sequence[Lesson], which: int | Given, *, by_name: bool) -> Removal:
+    """Remove an example, a counterexample or an unrelated sentence, selected by its number or content."""
+    key = None if isinstance(which, int) else pair_in_sentence(example_of(which))
+
+    def stays(lesson: Lesson) -> bool:
+        return lesson.number != which if key is None else _pair(lesson) != key
+
+    after, places = list[Known](), list[str]()
+    for one in known:
+        lessons, against = tuple(filter(stays, one.lessons)), tuple(filter(stays, one.counterexamples))
+        if one.lessons and not lessons and not by_name:
+            raise DataError(f"It is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
+        places += [one.id] if lessons != one.lessons else []
+        places += [counterexamples_of(one.id)] if against != one.counterexamples else []
+        after.append(replace(one, lessons=lessons, counterexamples=against))
+    rest = tuple(filter(stays, unrelated))
+    places += [NO_RELATION] if len(rest) < len(unrelated) else []
+    if not places:
+        raise DataError("No such example was taught; examples(relation) lists them with their numbers.")
+    return Removal(tuple(after), rest, tuple(places))
+
+
+def without_lost_inverses(known: Iterable[Known]) -> tuple[Known, ...]:
+    """The relations without declarations that name a relation which is gone."""
+    relations = tuple(known)
+    ids = {one.id for one in relations}
+    return tuple(one if one.inverse in {None, *ids} else replace(one, inverse=None) for one in relations)
+
+
+def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> tuple[Known, ...]:
+    """The known relations with another id and name for one of them."""
+    others = [one.relation for one in known if one.relation is not old]
+    own = new_name.description if isinstance(new_name, Relation) else ""
+    new = relation_of(new_name, own or old.description)
+    if new == old:
+        raise DataError(f"The relation is called '{old.id}' already.")
+    if taken := find_relation(new.id, others):
+        raise DataError(f"'{taken.id}' exists already; to unite the two, merge '{old.id}' into '{taken.id}'.")
+    refuse_lookalikes([new], others)
+    after = (_as_relation(one, new) if one.relation is old else one for one in known)
+    return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)
+
+
+def described(known: Sequence[Known], relation: Relation, description: str) -> tuple[Known, ...]:
+    """The known relations with another description for one of them; an empty text removes it."""
+    plain = relation_of(Relation(relation.id, relation.name, spaced(description)))
+    return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
+
+
+def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...]:
+    """The known relations with all examples of `source` moved to `target`, and `source` dropped."""
+    if source == target:
+        raise DataError(f"'{source}' cannot be merged into itself; name two relations.")
+    by_id = {one.id: one for one in known}
+    goal, moved = by_id[target], _as_relation(by_id[source], by_id[target].relation)
+    lessons = _in_order(*goal.lessons, *moved.lessons)
+    held = {_pair(one) for one in lessons}
+    against = {_pair(one): one for one in (*moved.counterexamples, *goal.counterexamples) if _pair(one) not in held}
+    since = min(goal.since, moved.since)
+    both = replace(goal, since=since, lessons=lessons, counterexamples=_in_order(*against.values()))
+    return without_lost_inverses(both if one.id == target else one for one in known if one.id != source)
+
+
+def _in_order(*lessons: Lesson) -> tuple[Lesson, ...]:
+    return tuple(sorted(lessons, key=lambda lesson: lesson.number))
+
+
+def _as_relation(known: Known, relation: Relation) -> Known:
+    def owned(lessons: Iterable[Lesson]) -> tuple[Lesson, ...]:
+        return tuple(replace(one, example=replace(one.example, relation=relation.id)) for one in lessons)
+
+    own, against = owned(known.lessons), owned(known.counterexamples)
+    return replace(known, relation=relation, lessons=own, counterexamples=against)
