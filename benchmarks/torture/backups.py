@@ -1,4 +1,4 @@
-"""Backups of a store put back under a running process: nothing is overwritten, and what is claimed is on disk."""
+"""Backups of a store restored under a running process: nothing is overwritten, and reported versions exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAYS = ("all", "over it", "head", "versions", "objects", "one version", "swapped
 
 
 def backup_trial(case_toys: Path, folder: Path) -> Trial:
-    """Copies of a store in seven ways over the store itself."""
+    """Trial that restores a copy over the store in seven ways."""
     return Trial("backups put back", 200, _try)
 
 
@@ -48,7 +48,7 @@ def _relations() -> None:
 
 
 def _live(way: str, seed: float) -> Call:
-    """Teach, put a copy back, let another process (here: another object) teach or not, teach again."""
+    """Teach, restore a copy, let another process (here: another object) teach or not, teach again."""
 
     def call() -> None:
         from erda.app.extractor import Extractor

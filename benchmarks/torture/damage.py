@@ -1,4 +1,4 @@
-"""Generated damage to every kind of file that is read: the answer is that of the undamaged twin, or a clear refusal."""
+"""Generated damage to every kind of input file: the answer equals the undamaged twin's, or is a clear error."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from processes import Call, Child, ask
 from trial import CLEAR, HERE, Case, Trial, Verdict, content_of, differing, leftovers, plain, unclear
 
 _UNFINISHED = re.compile(r"/(checkpoints|build|progress|cache)/|\.partial/")
-Make = Callable[[str], Call]  # the damaged file -> what is asked
+Make = Callable[[str], Call]  # path of the damaged file -> call
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of some files. `ends` are the folders that it leaves behind; without any, what it prints counts.
+    """A call that reads some files. `ends` are the outputs to compare; without any, its printed output is compared.
 
-    `free`: the files are the user's own, with nothing to compare them to, so that any clear answer is right.
+    `free`: the files are the user's own, so there is no reference, and any clear answer is right.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Question:
 
 @dataclass(slots=True)
 class Twins:
-    """What each question says where nothing is damaged."""
+    """The result of each question on undamaged files."""
 
     out: dict[str, str] = field(default_factory=dict)
     content: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def ask_settings(path: str) -> Call:
 
 
 def ask_store(path: str) -> Call:
-    """Ask an extractor, and what it is."""
+    """Ask an extractor, and list its relations and examples."""
 
     def call() -> None:
         from erda.app.extractor import Extractor

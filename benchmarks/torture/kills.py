@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: the same command again ends as if nothing had happened, and nothing is left behind."""
+"""SIGKILL at random moments: running the command again gives the uninterrupted result and leaves no leftovers."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import toys
 from processes import Call, Child, ask
 from trial import CLEAR, HERE, Case, Trial, Verdict, content_of, differing, leftovers, unclear
 
-AGAIN = 0.3  # chance that it is killed once more
+AGAIN = 0.3  # probability of a further kill
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A command that is killed, and what it needs; `get_ready` is done before the clock starts and gives the call."""
+    """A command to kill, and its inputs; `get_ready` runs before the clock starts and returns the call."""
 
     name: str
     call: Call
     copies: tuple[str, ...]
-    without: str = ""  # copied with the rest, but not there
+    without: str = ""  # a subfolder of `copies` to remove
     get_ready: Callable[[], Call] | None = None
 
     def ready(self, here: Path) -> Call:
-        """The call, once all is ready."""
+        """Prepare and return the call."""
         os.chdir(here)
         return self.get_ready() if self.get_ready else self.call
 
 
 def save_again() -> None:
-    """Save another method over the one that is there."""
+    """Save another method over an existing one."""
     ready_to_save()()
 
 
 def ready_to_save() -> Callable[[], None]:
-    """Load it, so that only saving is left."""
+    """Load the method, so that the call only saves it."""
     from erda.methods.base import Method
 
     method = Method.load(Path("run/seqrun/100/method"))
@@ -46,7 +46,7 @@ def ready_to_save() -> Callable[[], None]:
 
 
 def is_whole() -> None:
-    """Load what is saved."""
+    """Load the saved method."""
     from erda.methods.base import Method
 
     print(Method.load(Path("saved")).name)
@@ -69,7 +69,7 @@ WORKS = (
 
 
 def prepare(work: Work, case_toys: Path, here: Path) -> None:
-    """Copy what the command needs; beside it lies something of the user's."""
+    """Copy the inputs of the command, and add a file of the user's beside them."""
     toys.copy(case_toys, work.copies, here)
     if work.without:
         shutil.rmtree(here / work.without)
@@ -79,7 +79,7 @@ def prepare(work: Work, case_toys: Path, here: Path) -> None:
 
 
 def twin_of(work: Work, case_toys: Path, folder: Path) -> tuple[dict[str, str], float]:
-    """What the command leaves behind when it is left alone, and the seconds it takes."""
+    """Result of the uninterrupted command, and its duration in seconds."""
     here = folder / f"twin of {work.name}" / HERE
     prepare(work, case_toys, here)
     call = work.ready(here)
@@ -95,7 +95,7 @@ def twin_of(work: Work, case_toys: Path, folder: Path) -> tuple[dict[str, str], 
 
 
 def finished(case: Case, work: Work, twin: dict[str, str], *, what: str) -> Verdict:
-    """Give the command again: its end must be that of the twin, with nothing left behind."""
+    """Run the command again: its result must equal the twin's, without leftovers."""
     answer = ask(work.call, case.folder)
     with case.folder.with_name("said.txt").open("a", errors="backslashreplace") as said:
         said.write(answer.said)
@@ -104,7 +104,7 @@ def finished(case: Case, work: Work, twin: dict[str, str], *, what: str) -> Verd
     if answer.status:
         return Verdict("lost", f"{work.name} {what}: not resumed: {answer.err[-300:]}")
     if wrong := differing(content_of(case.folder), twin):
-        return Verdict("silent", f"{work.name} {what}: another result: {wrong[0]}")
+        return Verdict("silent", f"{work.name} {what}: different result: {wrong[0]}")
     if left := leftovers(case.folder):
         return Verdict("lost", f"{work.name} {what}: left behind: {left[0]}")
     return CLEAR
@@ -135,8 +135,8 @@ def _killer(work: Work, twin: dict[str, str], seconds: float) -> Callable[[Case,
 
 
 def _unloadable(case: Case) -> Verdict | None:
-    """A save that was killed leaves the old method or the new one, whole."""
+    """A killed save must leave the old method or the new one, complete."""
     answer = ask(is_whole, case.folder)
     if answer.status or answer.out.strip() not in ("erda", "seqrun"):
-        return Verdict("lost", f"save: what was there is no more: {answer.err[-300:]}")
+        return Verdict("lost", f"save: neither method can be loaded: {answer.err[-300:]}")
     return None

@@ -1,4 +1,4 @@
-"""Ways to damage a file: what a disk, a transfer, an editor or a foreign program does to it."""
+"""Ways to damage a file, as a disk, a transfer, an editor or another program might."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def damage(content: bytes, name: str, rng: random.Random, others: list[bytes]) -> bytes:
-    """The content of a file, damaged in one way; always another one than before."""
+    """Damage the content of a file in one way; the result always differs."""
     ways: list[Callable[[], bytes]] = [
         *[lambda: _flipped(content, rng)] * 4,
         *[lambda: _overwritten(content, rng)] * 2,
@@ -55,14 +55,14 @@ def _flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def _overwritten(content: bytes, rng: random.Random) -> bytes:
-    """A stretch of zeros or noise, as of a block that was never written; the size stays."""
+    """Overwrite a stretch with zeros or noise, as in a block that was never written; the size stays."""
     start = rng.randrange(len(content) + 1)
     size = min(rng.choice((1, 8, 64, 512, 4096)), len(content) - start)
     return content[:start] + (bytes(size) if rng.random() < 0.5 else rng.randbytes(size)) + content[start + size :]
 
 
 def _moved(content: bytes, rng: random.Random) -> bytes:
-    """A stretch left out or written twice."""
+    """Leave out a stretch, or write it twice."""
     start, end = sorted(rng.randrange(len(content) + 1) for _ in range(2))
     return content[:start] + content[end:] if rng.random() < 0.5 else content[:end] + content[start:]
 
@@ -75,7 +75,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _edited(content: bytes, rng: random.Random) -> bytes:
-    """One line gone, twice, at another place, or with another word in it."""
+    """Remove, repeat or move a line, or change a word in it."""
     lines = content.decode().splitlines(keepends=True)
     if not lines:
         return content
@@ -111,7 +111,7 @@ def _encoded(content: bytes, rng: random.Random) -> bytes:
 
 
 def _json_changed(content: bytes, rng: random.Random) -> bytes:
-    """JSON with one value changed, missing, doubled or of another kind; a line of it where it is JSONL."""
+    """Change, remove or repeat one value of a JSON document, or of a line of JSONL."""
     lines = content.decode().splitlines()
     try:
         value, at = json.loads(content), None
@@ -131,7 +131,7 @@ def _json_changed(content: bytes, rng: random.Random) -> bytes:
 
 
 def _changed(value: Any, rng: random.Random) -> Any:
-    """The value with one of its places changed, small values sooner than whole branches."""
+    """Change one place in the value; small values are more likely than whole branches."""
     if isinstance(value, dict | list) and value and rng.random() < 0.9:
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         key, way = rng.choice(keys), rng.random()

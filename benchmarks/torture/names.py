@@ -1,4 +1,4 @@
-"""Hostile names in every place where a name can stand: nothing leaves its folder, nothing reaches the terminal raw."""
+"""Hostile names wherever a name can occur: no file leaves its folder, no escape sequence reaches the terminal."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ NAMES = (
     *("é" * 90, "𝕏", "한국어", "e\u0301", "null", "None", "NaN", "1e999", "erda,erda", "no_relation", "NA"),
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_NO_ARGUMENT = re.compile("[\0\ud800-\udc7f]")  # what no shell can hand over
+_NO_ARGUMENT = re.compile("[\0\ud800-\udc7f]")  # cannot be passed as an argument
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-Place = Callable[[Path, str], Iterator[Call]]  # writes what it needs into a folder; its calls, one after another
+Place = Callable[[Path, str], Iterator[Call]]  # writes its inputs into a folder and yields its calls
 
 
 def _rows(name: str) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def relation(here: Path, name: str) -> Iterator[Call]:
 
 
 def tacred_relation(here: Path, name: str) -> Iterator[Call]:
-    """A relation of a file of TACRED's."""
+    """A relation in TACRED's format."""
     ends = {"subj_start": 0, "subj_end": 0, "obj_start": 2, "obj_end": 2}
     row = {"id": name, "token": ["ada", "met", "bob"], **ends}
     (here / "tacred.json").write_text(json.dumps([{**row, "relation": name}, {**row, "id": "b", "relation": "r"}]))
@@ -78,7 +78,7 @@ def tacred_relation(here: Path, name: str) -> Iterator[Call]:
 
 
 def fewrel_relation(here: Path, name: str) -> Iterator[Call]:
-    """A relation of a file of FewRel's, with its texts beside it."""
+    """A relation in FewRel's format, with its descriptions."""
     row = {"tokens": ["ada", "met", "bob"], "h": ["ada", "Q1", [[0]]], "t": ["bob", name, [[2]]]}
     (here / "fewrel.json").write_text(json.dumps({name: [row, row], "r": [row]}))
     (here / "relations.json").write_text(json.dumps([{"id": name, "name": name, "description": name}]))
@@ -119,7 +119,7 @@ def file_name(here: Path, name: str) -> Iterator[Call]:
     try:
         toys.write_lines(here / path, _rows("r0"))
     except (OSError, ValueError):
-        path = name  # it cannot be there, but can be asked for
+        path = name  # the file cannot exist, but can be requested
     yield ["data", "check", path]
     run = list(toys.RUN)
     run[run.index("data.jsonl")] = path
@@ -144,7 +144,7 @@ def folder_name(here: Path, name: str) -> Iterator[Call]:
 
 
 def taught_relation(here: Path, name: str) -> Iterator[Call]:
-    """A relation, an entity and a description that are taught and asked for."""
+    """A relation, an entity and a description, taught and asked about."""
     yield ["teach", f"--description={name}", "--store", "store", "--encoder", "tiny", "--", name, "[[ada]] met {{bob}}"]
     yield ["teach", "--store", "store", "--encoder", "tiny", "r1", f"[[{name}]] knew {{{{{name}}}}}"]
     toys.write_lines(here / "mine.jsonl", _rows(name))
@@ -161,7 +161,7 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
 
 
 def record_name(here: Path, name: str) -> Iterator[Call]:
-    """A name in a record that came from elsewhere."""
+    """A name in a record from elsewhere."""
     for path in (here / "run").glob("*/*/record.json"):
         value = path.read_text()
         said = json.dumps(name)[1:-1]
@@ -198,7 +198,7 @@ def name_trial(case_toys: Path, folder: Path) -> Trial:
 
 
 def _try(case: Case, place: Place, name: str) -> Verdict:
-    here = case.folder / "deep" / "er"  # so that a few .. stay inside the case
+    here = case.folder / "deep" / "er"  # so that a few ".." stay inside the case
     toys.copy(case.toys, ("data.jsonl", "rows.jsonl", "vectors.txt", "run", "tiny"), here)
     victims = [case.folder.with_name("victim"), case.folder / "victim"]
     for victim in victims:
@@ -225,7 +225,7 @@ def _try(case: Case, place: Place, name: str) -> Verdict:
 
 
 def _wrong_file(folder: Path, what: str) -> Verdict | None:
-    """A file that was written and would do something where it is opened."""
+    """An output file whose content is executed or interpreted when opened."""
     for path in folder.rglob("exported/README.md"):
         if raw := re.search(r"<\w|(?<!\\)\]\(|\x1b", path.read_text()):
             return Verdict("silent", f"{what}: {raw[0]!r} in {path.name}")

@@ -1,4 +1,4 @@
-"""Files of the user in every place that a command writes to: they stay as they are, and no input is overwritten."""
+"""Files of the user wherever a command writes: they stay unchanged, and no input is overwritten."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ownership_trials(case_toys: Path, folder: Path) -> list[Trial]:
 
 
 def _foreign(case: Case, number: int) -> Verdict:
-    """Plant files where the command writes to; after it they must be what they were."""
+    """Place files where the command writes; afterwards they must be unchanged."""
     writing = WRITINGS[number % len(WRITINGS)]
     toys.copy(case.toys, COPIES, case.folder)
     victim = case.folder.with_name("victim")
@@ -75,14 +75,14 @@ def _foreign(case: Case, number: int) -> Verdict:
 
 
 def _plant(path: Path, case: Case, victim: Path) -> Path | None:
-    """Something of the user's at a path, in place of an empty folder or nothing."""
+    """Place a file of the user's at a path that is free or an empty folder."""
     way = case.rng.choice(WAYS)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir() and not path.is_symlink():
             if way != "link to a folder":
                 return None
-            shutil.move(path, victim / "moved")  # the folder itself is now elsewhere
+            shutil.move(path, victim / "moved")  # the folder itself moves
             path.symlink_to(victim / "moved")
         elif way == "folder":
             path.mkdir()
@@ -107,7 +107,7 @@ def _input_as_output(case: Case, number: int) -> Verdict:
     writing = [one for one in WRITINGS if one.inputs][number % 3]
     toys.copy(case.toys, COPIES, case.folder)
     given = case.folder / case.rng.choice(writing.inputs)
-    alias = given.with_name(f"alias{Path(writing.out).suffix}")  # the ending that the command asks for
+    alias = given.with_name(f"alias{Path(writing.out).suffix}")  # the suffix that the command requires
     given.rename(alias)
     given.symlink_to(alias.name)
     out = alias

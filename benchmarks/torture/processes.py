@@ -1,7 +1,7 @@
-"""Work in a process of its own, forked from this one, which has imported everything already.
+"""Run calls in processes forked from this one, which has already imported everything.
 
-A fork costs a hundredth of a second where a new Python costs ten, so thousands of commands can be tried. What is
-forked is `erda.cli.main.main(arguments)`, which is all that the command `erda` does, or a function of the library.
+A fork takes a hundredth of a second and a new Python ten, so thousands of commands can be tried. A call is
+`erda.cli.main.main(arguments)`, which is all that the command `erda` does, or a function of the library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Call = Sequence[str] | Callable[[], None]  # arguments of `erda`, or a function
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command said and how it ended; a negative status is the number of the signal that ended it."""
+    """Output and exit status of a command; a negative status is the number of the signal that ended it."""
 
     status: int
     out: str
@@ -35,12 +35,12 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """All of it, as a person sees it."""
+        """Status, standard output and standard error as text."""
         return f"exit status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}\n"
 
 
 def warm_up() -> None:
-    """Import what commands import, with one thread: what other threads hold is never let go in a fork."""
+    """Import everything that commands import, with one thread: locks of other threads stay locked after a fork."""
     os.environ |= {f"{name}_NUM_THREADS": "1" for name in _THREADS}
     os.environ |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "COLUMNS": "120"}
     for name in ("ERDA_DATA", "ERDA_CACHE", "ERDA_DEBUG"):
@@ -60,7 +60,7 @@ def warm_up() -> None:
 
 
 class Child:
-    """A call that is at work in `folder`; `limit` bounds each file that it writes, in bytes."""
+    """A call running in `folder`; `limit` bounds each file that it writes, in bytes."""
 
     def __init__(self, call: Call, folder: Path, *, limit: int | None = None) -> None:
         self.out, self.err = (folder.with_name(f"{folder.name}.{name}.{id(self):x}") for name in ("out", "err"))
@@ -71,22 +71,22 @@ class Child:
             os.close(ours)
             _live(call, self, folder, ready=theirs, limit=limit)
         os.close(theirs)
-        os.read(ours, 1)  # until it is about to begin
+        os.read(ours, 1)  # wait until the child is ready
         os.close(ours)
         self.began = time.monotonic()
 
     @property
     def alive(self) -> bool:
-        """Whether it is still at work."""
+        """Whether the process is still running."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def kill(self) -> Answer:
-        """End it at once, as a loss of power or memory would."""
+        """Kill the process at once, as the out-of-memory killer does."""
         os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
     def wait(self, patience: float = PATIENCE) -> Answer:
-        """What it said, once it has ended."""
+        """Wait for the end; return the answer."""
         while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             if time.monotonic() - self.began > patience:
                 os.kill(self.pid, signal.SIGKILL)
@@ -101,12 +101,12 @@ class Child:
 
 
 def ask(call: Call, folder: Path, *, limit: int | None = None, patience: float = PATIENCE) -> Answer:
-    """The answer of a call in `folder`."""
+    """Run a call in `folder` and return its answer."""
     return Child(call, folder, limit=limit).wait(patience)
 
 
 def _live(call: Call, child: Child, folder: Path, *, ready: int, limit: int | None) -> None:
-    """The life of a child: it never returns."""
+    """Run the call in the child process; never returns."""
     status = CRASHED
     try:
         for number, path in ((1, child.out), (2, child.err)):

@@ -1,4 +1,4 @@
-"""Full disks, and two processes that do the same at once in one folder."""
+"""Full disks, and several processes at once in one folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEW_NAMESPACE, _PRIVATE, _REMOUNT = 0x00020000, 1 << 18 | 1 << 14, 1 << 5
 
 
 def sharing_trials(case_toys: Path, folder: Path) -> list[Trial]:
-    """A full disk, and two at once, in turn for each command."""
+    """Trials of a full disk and of two processes at once, in turn for each command."""
     twins = {work.name: twin_of(work, case_toys, folder)[0] for work in WORKS}
     works = {work.name: work for work in WORKS}
 
@@ -38,7 +38,7 @@ def sharing_trials(case_toys: Path, folder: Path) -> list[Trial]:
 
 
 def _full_disk(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
-    """A file system that is too small, else files that may not grow; then there is room, and it goes on."""
+    """Fill a small file system, or limit the size of files; then make room and resume."""
     small = _mount(case.folder)
     prepare(work, case.toys, case.folder)
     room, limit = 0, None
@@ -64,7 +64,7 @@ def _full_disk(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
 
 
 def _two_at_once(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
-    """Each ends well or says that the other is at work; the end is that of one alone."""
+    """Each process succeeds or reports that the other holds the lock; the result is that of one alone."""
     prepare(work, case.toys, case.folder)
     children = [Child(work.call, case.folder) for _ in range(2)]
     for answer in [child.wait() for child in children]:
@@ -74,7 +74,7 @@ def _two_at_once(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
 
 
 def _many_teachers(case: Case, number: int) -> Verdict:
-    """Three teach one store while others list and prune it: nobody starves, nothing that was taught is lost."""
+    """Three processes teach one store while others list and prune it: none starves, no teaching is lost."""
     toys.copy(case.toys, ("store", "tiny"), case.folder)
     store = ["--store", "store"]
     teachers = [Child(["teach", f"new {i}", f"[[ada]] sign{i} {{{{bob}}}}", *store], case.folder) for i in range(3)]
@@ -92,7 +92,7 @@ def _many_teachers(case: Case, number: int) -> Verdict:
 
 
 def _mount(folder: Path) -> bool:
-    """A file system of its own at `folder`, gone with this process; False where that is not allowed."""
+    """Mount a separate file system at `folder` for this process; False without permission."""
     if os.geteuid() or _LIBC.unshare(_NEW_NAMESPACE) or _LIBC.mount(b"none", b"/", None, _PRIVATE, None):
         return False
     return not _LIBC.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, b"size=1g")

@@ -1,4 +1,4 @@
-"""One of everything that `erda` reads, small enough that a command takes a fraction of a second."""
+"""Small inputs of every kind that `erda` reads, so that a command takes a fraction of a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from erda.cli.main import main
 
 NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
 WORDS = ("the", "of", "and", "in", "was", "who", "is", "city", "king")
-SIGNS = tuple(f"sign{i}" for i in range(6))  # the word that gives a relation away
+SIGNS = tuple(f"sign{i}" for i in range(6))  # one word that identifies each relation
 N_EACH = 12
 NOTES = "what the user wrote\n"
 
@@ -54,7 +54,7 @@ encoder.vectors = "vectors.txt"
 
 
 def make_toys(folder: Path) -> None:
-    """Write all toys into `folder`, each made by the command that makes it.
+    """Write all toys into `folder`, each with the command that creates such files.
 
     The run is made in this process, so that forks of it find the compiled parts of the BiLSTM at hand.
     """
@@ -150,7 +150,7 @@ def _write_vectors(path: Path) -> None:
 
 
 def _write_formats(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """The same examples in every format that is read."""
+    """The same examples in every supported format."""
     folder.mkdir()
     write_lines(folder / "own.jsonl", rows)
     (folder / "packed.jsonl.gz").write_bytes(gzip.compress((folder / "own.jsonl").read_bytes(), mtime=0))
@@ -175,7 +175,7 @@ def _write_formats(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _write_annotations(folder: Path) -> None:
-    """What annotation tools and tables hold."""
+    """Files of annotation tools, and tables."""
     text, ends = "ada met bob .", ((0, 3), (8, 11))
     (folder / "table.csv").write_text("text,relation\n[[ada]] met {{bob}} .,r0\n")
     (folder / "sentences.txt").write_text("[[ada]] met {{bob}} .\n[[carl]] met {{dora}} .\n")

@@ -1,4 +1,4 @@
-"""Cases, what became of them, and the table."""
+"""Cases, their verdicts, and the table of results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from typing import Any, Literal
 from processes import CRASHED, Answer
 
 Kind = Literal["clear", "traceback", "silent", "lost"]
-COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "wrong in silence", "lost": "lost"}
-# what no two runs of a command share, and digests of it
+COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "silently wrong", "lost": "lost"}
+# fields that differ between any two runs of a command, and their digests
 LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
 NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # they hold times
-HERE = "here"  # the folder of a case that its command works in
+HERE = "here"  # name of the working directory of a case
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a case, and why."""
+    """The outcome of a case, and the reason."""
 
     kind: Kind
     why: str = ""
@@ -43,9 +43,9 @@ CLEAR = Verdict("clear")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: its own folder, the toys, and randomness that depends on its name and the seed alone.
+    """One case: its folder, the toys, and a random generator that depends only on its name and the seed.
 
-    `given` is the input of a case that is tried again as it was written down; it has none when it is new.
+    `given` is the recorded input of a replayed case; None for a new case.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A kind of trial: `n` cases in all by default; case `number` is `run(case, number)`."""
+    """A kind of trial with `n` cases by default; `run(case, number)` runs one of them."""
 
     name: str
     n: int
@@ -68,7 +68,7 @@ class Trial:
 
 
 def unclear(answer: Answer) -> Verdict | None:
-    """Why an answer is none: a traceback, a signal, no end, a refusal without one message. None where it is clear."""
+    """The verdict on a traceback, a signal, a hang or an error without a message; None for a clear answer."""
     if answer.status < 0:
         return Verdict("traceback", f"ended by signal {-answer.status}")
     if "Traceback (most recent call last)" in answer.err or answer.status == CRASHED:
@@ -77,12 +77,12 @@ def unclear(answer: Answer) -> Verdict | None:
         return Verdict("traceback", f"exit status {answer.status}: {answer.err[-300:]}")
     messages = re.findall(r"^erda: .", answer.err, re.M)
     if answer.status == 2 and not messages:
-        return Verdict("traceback", f"refused without a word: {answer.err[-300:]!r}")
+        return Verdict("traceback", f"rejected without a message: {answer.err[-300:]!r}")
     return None
 
 
 def content_of(*folders: Path) -> dict[str, str]:
-    """A digest of every file under some folders, by its path; of JSON without what no two runs share."""
+    """Digest of every file under some folders, by path; fields that differ between runs are left out of JSON."""
     found = {}
     for folder in folders:
         for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
@@ -94,7 +94,7 @@ def content_of(*folders: Path) -> dict[str, str]:
 def _digest(path: Path) -> str:
     try:
         content = path.read_bytes()
-    except OSError as fault:  # removed meanwhile, or not to be read
+    except OSError as fault:  # removed meanwhile, or unreadable
         return type(fault).__name__
     here = next((parent for parent in path.parents if parent.name == HERE), None)
     if here:
@@ -102,11 +102,11 @@ def _digest(path: Path) -> str:
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
             content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
-    elif path.suffix == ".safetensors" and len(content) > 8:  # its notes are in no order
+    elif path.suffix == ".safetensors" and len(content) > 8:  # the order of its metadata is not fixed
         size = 8 + int.from_bytes(content[:8], "little")
         content = bytes(sorted(content[8:size])) + content[size:]
     elif path.suffix == ".journal":
-        content = b""  # times of every line
+        content = b""  # every line has a time
     return hashlib.sha256(content).hexdigest()
 
 
@@ -117,17 +117,17 @@ def _shared(value: Any) -> Any:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What a finished command should have removed."""
+    """Temporary files that a finished command should have removed."""
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if LEFTOVERS.fullmatch(path.name)]
 
 
 def differing(now: dict[str, str], twin: dict[str, str]) -> list[str]:
-    """The files that are not those of the twin."""
+    """Files that differ from the twin's."""
     return sorted(name for name in {*now, *twin} if now.get(name) != twin.get(name))
 
 
 def plain(text: str) -> str:
-    """Output without seconds."""
+    """Output without durations."""
     return re.sub(r"\d+(\.\d+)? (s|min)\b", "_", text)
 
 
@@ -135,7 +135,7 @@ def plain(text: str) -> str:
 
 
 class Runner:
-    """Runs cases, several at once, each in a process of its own; writes down what failed."""
+    """Runs cases in parallel, each in its own process, and records failures."""
 
     def __init__(self, *, seed: int, toys: Path, work: Path, failures: Path, jobs: int) -> None:
         self.seed, self.toys, self.work, self.failures, self.jobs = seed, toys, work, failures, jobs
@@ -144,7 +144,7 @@ class Runner:
         self.seconds: dict[str, float] = {}
 
     def run(self, trial: Trial, n: int) -> None:
-        """Try `n` cases, those numbered 0 to n - 1."""
+        """Run cases 0 to n - 1."""
         counts = self.counts.setdefault(trial.name, Counter())
         began = shown = time.monotonic()
         waiting = iter(range(n))
@@ -166,7 +166,7 @@ class Runner:
         self.seconds[trial.name] = time.monotonic() - began
 
     def replay(self, trial: Trial, number: int, given: Path) -> Verdict:
-        """Try one case again, with the input that was written down."""
+        """Run one case again on its recorded input."""
         os.waitpid(self._start(trial, number, given), 0)
         return self._verdict(trial, number)
 
@@ -200,11 +200,11 @@ class Runner:
         path.unlink()
         return verdict
 
-    # -- what came out -------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def failed(self) -> bool:
-        """Whether any case ended in a traceback, in silence or in a loss."""
+        """Whether any case ended in a traceback, a silently wrong result or a loss."""
         return any(counts[kind] for counts in self.counts.values() for kind in COLUMNS if kind != "clear")
 
     def table(self) -> str:
@@ -218,7 +218,7 @@ class Runner:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def why(self) -> Iterator[str]:
-        """What failed, the most frequent first."""
+        """Reasons of failures, the most frequent first."""
         for (name, kind, reason), n in self.reasons.most_common():
             yield f"{n:5}  {name}: {COLUMNS[kind]}: {reason}"  # type: ignore[index]
 
@@ -229,5 +229,5 @@ def _short(why: str) -> str:
 
 
 def numbered(names: Sequence[str], number: int) -> str:
-    """One of some names, in turn."""
+    """The name for a case number; names repeat in turn."""
     return names[number % len(names)]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_small_trial_ends_well(tmp_path: Path) -> None:
-    """Nothing ends in a traceback, nothing is wrong in silence, nothing is lost."""
+    """Nothing ends in a traceback, nothing is silently wrong, nothing is lost."""
     command = [sys.executable, ROOT / "benchmarks" / "torture", "--scale", "0.004", "--seed", "1", "--jobs", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
