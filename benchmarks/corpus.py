@@ -1,4 +1,4 @@
-"""Cost of a corpus: time and memory to build it, to look up the pairs of a task, and to mine it.
+"""Cost of a corpus: time and memory to build it, to look up the pairs of a task, and to draw training pairs.
 
 Every measurement runs in a fresh process and reports the peak memory of that process (the kernel's VmHWM).
 
@@ -65,8 +65,7 @@ class CorpusCost:
     build: Cost | None
     hits: QueryCost
     task: QueryCost | None
-    positives: Cost
-    negatives: Cost
+    pairs: Cost  # 100,000 sentence pairs to train on
 
 
 def bench_corpus(
@@ -96,8 +95,7 @@ def bench_corpus(
         build=built,
         hits=_alone(_own_queries, folder, repeats),
         task=task,
-        positives=_alone(_mine, folder, "positive_pairs"),
-        negatives=_alone(_mine, folder, "hard_negatives"),
+        pairs=_alone(_draw_pairs, folder),
     )
 
 
@@ -150,9 +148,9 @@ def _build(sources: list[Path], folder: Path, settings: BuildSettings) -> Cost:
     return _timed(lambda: build_corpus(sources, folder, settings=settings))
 
 
-def _mine(folder: Path, kind: str) -> Cost:
+def _draw_pairs(folder: Path) -> Cost:
     store = CorpusStore.open(folder)
-    return _timed(lambda: getattr(store, kind)(seed=0, limit=100_000))
+    return _timed(lambda: store.rows_of_heads(100_000, seed=0))
 
 
 def _own_queries(folder: Path, repeats: int) -> QueryCost:
@@ -240,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def lines_of(cost: CorpusCost) -> list[str]:
     """Costs as lines of text."""
     lines = [f"{cost.n_rows:,} rows, {cost.size_mb:.0f} MB on disk"]
-    steps = {"build": cost.build, "positive pairs": cost.positives, "hard negatives": cost.negatives}
+    steps = {"build": cost.build, "training pairs": cost.pairs}
     for name, step in steps.items():
         if step:
             lines.append(

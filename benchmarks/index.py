@@ -5,7 +5,7 @@ vectors; queries come from the same distribution. Real vectors are those of an i
 is excluded from its own results. Exact and approximate search process the same batches in turn.
 
 python benchmarks/index.py
-python benchmarks/index.py --rows 200000 --dim 768 --factory HNSW32
+python benchmarks/index.py --rows 200000 --dim 768 --factory IVF1024,SQ8
 python benchmarks/index.py --corpus corpora/wiki
 """
 
@@ -81,7 +81,7 @@ def bench_index(
         made = index_shards(shards, factory)
         build_seconds = time.perf_counter() - start
         file = StoredFile("", 0, "")
-        about = IndexAbout("", "", shards.dim, "", len(shards), factory, False, made.search, file)
+        about = IndexAbout("", "", shards.dim, "", len(shards), factory, made.search, file)
         index = VectorIndex(about, made.index, shards)
         index.search(queries[:n_queries], 2)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", metavar="N", type=int, default=1_000_000, help="made-up vectors (default: 1,000,000)")
     parser.add_argument("--dim", metavar="N", type=int, default=384, help="numbers a vector (default: 384)")
-    parser.add_argument("--factory", metavar="STRING", help="kind of FAISS index (default: chosen by size)")
+    parser.add_argument("--factory", metavar="STRING", help="Flat or an IVF index of FAISS (default: chosen by size)")
     parser.add_argument("--corpus", metavar="DIR", type=Path, help="real vectors: those of an indexed corpus")
     parser.add_argument("--model", metavar="NAME", help="of these vectors (default: the model that ships)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the made-up vectors and the queries")

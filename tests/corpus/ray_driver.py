@@ -31,10 +31,6 @@ def main(address: str, corpus: str, model_name: str, out: str) -> None:
     shutil.rmtree(vectors_folder(store.folder, model.fingerprint))
     shards = embed_corpus(store, model, shard_rows=50, embedder=engine.embedder(worker))
     found["shards"] = len(shards.shards)
-    positives = engine.positive_pairs(store, seed=3, max_per_pair=2, n_buckets=2)
-    negatives = engine.hard_negatives(store, seed=3, limit=60, anchors=positives.first[:40], n_buckets=2)
-    for name, pairs in (("positives", positives), ("negatives", negatives)):
-        found[name] = [getattr(pairs, column).tolist() for column in ("first", "second", "shared")]
     Path(out).write_text(json.dumps(found))
 
 

@@ -40,7 +40,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toy_store(folder, random_rows(40, n_entities=8), exclude=[exclude])
     more = write_rows(folder / "more.jsonl", random_rows(20, seed=1, n_entities=8))
     build_corpus([more], folder / "corpus", add=True)
-    build_index(CorpusStore.open(folder / "corpus"), MODEL, factory="IVF2,Flat")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("erda.corpus.faiss_kinds.EXACT_ROWS", 30)
+        build_index(CorpusStore.open(folder / "corpus"), MODEL)
     answers(folder / "corpus")  # writes `checked.json`
     return folder / "corpus"
 

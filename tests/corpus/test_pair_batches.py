@@ -29,15 +29,10 @@ def test_each_epoch_draws_its_pairs_anew(rows):
             assert np.array_equal(getattr(again[step].shown, name), getattr(batches[step].shown, name))
 
 
-def test_a_limit_bounds_an_epoch_and_devices_share_batches(rows):
+def test_a_limit_bounds_an_epoch(rows):
     assert batches_of(rows, limit=17).n_pairs == 17
     assert batches_of(rows, limit=17).n_batches == 2
     assert batches_of(rows, limit=5).n_batches == 1
-    both = [batches_of(rows, batch_size=4, share=share, n_shares=2) for share in (0, 1)]
-    alone = batches_of(rows, batch_size=8)
-    for step in range(5):
-        assert not links(both[0][step]) & links(both[1][step])
-        assert links(both[0][step]) | links(both[1][step]) == links(alone[step])
 
 
 def test_names_are_masked_and_sentences_cropped_with_the_given_probability(folder, tmp_path):

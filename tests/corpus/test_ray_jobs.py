@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ import pytest
 from tiny_models import build_model
 from toy_corpus import random_rows, toy_store
 
-from erda.corpus import mining, ray_jobs
+from erda.corpus import ray_jobs
 from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.mining import RowPairs
 from erda.corpus.similarity import load_similarity
-from erda.corpus.training_pairs import PairRows
 from erda.corpus.vector_shards import VectorShards, vectors_folder
 from erda.errors import DataError
 from ray_cluster import BIN, run_command, two_nodes
@@ -62,19 +59,6 @@ def test_vectors_from_two_nodes_equal_local_ones(on_ray: dict[str, Any], store: 
 
 
 @pytest.mark.long
-def test_mining_on_two_nodes_draws_the_same_pairs(on_ray: dict[str, Any], store: CorpusStore) -> None:
-    def columns(pairs: RowPairs) -> list[list[Any]]:
-        return [pairs.first.tolist(), pairs.second.tolist(), pairs.shared.tolist()]
-
-    positives = store.positive_pairs(seed=3, max_per_pair=2)
-    assert len(positives) > 50
-    assert on_ray["positives"] == columns(positives)
-    negatives = store.hard_negatives(seed=3, limit=60, anchors=positives.first[:40])
-    assert len(negatives) == 60
-    assert on_ray["negatives"] == columns(negatives)
-
-
-@pytest.mark.long
 def test_an_error_on_a_node_keeps_its_type_and_message(on_ray: dict[str, Any]) -> None:
     kind, message = on_ray["fault"]
     assert kind == "ModelError"
@@ -87,42 +71,10 @@ def test_the_command_uses_the_cluster(
 ) -> None:
     address, environment = cluster
     folder = vectors_folder(store.folder, load_similarity(model_folder).fingerprint)
-    (folder / f"shard-{0:012d}.npy").unlink()
     command = [str(BIN / "erda"), "corpus", "index", str(store.folder), "--model", model_folder]
-    run_command([*command, "--engine", "ray", "--address", address], environment)
+    run_command([*command, "--rebuild", "--engine", "ray", "--address", address], environment)
     assert len(VectorShards.open(folder)) == 400
     assert (folder / "index.faiss").exists()
-
-
-@pytest.mark.long
-def test_the_command_mines_on_the_cluster(
-    cluster: tuple[str, dict[str, str]], store: CorpusStore, tmp_path: Path
-) -> None:
-    address, environment = cluster
-    command = [str(BIN / "erda"), "corpus", "pairs", str(store.folder), "--limit", "30", "--out"]
-    run_command([*command, str(tmp_path / "here.npz")], environment)
-    run_command([*command, str(tmp_path / "far.npz"), "--engine", "ray", "--address", address], environment)
-    here, far = (PairRows.load(tmp_path / name) for name in ("here.npz", "far.npz"))
-    assert far.n_links >= 30
-    assert far.digest == here.digest
-
-
-@pytest.mark.parametrize("kind", ["positive_pairs", "hard_negatives"])
-def test_buckets_give_the_pairs_of_the_local_engine(store: CorpusStore, kind: str) -> None:
-    """Without a cluster: mine every bucket separately, then sort."""
-    mine = partial(getattr(mining, kind), seed=3)
-    paths = store.manifest.part_paths(store.folder)
-    found = [
-        ray_jobs._mine_bucket({"shared": [shared], "bucket": [bucket]}, paths=paths, mine=mine, n_buckets=4)
-        for shared in (("both",) if kind == "positive_pairs" else ("head", "tail"))
-        for bucket in range(4)
-    ]
-    columns = {name: np.concatenate([one[name] for one in found]) for name in ("place", "first", "second", "shared")}
-    order = np.lexsort((columns["shared"], columns["first"], columns["place"]))
-    expected = getattr(store, kind)(seed=3)
-    assert len(expected) > 100
-    for name, values in columns.items():
-        assert np.array_equal(values[order], getattr(expected, name)), name
 
 
 def test_errors_of_erda_are_extracted_from_those_of_ray() -> None:

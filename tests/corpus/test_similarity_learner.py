@@ -77,30 +77,6 @@ def test_the_loss_of_a_batch_equals_a_loop(folder, rows, objective):
     assert loss == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
-@pytest.mark.parametrize("rank", [4, 0])
-def test_chunked_gradients_equal_whole_ones(tmp_path, kind, rank):
-    folder = build_model(tmp_path / "model", kind, n_layers=2)
-    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
-    settings = changed_settings(SMALL, {"rank": rank})
-    batch = batches_of(rows)[0]
-    found = []
-    for size in (0, 3):
-        learner = Learner(folder, rows, settings, Machine(chunk_size=size), CPU)
-        with torch.no_grad():
-            for number, (name, one) in enumerate(learner.trained.items()):
-                if name.endswith(".up"):
-                    one.add_(torch.randn(one.shape, generator=torch.Generator().manual_seed(number)), alpha=0.3)
-        loss = learner.backward(batch)
-        found.append((loss, {name: one.grad for name, one in learner.trained.items()}))
-    (loss, plain), (again, cached) = found
-    assert again.item() == pytest.approx(loss.item(), rel=1e-5)
-    for name, gradient in plain.items():
-        assert (gradient is None) == (cached[name] is None), name
-        if gradient is not None:
-            assert torch.allclose(cached[name], gradient, atol=1e-6, rtol=1e-4), name
-
-
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 def test_bfloat16_equals_float32_up_to_rounding(tmp_path, kind):
     folder = build_model(tmp_path / "model", kind, n_layers=2)

@@ -1,9 +1,6 @@
 """Training of similarity models."""
 
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +8,7 @@ import pytest
 import torch
 from toy_pairs import SMALL, toy_rows, toy_sentences
 
-from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.corpus.similarity import SimilarityModel
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
 from erda.corpus.similarity_settings import TrainingSettings
 from erda.corpus.similarity_training import train
@@ -83,43 +80,6 @@ def test_divergence_raises(folder, rows, tmp_path):
     with pytest.raises(DataError, match="diverged"):
         train(folder, rows, changed_settings(SMALL, {"weight_decay": 1e30, "learning_rate": 1.0}), out=tmp_path)
     assert (tmp_path / CHECKPOINTS).exists()
-
-
-PROCESS = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from erda.corpus.training_pairs import PairRows
-from erda.corpus.similarity_settings import TrainingSettings
-from erda.corpus.similarity_training import train
-from erda.encoders.weights import find_model
-model, rows, out = map(Path, sys.argv[1:])
-settings = TrainingSettings(rank=4, batch_size=4, learning_rate=1e-2)
-print(train(find_model(model), PairRows.load(rows), settings, out=out).weights.digest)
-"""
-
-
-@pytest.mark.long
-def test_two_processes_train_one_model(folder, rows, tmp_path):
-    rows.save(tmp_path / "rows.npz")
-    command = [sys.executable, "-c", PROCESS, str(folder.path), str(tmp_path / "rows.npz"), str(tmp_path / "model")]
-    common = {
-        **os.environ,
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29571",
-        "OMP_NUM_THREADS": "1",
-    }
-    started = [
-        subprocess.Popen(command, env={**common, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for rank in (0, 1)
-    ]
-    ended = [one.communicate(timeout=120) for one in started]
-    assert [one.returncode for one in started] == [0, 0], ended[0][1][-2000:]
-    digests = {out.decode().strip() for out, _ in ended}
-    assert digests == {load_similarity(tmp_path / "model").weights.digest}
-    assert b"step 5 of 5" in ended[0][1]
-    assert b"step 5 of 5" not in ended[1][1]
 
 
 @pytest.mark.parametrize(

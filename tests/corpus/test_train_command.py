@@ -105,7 +105,6 @@ def test_a_missing_device_is_rejected_before_reading(tmp_path, monkeypatch):
         ("--held-out", "1"),
         ("--limit", "0"),
         ("--save-steps", "0"),
-        ("--chunk-size", "-1"),
         ("--max-pieces", "0"),
         ("--scale", "nan"),
         ("--seed", "-1"),

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from toy_corpus import erda_corpus, random_rows, toy_store
 from toy_pairs import toy_rows, toy_sentences, write_tagged
 
 from erda.corpus.exclude import Excluded
-from erda.corpus.similarity_run import read_sources
 from erda.corpus.training_pairs import NONE, PairRows, Provenance, entity_code, mine_pairs, pair_place, read_rows
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.packed import PackedSentences
@@ -147,55 +145,18 @@ def test_invalid_lines_are_reported_together(tokenizer, tmp_path):
             erda_corpus("pairs", path, *invalid)
 
 
-class FakeCluster:
-    """Stand-in for a cluster: draws the pairs of the corpus and records the calls."""
-
-    asked: ClassVar[list[tuple[str, str]]] = []
-
-    def __init__(self, *, address):
-        self.address = address
-
-    def positive_pairs(self, store, **settings):
-        self.asked.append(("positive", self.address))
-        return store.positive_pairs(**settings)
-
-    def hard_negatives(self, store, **settings):
-        self.asked.append(("negative", self.address))
-        return store.hard_negatives(**settings)
-
-
-def test_the_commands_mine_on_a_cluster(folder, tokenizer, tmp_path, monkeypatch):
-    store = toy_store(tmp_path, random_rows(200, n_entities=8))
-    here, far = tmp_path / "here.npz", tmp_path / "far.npz"
-    common = [store.folder, "--encoder", folder.path, "--limit", 40]
-    monkeypatch.setattr("erda.corpus.ray_jobs.RayJobs", FakeCluster)
-    FakeCluster.asked.clear()
-    erda_corpus("pairs", *common, "--out", here)
-    assert FakeCluster.asked == []
-    erda_corpus("pairs", *common, "--out", far, "--engine", "ray", "--address", "127.0.0.1:1")
-    assert FakeCluster.asked == [("positive", "127.0.0.1:1"), ("negative", "127.0.0.1:1")]
-    assert far.read_bytes() == here.read_bytes()
-    sources = []
-    monkeypatch.setattr(
-        "erda.corpus.similarity_run.run_training", lambda given, *_, **__: sources.append(given) or 1 / 0
-    )
-    with pytest.raises(ZeroDivisionError):
-        erda_corpus("train", store.folder, "--out", tmp_path / "model", "--engine", "ray")
-    read_sources(sources[0], tokenizer, seed=0)
-    assert FakeCluster.asked[2:] == [("positive", "auto"), ("negative", "auto")]
-    with pytest.raises(SettingsError, match="--address"):
-        erda_corpus("pairs", store.folder, "--out", far, "--address", "auto")
-    with pytest.raises(SettingsError, match="--engine"):
-        erda_corpus("pairs", here, "--out", far, "--engine", "ray")
-
-
-def test_pairs_of_a_corpus_folder(tokenizer, tmp_path):
+def test_rows_of_a_corpus_folder(tokenizer, tmp_path):
     store = toy_store(tmp_path, random_rows(400, n_entities=8))
-    rows, again = (read_rows([store.folder], tokenizer, limit=50) for _ in range(2))
+    assert len(read_rows([store.folder], tokenizer)) == len(store)
+    rows, again, other = (read_rows([store.folder], tokenizer, limit=50, seed=seed) for seed in (0, 0, 1))
+    assert len(rows) < len(store)
     pairs = mine_pairs(rows, everything(rows), seed=0)
-    assert len(pairs) >= 25
+    assert 50 <= len(pairs) < 150
     assert (pairs.negative != NONE).mean() > 0.9
-    assert again.digest == rows.digest
+    assert again.digest == rows.digest != other.digest
+    heads = [store.rows([row])[0].head.id for row in store.rows_of_heads(50, seed=0)]
+    everywhere = [one.head.id for one in store.rows(range(len(store)))]
+    assert all(heads.count(head) == everywhere.count(head) for head in set(heads)), "all rows of a head"
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"tokens": ' * 50_000, "9" * 5_000, "nothing"])

@@ -57,9 +57,7 @@ def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> Pa
     return read_rows([write_tagged(path, examples)], load_tokenizer(folder, mode="markers"))
 
 
-def batches_of(
-    rows: PairRows, *, limit: int | None = None, share: int = 0, n_shares: int = 1, **changes: Any
-) -> PairBatches:
+def batches_of(rows: PairRows, *, limit: int | None = None, **changes: Any) -> PairBatches:
     """Batches of all sentences, with the settings `SMALL` and `changes`."""
     settings = changed_settings(SMALL, changes)
-    return PairBatches(rows, np.arange(len(rows)), settings, limit=limit, share=share, n_shares=n_shares)
+    return PairBatches(rows, np.arange(len(rows)), settings, limit=limit)

@@ -24,7 +24,7 @@ embedded and added. docs/augmentation.md describes how the kind of index is chos
 examples:
   erda corpus index corpora/wiki
   erda corpus index corpora/wiki --device cuda --dtype bfloat16 --batch-size 512 --jobs 4
-  erda corpus index corpora/wiki --model models/my-similarity --factory HNSW32
+  erda corpus index corpora/wiki --model models/my-similarity
   erda corpus index corpora/wiki --engine ray --address 10.0.0.1:6379
 """
 AUGMENT_EXAMPLES = """\
@@ -38,13 +38,11 @@ examples:
       --set n_neighbours=5 --set search_matched=true
 """
 NARROW_EXAMPLES = """\
-By vectors: for these examples the small corpus gives the results of the whole one while K + 24 neighbours are at most
---top. By words (TF-IDF of the words outside the two entities): needs no index, so only the selected sentences have to
-be embedded; takes minutes for a million sentences.
+For these examples the small corpus gives the results of the whole one while K + 24 neighbours are at most --top.
 
 examples:
   erda corpus narrow corpora/wiki my-examples.jsonl --out near.jsonl.gz
-  erda corpus narrow corpora/wiki fewrel/train_0.txt --by words --top 40 --per-relation 400 --out near.jsonl.gz
+  erda corpus narrow corpora/wiki fewrel/train_0.txt --top 40 --per-relation 400 --out near.jsonl.gz
   erda corpus build near.jsonl.gz --out corpora/near && erda corpus index corpora/near
 """
 
@@ -56,12 +54,12 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
     add_model_arguments(parser)
     add = parser.add_argument
-    add("--factory", metavar="STRING", help="FAISS factory string, e.g. Flat (default: chosen by size)")
     add("--batch-size", metavar="N", type=int, default=64, help="sentences per batch (default: 64)")
     add("--dtype", default="float32", help="float32, bfloat16 on a GPU, int8 on a CPU (default: float32)")
     add("--jobs", metavar="N", type=int, help="local embedding processes (default: 1)")
     add("--rebuild", action="store_true", help="delete existing vectors and index first")
-    add_engine_arguments(parser, "embed")
+    add("--engine", choices=("local", "ray"), default="local", help="where to embed (default: local)")
+    add("--address", metavar="ADDR", help="Ray cluster: auto, local or HOST:PORT (default: auto)")
     add("--workers", metavar="N", type=int, help="Ray workers (default: one per GPU, or per CPU)")
     parser.set_defaults(handler=make_index)
 
@@ -83,10 +81,9 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Write the sentences of a corpus that are near some examples, for a smaller corpus."
     parser = add_command(commands, "narrow", about, NARROW_EXAMPLES)
     add = parser.add_argument
-    add("corpus", metavar="DIR", type=Path, help="corpus, with an index unless --by words")
+    add("corpus", metavar="DIR", type=Path, help="corpus with an index")
     add("files", metavar="FILE", type=Path, nargs="+", help="examples in any format of docs/data.md")
     add("--out", metavar="FILE", type=Path, required=True, help="tagged JSONL; .gz compresses")
-    add("--by", choices=("vectors", "words"), default="vectors", help="distance (default: vectors)")
     add("--top", metavar="N", type=int, default=50, help="neighbours per example (default: 50)")
     about = "neighbours shared by the examples of a relation, at least one each (default: no limit)"
     add("--per-relation", metavar="N", type=int, help=about)
@@ -99,12 +96,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     about = "folder of 'erda corpus train', or an encoder (default: the packaged model)"
     parser.add_argument("--model", metavar="NAME", help=about)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
-
-
-def add_engine_arguments(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add options for this machine or a Ray cluster."""
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help=f"where to {what} (default: local)")
-    parser.add_argument("--address", metavar="ADDR", help="Ray cluster: auto, local or HOST:PORT (default: auto)")
 
 
 def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +160,6 @@ def make_index(args: argparse.Namespace) -> int:
     index = build_index(
         store,
         model,
-        factory=args.factory,
         rebuild=args.rebuild,
         embedder=embedder,
         batch_size=args.batch_size,
@@ -226,21 +216,12 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
 def narrow(args: argparse.Namespace) -> int:
     """Select the rows near some examples and write them."""
     from erda.corpus.augment import open_augmenter
-    from erda.corpus.corpus_store import CorpusStore
-    from erda.corpus.narrow import near_by_vectors, near_by_words, write_rows
+    from erda.corpus.narrow import near_rows, write_rows
     from erda.data.own_data import read_examples
 
-    by_words = args.by == "words"
-    given = {"model": args.model is not None, "device": args.device != "cpu"}
-    refuse([f"--{name}: only with --by vectors." for name in given if by_words and given[name]])
     examples = [example for path in args.files for example in read_examples(path).examples]
-    limits = {"top": args.top, "per_relation": args.per_relation}
-    if by_words:
-        store = CorpusStore.open(args.corpus)
-        rows = near_by_words(store, examples, **limits)
-    else:
-        augmenter = open_augmenter(args.corpus, args.model, device=args.device)
-        store, rows = augmenter.store, near_by_vectors(augmenter, examples, **limits)
-    write_rows(store, rows, args.out)
-    print(f"{len(rows):,} of {len(store):,} rows are near {len(examples):,} examples: {args.out}")
+    augmenter = open_augmenter(args.corpus, args.model, device=args.device)
+    rows = near_rows(augmenter, examples, top=args.top, per_relation=args.per_relation)
+    write_rows(augmenter.store, rows, args.out)
+    print(f"{len(rows):,} of {len(augmenter.store):,} rows are near {len(examples):,} examples: {args.out}")
     return 0

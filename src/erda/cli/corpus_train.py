@@ -5,16 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from erda.cli.checking import add_command, below_one, refuse, without_effect
-from erda.cli.corpus_index import add_engine_arguments
-
-if TYPE_CHECKING:
-    from erda.corpus.ray_jobs import RayJobs
+from erda.cli.checking import add_command, below_one, refuse
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -24,7 +18,6 @@ TRAIN_EXAMPLES = """examples:
 """
 PAIRS_EXAMPLES = """examples:
   erda corpus pairs corpora/wiki --limit 75000 --out pairs.npz
-  erda corpus pairs corpora/wiki --engine ray --address 10.0.0.1:6379 --out pairs.npz
   erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
 """
 BACKGROUND_EXAMPLES = """examples:
@@ -49,7 +42,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_exclude_arguments(pairs)
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
     pairs.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the draw (default: 0)")
-    add_engine_arguments(pairs, "mine pairs")
     pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="output file, .npz")
     pairs.set_defaults(handler=write_pair_file)
 
@@ -76,21 +68,19 @@ def train_model(args: argparse.Namespace) -> int:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import Sources, run_training
     from erda.corpus.similarity_settings import Machine, TrainingSettings
-    from erda.corpus.similarity_training import is_main_process
     from erda.errors import SettingsError
     from erda.fields import checked_settings
 
     paths = ([args.folder] if args.folder else []) + args.pairs
     if not paths:
         raise SettingsError("nothing to train on: name a corpus folder, or files with --pairs.")
-    miner = _miner(args, paths)
     given = vars(args)
     settings = checked_settings(
         TrainingSettings, {name: given[name] for name in TrainingSettings.model_fields if name in given}
     )
     machine = checked_settings(Machine, {name: given[name] for name in Machine.model_fields})
     report = run_training(
-        Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation, miner=miner),
+        Sources(paths=paths, limit=args.limit, held_out=args.held_out, validation=args.validation),
         settings,
         encoder=args.encoder,
         out=args.out,
@@ -99,8 +89,7 @@ def train_model(args: argparse.Namespace) -> int:
         measure=args.measure,
         command=shlex.join(["erda", *sys.argv[1:]]),
     )
-    if is_main_process():
-        print("\n".join([*report.lines(), f"saved in {args.out}"]))
+    print("\n".join([*report.lines(), f"saved in {args.out}"]))
     return 0
 
 
@@ -121,7 +110,6 @@ def write_pair_file(args: argparse.Namespace) -> int:
         limit=None if args.limit is None else 2 * args.limit,
         seed=args.seed,
         excluded=Excluded.read(args.exclude, overlap=args.exclude_overlap) if args.exclude else None,
-        miner=_miner(args, args.sources),
     )
     if args.limit is not None:
         rows = rows.limited(args.limit, seed=args.seed)
@@ -130,21 +118,6 @@ def write_pair_file(args: argparse.Namespace) -> int:
     for reason, n in (rows.made_of.left_out or {}).items():
         print(f"  dropped: {n:,}, {reason}")
     return 0
-
-
-def _miner(args: argparse.Namespace, sources: Sequence[Path]) -> RayJobs | None:
-    """The cluster that mines corpus folders; None mines in this process."""
-    from erda.errors import SettingsError
-
-    refuse(without_effect(args, local=(), ray=("address",)))
-    if args.engine == "local":
-        return None
-    if not any(path.is_dir() for path in sources):
-        shown = ", ".join(map(str, sources))
-        raise SettingsError(f"--engine ray: only for corpus folders of 'erda corpus build', not {shown}.")
-    from erda.corpus.ray_jobs import RayJobs
-
-    return RayJobs(address=args.address or "auto")
 
 
 def write_background(args: argparse.Namespace) -> int:
@@ -186,7 +159,6 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
     add("--encoder", metavar="NAME", default="minilm", help="pretrained model to start from (default: minilm)")
     count("--limit", help="pairs per epoch (default: all)")
-    add_engine_arguments(parser, "mine pairs")
     add("--objective", choices=("infonce", "paper"), default="infonce", help="loss (default: infonce)")
     number("--temperature", metavar="T", default=0.0, help="default: 0.07 for infonce, 1 for paper")
     number("--blank-names", metavar="P", default=0.7, help="probability of masking a name (default: 0.7)")
@@ -201,8 +173,6 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     count("--epochs", dest="n_epochs", default=1, help="epochs; each draws its pairs anew (default: 1)")
     count("--max-pieces", default=128, help="maximum word pieces per sentence (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
-    about = "sentences in memory at a time, each computed twice, for batches larger than memory (default: 0, all)"
-    count("--chunk-size", default=0, help=about)
     count("--save-steps", default=500, help="steps between checkpoints (default: 500)")
     add("--measure", action=argparse.BooleanOptionalAction, default=True, help="measure before and after (default)")
     add("--resume", action=argparse.BooleanOptionalAction, default=True, help="resume an unfinished training (default)")

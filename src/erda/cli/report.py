@@ -18,7 +18,7 @@ EXAMPLES = """examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Print the tables of all records under a folder, and write them (Markdown, CSV, LaTeX), figures (PNG, SVG) "
+        "Print the tables of all records under a folder, and write them (Markdown, CSV), figures (PNG, SVG) "
         "and a page that shows it all (index.html, opens without a network) into DIR/report. Nothing is trained."
     )
     parser = add_command(commands, "report", about, EXAMPLES, brief="tables, figures and a page from records")

@@ -1,4 +1,4 @@
-"""Read a corpus: find sentences by entity pair, fetch rows, search text, mine pairs of rows.
+"""Read a corpus: find sentences by entity pair, fetch rows, search text.
 
 A row is one sentence with one ordered entity pair. Rows are numbered 0 to n - 1; numbers never change. Finding pairs
 reads a few pages of sorted keys (`lookup.py`). Fetching is one DuckDB query that reads only the row groups (2,048 rows
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from erda.corpus import mining
 from erda.corpus.lookup import PairLookup
 from erda.corpus.manifest import DAMAGED, CorpusPart, CorpusVersion, Manifest, faults_of, read_manifest
 from erda.corpus.sql import connect, disk_faults, file_list
@@ -181,21 +180,23 @@ class CorpusStore:
         )
         return [record[0] for record in self._query(query, [plain(name)]).fetchall()]
 
-    def positive_pairs(self, *, seed: int, limit: int | None = None, max_per_pair: int = 3) -> mining.RowPairs:
-        """Draw pairs of rows with the same two entities (`mining.positive_pairs`)."""
-        with disk_faults(self.folder):
-            return mining.positive_pairs(
-                self._engine(), self._paths(self._parts), seed=seed, limit=limit, max_per_pair=max_per_pair
-            )
+    def rows_of_heads(self, n_pairs: int, *, seed: int) -> np.ndarray:
+        """Draw head entities at random until their rows hold about `n_pairs` sentence pairs with the same two entities.
 
-    def hard_negatives(
-        self, *, seed: int, limit: int | None = None, anchors: Sequence[int] | np.ndarray | None = None
-    ) -> mining.RowPairs:
-        """Draw pairs of rows that share exactly one entity, in the same role (`mining.hard_negatives`)."""
-        with disk_faults(self.folder):
-            return mining.hard_negatives(
-                self._engine(), self._paths(self._parts), seed=seed, limit=limit, anchors=anchors
+        All rows of a head come together, so they also hold hard negatives: the same head with another tail.
+        """
+        files = file_list(self._paths(self._parts))
+        query = f"""
+            WITH pairs AS (SELECT head_key, count(*) // 2 AS n FROM read_parquet({files}) GROUP BY head_key, tail_key),
+            heads AS (SELECT head_key, sum(n) AS n FROM pairs GROUP BY head_key),
+            drawn AS (
+                SELECT head_key, sum(n) OVER (ORDER BY md5(concat_ws(':', {seed:d}, head_key)), head_key) - n AS before
+                FROM heads
             )
+            SELECT row FROM read_parquet({files}) SEMI JOIN (SELECT head_key FROM drawn WHERE before < {n_pairs:d})
+            USING (head_key) ORDER BY row
+        """
+        return np.asarray(self._query(query).fetchnumpy()["row"], np.int64)
 
     def stats(self) -> CorpusStats:
         """Count over the whole corpus; large groups spill to disk."""

@@ -6,8 +6,7 @@
 | more | `IVF<n>,PQ<dim / 4>x4fsr` | one bit per dimension, compared in registers: 96 bytes for 768 dimensions |
 
 An IVF index holds quantised vectors. A search therefore retrieves spare rows and rescores all of them with the vectors
-of the memory-mapped shards, which restores recall and makes scores exact. docs/corpus.md has a plan for more than ten
-million rows.
+of the memory-mapped shards, which restores recall and makes scores exact.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.errors import SettingsError
-
 if TYPE_CHECKING:
     from erda.corpus.vector_shards import VectorShards
 
@@ -29,7 +26,6 @@ POINTS_PER_LIST = 40
 N_ITERATIONS = 8
 _QUERIES = 400
 _TOLERANCE = 1e-5  # products that differ by less are equal
-_EFFORT = {"IVF": "nprobe", "HNSW": "efSearch"}
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _SPARES = (16, 32, 64, 128, 256)
 
@@ -50,49 +46,30 @@ def make_index(factory: str, shards: VectorShards) -> Any:
     """Make an empty index and train it on a random sample of the vectors."""
     import faiss
 
-    try:
-        index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
-    except RuntimeError:
-        raise SettingsError(
-            f"FAISS cannot make an index '{factory}' of {shards.dim} dimensions; try 'Flat', 'HNSW32' or "
-            f"'{choose_factory(EXACT_ROWS + 1, shards.dim)}'."
-        ) from None
+    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
     if index.is_trained:
         return index
-    lists = faiss.try_extract_index_ivf(index)
-    n_needed = 65_536
-    if lists is not None:
-        if lists.nlist > len(shards):
-            raise SettingsError(
-                f"'{factory}' needs {lists.nlist:,} lists, but there are only {len(shards):,} rows; "
-                f"try '{choose_factory(len(shards), shards.dim)}'."
-            )
-        lists.cp.niter = N_ITERATIONS
-        lists.cp.max_points_per_centroid = POINTS_PER_LIST
-        lists.cp.min_points_per_centroid = 1
-        n_needed = max(lists.nlist * POINTS_PER_LIST, 16_384)
-    try:
-        index.train(_sample(shards, n_needed))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].split("Error: ")[-1]
-        raise SettingsError(f"FAISS cannot train '{factory}' on {len(shards):,} rows: {reason}") from None
+    lists = faiss.extract_index_ivf(index)
+    lists.cp.niter = N_ITERATIONS
+    lists.cp.max_points_per_centroid = POINTS_PER_LIST
+    lists.cp.min_points_per_centroid = 1
+    index.train(_sample(shards, max(lists.nlist * POINTS_PER_LIST, 16_384)))
     return index
 
 
-def set_effort(index: Any, factory: str, effort: int) -> None:
-    """Set the search effort: nprobe of an IVF index, efSearch of an HNSW index."""
+def set_effort(index: Any, effort: int) -> None:
+    """Set the number of lists that a search visits; 0 leaves an exact index alone."""
     import faiss
 
-    name = _effort_name(factory)
-    if name and effort:
-        faiss.ParameterSpace().set_index_parameter(index, name, effort)
+    if effort:
+        faiss.ParameterSpace().set_index_parameter(index, "nprobe", effort)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
     """Search parameters of an index, and their recall@1 against exact search.
 
-    `effort` is nprobe or efSearch (0: not applicable); `spare` is the number of extra rows to rescore.
+    `effort` is nprobe (0: exact search); `spare` is the number of extra rows to rescore.
     """
 
     effort: int = 0
@@ -100,19 +77,17 @@ class SearchEffort:
     recall: float = 1.0
 
 
-def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
-    """Set the least effort that reaches `TARGET_RECALL` on a sample of rows, or the best effort if none does.
+def tune(index: Any, shards: VectorShards) -> SearchEffort:
+    """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort.
 
     Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
     """
-    if factory == "Flat":
-        return SearchEffort()
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
     queries = shards.vectors(asked)
     best = best_scores(shards, queries, but=asked)
     tried: list[SearchEffort] = []
-    for effort in _EFFORTS if _effort_name(factory) else (0,):
-        set_effort(index, factory, effort)
+    for effort in _EFFORTS:
+        set_effort(index, effort)
         _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
@@ -124,7 +99,7 @@ def tune(index: Any, factory: str, shards: VectorShards) -> SearchEffort:
             break
     most = max(one.recall for one in tried)
     chosen = next(one for one in tried if one.recall >= min(TARGET_RECALL, most - 0.002))
-    set_effort(index, factory, chosen.effort)
+    set_effort(index, chosen.effort)
     return chosen
 
 
@@ -146,10 +121,6 @@ def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.n
     scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
     scores[rows < 0] = -np.inf
     return scores
-
-
-def _effort_name(factory: str) -> str:
-    return next((name for kind, name in _EFFORT.items() if kind in factory), "")
 
 
 def _power_of_two(number: float) -> int:

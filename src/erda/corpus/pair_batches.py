@@ -26,24 +26,16 @@ class PairBatch:
 class PairBatches:
     """The batches of a training by step number, determined by the seed.
 
-    `among` are the training rows, `limit` is the maximum number of pairs per epoch, `n_shares` devices share a batch.
+    `among` are the training rows, `limit` is the maximum number of pairs per epoch.
     """
 
     def __init__(
-        self,
-        rows: PairRows,
-        among: np.ndarray,
-        settings: TrainingSettings,
-        *,
-        limit: int | None = None,
-        share: int = 0,
-        n_shares: int = 1,
+        self, rows: PairRows, among: np.ndarray, settings: TrainingSettings, *, limit: int | None = None
     ) -> None:
         self.rows, self.among, self.settings, self.limit = rows, among, settings, limit
-        self.share, self.n_shares = share, n_shares
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
-        self.n_batches = max(1, self.n_pairs // (settings.batch_size * n_shares))  # an incomplete last batch is dropped
+        self.n_batches = max(1, self.n_pairs // settings.batch_size)  # an incomplete last batch is dropped
 
     @property
     def n_steps(self) -> int:
@@ -60,9 +52,9 @@ class PairBatches:
         epoch, at = divmod(step, self.n_batches)
         if epoch != self._epoch:
             self._epoch, self._pairs = epoch, self._drawn(epoch)
-        size = settings.batch_size * self.n_shares
-        pairs = self._pairs.take(slice(at * size + self.share, min((at + 1) * size, self.n_pairs), self.n_shares))
-        rng = np.random.default_rng([settings.seed, step, STEP, self.share])
+        size = settings.batch_size
+        pairs = self._pairs.take(slice(at * size, (at + 1) * size))
+        rng = np.random.default_rng([settings.seed, step, STEP, 0])
         (anchor,) = np.nonzero(pairs.negative != NONE)
         rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor]])
         names = np.where(rng.random((len(rows), 2)) < settings.blank_names, MASKED, AS_IT_IS)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize, softplus
 
@@ -73,26 +73,10 @@ class Learner:
 
     def backward(self, batch: PairBatch) -> Tensor:
         """Compute the loss of a batch and add its gradient to the trained tensors."""
-        chunk_size = self.machine.chunk_size
-        n_chunks = -(-len(batch.shown.rows) // chunk_size) if chunk_size else N_CHUNKS
-        chunks, place = self.sentences.chunks(batch.shown, n_chunks)
+        chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
         merged = {name: value.to(self.dtype) for name, value in self.weights.merged(self.encoder.layers).items()}
-        if not chunk_size:
-            loss = self.loss(self._encode(merged, chunks)[place], batch)
-            loss.backward()
-            return loss.detach()
-        used = {name: value.detach().requires_grad_(value.requires_grad) for name, value in merged.items()}
-        with torch.no_grad():
-            vectors = self._encode(used, chunks)
-        vectors.requires_grad_()
-        loss = self.loss(vectors[place], batch)
+        loss = self.loss(self._encode(merged, chunks)[place], batch)
         loss.backward()
-        assert vectors.grad is not None
-        sizes = [len(ids) for ids, *_ in chunks]
-        for chunk, gradient in zip(chunks, vectors.grad.split(sizes), strict=True):
-            self._encode(used, [chunk]).backward(gradient)
-        reached = [name for name, value in used.items() if value.grad is not None]
-        torch.autograd.backward([merged[name] for name in reached], [used[name].grad for name in reached])
         return loss.detach()
 
     def loss(self, vectors: Tensor, batch: PairBatch) -> Tensor:
@@ -115,7 +99,6 @@ class Learner:
         share = step / warmup if step < warmup else (n_steps - step) / max(1, n_steps - warmup)
         for group in self.optimiser.param_groups:
             group["lr"] = self.settings.effective_learning_rate * share
-        _mean_over_processes(self.trained)
         nn.utils.clip_grad_norm_(self.trained.values(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad()
@@ -174,15 +157,3 @@ def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingS
         )
     found.check_fit(encoder.layers)
     return replace(fresh, tensors=found.tensors)
-
-
-def _mean_over_processes(trained: Mapping[str, Tensor]) -> None:
-    """Replace the gradients of every process by their mean over all processes."""
-    if not distributed.is_initialized():
-        return
-    gradients = [one.grad for one in trained.values() if one.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    distributed.all_reduce(flat)
-    flat /= distributed.get_world_size()
-    for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
-        gradient.copy_(mean.view_as(gradient))

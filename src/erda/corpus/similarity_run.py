@@ -34,7 +34,6 @@ from erda.files import data_folder, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
-    from erda.corpus.ray_jobs import RayJobs
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_settings import Machine, TrainingSettings
     from erda.encoders.adapter import TrainedWeights
@@ -123,7 +122,6 @@ class Sources:
     limit: int | None = None  # pairs per epoch
     held_out: float = HELD_OUT
     validation: Path | None = None
-    miner: RayJobs | None = None  # mines corpus folders on a cluster; None: in this process
 
     def __post_init__(self) -> None:
         check_share(self.held_out)
@@ -175,7 +173,7 @@ def read_validation(path: Path | None) -> list[Example]:
 def read_sources(sources: Sources, tokenizer: MarkedTokenizer, *, seed: int) -> tuple[PairRows, np.ndarray, HeldOut]:
     """Read all rows; return them, the indices of the training rows, and the held-out pairs."""
     spare = None if sources.limit is None else int(2 * sources.limit / (1 - sources.held_out)) + 1
-    rows = read_rows(sources.paths, tokenizer, limit=spare, seed=seed, miner=sources.miner)
+    rows = read_rows(sources.paths, tokenizer, limit=spare, seed=seed)
     training, outside = rows.split(sources.held_out)
     return rows, training, HeldOut(rows, mine_pairs(rows, outside, seed=seed))
 
@@ -194,33 +192,28 @@ def run_training(
 ) -> TrainingReport:
     """Train on the pairs of `sources`; save the model and `training.json` in `out`."""
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.similarity_training import is_main_process, train
+    from erda.corpus.similarity_training import train
     from erda.corpus.training_checkpoints import REPORT_FILE, refuse_foreign
     from erda.encoders.layers import load_tokenizer
 
     check_device(machine.device)
-    main = is_main_process()
-    if main:
-        refuse_foreign(out)
+    refuse_foreign(out)
     folder = find_model(encoder)
     validation = read_validation(sources.validation) if measure else []
     tokenizer = load_tokenizer(folder, mode="markers")
     rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
-    if main:
-        say(f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled")
+    say(f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled")
 
     def model(weights: TrainedWeights | None) -> SimilarityModel:
         return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
 
-    before = evaluate(model(None), held_out=held_out, validation=validation) if measure and main else None
+    before = evaluate(model(None), held_out=held_out, validation=validation) if measure else None
     start = time.perf_counter()
     trained = train(
         folder, rows, settings, out=out, among=training, limit=sources.limit, machine=machine, resume=resume
     )
     seconds = time.perf_counter() - start
     report = TrainingReport(before, None, trained.n_pairs, trained.n_steps, round(seconds, 1), trained.losses)
-    if not main:
-        return report
     if measure:
         report = replace(report, after=evaluate(model(trained.weights), held_out=held_out, validation=validation))
     effective = {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from erda.fields import Count, Fraction, Number, Settings, Weight
+from erda.fields import Count, Fraction, Settings, Weight
 
 MAX_PIECES = 128
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
@@ -47,5 +47,4 @@ class Machine(Settings):
 
     device: str = "cpu"  # cpu or cuda
     bf16: bool = False
-    chunk_size: Number = 0  # sentences with activations in memory at a time, each computed twice; 0: the whole batch
     save_steps: Count = 500

@@ -1,23 +1,19 @@
-"""The training loop of the similarity model, with checkpoints and several processes.
+"""The training loop of the similarity model, with checkpoints.
 
 Word pieces are on the device, and batches are assembled there. The seed and the number of the epoch or step determine
-everything random, so a resumed training equals an uninterrupted one. To use several GPUs, run
-`torchrun -m erda corpus train ...`; a GPU then takes its in-batch negatives from its own share of the batch.
+everything random, so a resumed training equals an uninterrupted one.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from erda.corpus.pair_batches import PairBatches
 from erda.corpus.similarity_learner import Learner
@@ -27,6 +23,7 @@ from erda.corpus.training_checkpoints import (
     TrainingState,
     UnfinishedTraining,
     begin_training,
+    discard_training,
     load_checkpoint,
     save_checkpoint,
 )
@@ -67,34 +64,30 @@ def train(
     """
     machine = machine or Machine()
     among = np.arange(len(rows)) if among is None else among
-    with _processes(machine.device) as (device, share, n_shares):
-        batches = PairBatches(rows, among, settings, limit=limit, share=share, n_shares=n_shares)
-        if batches.n_pairs < 2 * n_shares:
-            raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
-        if settings.objective == "paper" and not batches.has_negatives:
-            raise DataError("objective 'paper' needs hard negatives, but no two entity pairs share an entity.")
+    batches = PairBatches(rows, among, settings, limit=limit)
+    if batches.n_pairs < 2:
+        raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
+    if settings.objective == "paper" and not batches.has_negatives:
+        raise DataError("objective 'paper' needs hard negatives, but no two entity pairs share an entity.")
+    device, checkpoints = torch.device(machine.device), out / CHECKPOINTS
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         learner = Learner(folder, rows, settings, machine, device)
         run = UnfinishedTraining(
             settings=settings.model_dump(),
             pairs=f"{rows.digest[:16]} {len(among)} {limit}",
             encoder=learner.start.base.fingerprint,
-            n_processes=n_shares,
         )
-        found = [begin_training(out / CHECKPOINTS, run, resume=resume) if is_main_process() else False]
-        if n_shares > 1:
-            distributed.broadcast_object_list(found, device=device)
         step, losses = 0, list[tuple[int, float]]()
-        if found[0]:
-            state = load_checkpoint(out / CHECKPOINTS)
+        if begin_training(checkpoints, run, resume=resume):
+            state = load_checkpoint(checkpoints)
             step, losses = state.step, state.losses
             learner.load_state(state.tensors)
-        _learn(learner, batches, start=step, losses=losses, checkpoints=out / CHECKPOINTS, after_step=after_step)
+        _learn(learner, batches, start=step, losses=losses, checkpoints=checkpoints, after_step=after_step)
         weights = learner.outcome()
-        if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
-            raise DataError(f"training diverged (weights are not finite); {_LOWER}")
-        if is_main_process():
-            weights.save(out)
-            shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+    if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
+        raise DataError(f"training diverged (weights are not finite); {_LOWER}")
+    weights.save(out)
+    discard_training(checkpoints)
     return TrainingOutcome(weights, tuple(losses), batches.n_steps, batches.n_pairs)
 
 
@@ -125,30 +118,8 @@ def _learn(
             losses.append((done, loss))
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
-            if is_main_process() and not sys.stderr.isatty():
+            if not sys.stderr.isatty():
                 print(f"step {done} of {n_steps}: loss {loss:.4f}", file=sys.stderr)
-        if done % save_steps == 0 and done < n_steps and is_main_process():
+        if done % save_steps == 0 and done < n_steps:
             save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
         after_step(done)
-
-
-def is_main_process() -> bool:
-    """Whether this process writes files: the only process, or the first one started by `torchrun`."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-@contextmanager
-def _processes(device: str) -> Iterator[tuple[torch.device, int, int]]:
-    """Yield the device and rank of this process and the number of processes; PyTorch's random state is restored."""
-    n_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    here = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device)
-    if n_processes > 1:
-        distributed.init_process_group("gloo" if here.type == "cpu" else "nccl")
-    try:
-        with torch.random.fork_rng(devices=[here] if here.type == "cuda" else []):
-            yield here, int(os.environ.get("RANK", "0")), n_processes
-            if n_processes > 1:
-                distributed.barrier()
-    finally:
-        if n_processes > 1:
-            distributed.destroy_process_group()

@@ -6,7 +6,6 @@ archive's checksums detect damage, and a damaged checkpoint restarts the trainin
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from torch import Tensor
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings
 from erda.errors import DataError, SettingsError
 from erda.fields import Settings
-from erda.files import read_arrays, read_json, write_arrays, write_json
+from erda.files import read_arrays, read_json, remove_own, write_arrays, write_json
 
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
@@ -35,11 +34,10 @@ class UnfinishedTraining(Settings):
     """The content of `run.json`: the command that wrote the file, and the training."""
 
     made_by: Literal["erda corpus train"] = "erda corpus train"
-    version: int = 4  # of the checkpoint
+    version: int = 5  # of the checkpoint
     settings: dict[str, Any]
     pairs: str
     encoder: str = ""  # fingerprint of the pretrained weights
-    n_processes: int = 1  # each gets a share of every batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bo
     note = folder / RUN_FILE
     if note.is_file():
         if not resume:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard_training(folder)
         elif read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
             raise SettingsError(
                 f"{folder}: an unfinished training with another encoder, other settings or other pairs. Finish it with "
@@ -88,6 +86,12 @@ def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bo
         print(f"{folder / _FILE}: damaged; training starts from the beginning.", file=sys.stderr)
         return False
     return True
+
+
+def discard_training(folder: Path) -> None:
+    """Remove the checkpoint and then `run.json`, which proves ownership; other files stay."""
+    remove_own(folder, lambda name: name == _FILE)
+    remove_own(folder, lambda name: name == RUN_FILE)
 
 
 def save_checkpoint(folder: Path, state: TrainingState) -> None:

@@ -13,11 +13,10 @@ from base64 import b85encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,12 +30,8 @@ from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
 
-if TYPE_CHECKING:
-    from erda.corpus.ray_jobs import RayJobs
-
 CODE_BYTES = 5
 HELD_OUT = 0.04
-MAX_PER_PAIR = 3  # positive pairs per entity pair, from a corpus folder
 BATCH = 10_000  # sentences in memory at a time
 NONE = -1  # no hard negative
 PACKED = ".npz"
@@ -214,12 +209,11 @@ def read_rows(
     limit: int | None = None,
     seed: int = 0,
     excluded: Excluded | None = None,
-    miner: RayJobs | None = None,
 ) -> PairRows:
     """Read tagged JSONL files and corpus folders as word pieces, or load one packed file.
 
-    `limit` is the maximum number of positive pairs from each corpus folder. Sentences that `excluded` rejects are
-    skipped.
+    `limit` is the approximate number of positive pairs from each corpus folder (None: all rows). Sentences that
+    `excluded` rejects are skipped.
     """
     packed = [path for path in paths if path.suffix == PACKED]
     if packed and len(paths) > 1:
@@ -229,8 +223,7 @@ def read_rows(
     if packed:
         return PairRows.load(packed[0])
     sentences = chain.from_iterable(
-        _corpus_rows(path, seed=seed, limit=limit, miner=miner) if path.is_dir() else tagged_rows(path)
-        for path in paths
+        _corpus_rows(path, seed=seed, limit=limit) if path.is_dir() else tagged_rows(path) for path in paths
     )
     packer, entities, left_out = Packer(tokenizer), _Entities(), Counter[str]()
     while batch := list(islice(sentences, BATCH)):
@@ -284,24 +277,14 @@ def tagged_rows(path: Path) -> Iterator[Example]:
     faults.raise_if_any()
 
 
-def _corpus_rows(folder: Path, *, seed: int, limit: int | None, miner: RayJobs | None) -> Iterator[Example]:
-    """Yield the sentences of at most `limit` positive pairs of a corpus folder and of hard negatives for them.
-
-    `miner` draws the same pairs on a cluster.
-    """
+def _corpus_rows(folder: Path, *, seed: int, limit: int | None) -> Iterator[Example]:
+    """Yield the rows of a corpus folder: all, or those of heads with about `limit` positive pairs."""
     from tqdm import tqdm
 
     from erda.corpus.corpus_store import CorpusStore
 
     store = CorpusStore.open(folder)
-    positives, negatives = store.positive_pairs, store.hard_negatives
-    if miner is not None:
-        positives, negatives = partial(miner.positive_pairs, store), partial(miner.hard_negatives, store)
-    positive = positives(seed=seed, limit=limit, max_per_pair=MAX_PER_PAIR)
-    if not len(positive):
-        raise DataError(f"{folder}: no entity pair has two sentences; there is nothing to train on.")
-    negative = negatives(seed=seed, anchors=positive.first)
-    rows = np.unique(np.concatenate([positive.first, positive.second, negative.second]))
+    rows = np.arange(len(store)) if limit is None else store.rows_of_heads(limit, seed=seed)
     with tqdm(total=len(rows), desc=folder.name, unit=" rows", disable=None) as bar:
         for start in range(0, len(rows), BATCH):
             found = store.rows(rows[start : start + BATCH])

@@ -47,7 +47,6 @@ class IndexAbout:
     digest: str
     n_rows: int
     factory: str
-    chosen: bool  # by size, not by the user
     search: SearchEffort
     file: StoredFile
     format: int = FORMAT
@@ -130,7 +129,6 @@ def build_index(
     store: CorpusStore,
     model: SimilarityModel,
     *,
-    factory: str | None = None,
     rebuild: bool = False,
     embedder: Embedder | None = None,
     batch_size: int = 64,
@@ -138,15 +136,15 @@ def build_index(
 ) -> VectorIndex:
     """Embed rows without a vector, then make the index or add the new rows to it.
 
-    Without `factory`, `choose_factory` picks one by the number of rows. A changed factory, or a corpus that has
-    outgrown exact search, makes a new index.
+    `choose_factory` picks the kind of index by the number of rows. A corpus that has outgrown exact search gets a new
+    index.
     """
     shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
         before = _before(folder, show)
-        wanted = factory or choose_factory(len(shards), shards.dim)
-        if before and _still_good(folder, before, store, wanted, asked=factory is not None):
+        wanted = choose_factory(len(shards), shards.dim)
+        if before and _still_good(folder, before, store, wanted):
             if before.n_rows < len(shards):
                 show(f"adding {len(shards) - before.n_rows:,} rows to {before.factory}")
                 about = _grow(folder, before, shards, store)
@@ -163,7 +161,6 @@ def build_index(
                 digest=store.digest,
                 n_rows=len(shards),
                 factory=wanted,
-                chosen=factory is None,
                 search=made.search,
                 file=_write_faiss(made.index, folder),
             )
@@ -183,11 +180,10 @@ def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
         return None
 
 
-def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str, *, asked: bool) -> bool:
+def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str) -> bool:
     """Whether an existing index is intact and of the wanted kind, so that it can be kept and extended."""
     known = CorpusVersion(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
-    keep_kind = about.factory == wanted or (not asked and (not about.chosen or about.factory != "Flat"))
-    return known and keep_kind
+    return known and (wanted == "Flat") == (about.factory == "Flat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +203,7 @@ def index_shards(
     index = make_index(factory, shards)
     for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
         index.add(vectors)
-    search = tune(index, factory, shards)
+    search = SearchEffort() if factory == "Flat" else tune(index, shards)
     if search.recall < TARGET_RECALL:
         show(f"warning: recall@1 of {factory} is only {search.recall:.1%}")
     return MadeIndex(index, search)
@@ -238,7 +234,7 @@ def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
     import faiss
 
     try:
-        kind = faiss.IO_FLAG_MMAP if about.factory.find("IVF") >= 0 else faiss.IO_FLAG_MMAP_IFC
+        kind = faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP
         index = faiss.read_index(str(path), kind)
     except RuntimeError:
         try:
@@ -247,7 +243,7 @@ def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
             raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
     if index.ntotal != about.n_rows or index.d != about.dim:
         raise DataError(f"{path}: has {index.ntotal:,} rows, expected {about.n_rows:,}; it is damaged; {again}")
-    set_effort(index, about.factory, about.search.effort)
+    set_effort(index, about.search.effort)
     return index
 
 

@@ -17,7 +17,7 @@ from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import published_of
 from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
 from erda.benchmark.report.sections import experiment_section
-from erda.benchmark.report.table_formats import to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.table_formats import to_csv, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 from erda.methods import METHODS
@@ -77,7 +77,7 @@ def test_our_results_stand_beside_the_papers(template: Record) -> None:
     assert idlvq[1] == "IDLVQ-C"
     assert CANDIDATES in table.title
     assert any("n in its denominator" in note for note in table.notes)
-    for write in (to_markdown, to_latex, to_terminal):
+    for write in (to_markdown, to_terminal):
         assert "53.23" in write(table)
     assert next(csv.DictReader(to_csv(table).splitlines()))["paper sd"] == "1.49"
 
@@ -194,7 +194,7 @@ def test_fewer_than_two_common_streams_are_noted(template: Record) -> None:
     table = comparison_table(found, "erda", CANDIDATES)
     assert table.rows == (("emr", 0, None, None, None, None, None, None),)
     assert any("No common stream" in note for note in table.notes)
-    for write in (to_markdown, to_csv, to_latex, to_terminal):
+    for write in (to_markdown, to_csv, to_terminal):
         assert "emr" in write(table)
 
 

@@ -89,11 +89,11 @@ def test_a_report_writes_all_tables_figures_and_the_page(tmp_path: Path) -> None
     found = write_report(tmp_path)
     names = {path.name for path in found.files}
     assert all(map(module._WRITTEN.fullmatch, names)), "the next report recognises the files"
-    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "confusion", "cost", "runs")
+    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "mistakes", "cost", "runs")
     tables += ("comparison-all-seen", "comparison-candidates")
-    drawings = ("curve", "forgetting", "confusion", "cost")
-    assert names == {f"{table}.{end}" for table in tables for end in ("md", "csv", "tex")} | {
-        *(f"{drawing}.{end}" for drawing in drawings for end in ("png", "svg")),
+    assert names == {f"{table}.{end}" for table in tables for end in ("md", "csv")} | {
+        "curve.png",
+        "curve.svg",
         "report.md",
         "index.html",
     }
@@ -169,7 +169,7 @@ def test_an_unsupported_view_is_noted_and_the_others_are_written(tmp_path: Path)
     assert "has no predictions.npz" in note
     assert not found.faults
     assert (tmp_path / "report/curve.svg").exists()
-    assert not (tmp_path / "report/confusion.svg").exists()
+    assert not (tmp_path / "report/mistakes.md").exists()
     assert "has no predictions.npz" in (tmp_path / "report/report.md").read_text()
 
 

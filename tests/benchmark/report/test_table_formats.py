@@ -1,4 +1,4 @@
-"""Tables in four formats."""
+"""Tables in three formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from erda.benchmark.report.table_formats import Table, escape_latex, to_csv, to_latex, to_markdown, to_terminal
+from erda.benchmark.report.table_formats import Table, to_csv, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 
 TABLE = Table(
@@ -65,22 +65,6 @@ def test_csv_keeps_full_precision_and_spreads_summaries() -> None:
     assert rows[1]["n"] == ""
 
 
-def test_latex_is_escaped_booktabs() -> None:
-    text = to_latex(TABLE)
-    assert r"erda\_1 & 3 & $66.67 \pm 1.50$ & $50.00$ \\" in text
-    assert r"chance & -- & 10.00 & -- \\" in text
-    assert r"\caption{Accuracy (\%). A note with 5 \% \& more.}" in text
-    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
-        assert text.count(rule) == 1
-    assert text.count("{") == text.count("}")
-
-
-def test_all_special_characters_of_latex_are_escaped() -> None:
-    assert escape_latex("a_b~c^d\\e{f}$#±–") == (
-        r"a\_b\textasciitilde{}c\textasciicircum{}d\textbackslash{}e\{f\}\$\#$\pm$--"
-    )
-
-
 def test_a_row_of_the_wrong_length_raises() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
         Table("x", "x", ("a", "b"), (("only",),))
@@ -94,7 +78,7 @@ def test_hostile_names_are_escaped() -> None:
         "t", f"Title {HOSTILE}", ("method", "n"), ((HOSTILE, 1), ("-1+2", 2), ("@x", 3), ("_a_ # b", 4)), (HOSTILE,)
     )
     markdown, text, comma = to_markdown(table), to_terminal(table), to_csv(table)
-    for written in (markdown, text, comma, to_latex(table)):
+    for written in (markdown, text, comma):
         assert "\x1b" not in written
         assert "\u202e" not in written
     row = next(line for line in markdown.splitlines() if line.startswith("| =cmd"))

@@ -46,7 +46,7 @@ class PaperTable:
     settings: Mapping[str, Setting] = field(default_factory=dict)  # of every row
     seeds: tuple[int, ...] = ()  # () is all six
     reference: str | None = None
-    views: tuple[str, ...] = ("accuracy", "final", "published", "comparison", "curve", "forgetting", "cost")
+    views: tuple[str, ...] = ("accuracy", "final", "published", "comparison", "curve", "cost")
     setting: str = ""  # on the axis of view "sweep"
     embeds: bool = False  # also saves vectors for t-SNE
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from erda.benchmark.report.figures.figure import FORMATS, save_figure
 from erda.benchmark.report.page.page import PAGE, render_page
 from erda.benchmark.report.sections import Layout, Section, ShownSection, experiment_sections, show_section
 from erda.benchmark.report.table_formats import WRITERS, Table, escape_markdown, one_line, to_markdown
-from erda.files import write_bytes
+from erda.files import remove_own, write_bytes
 
 FOLDER = "report"
 MARKDOWN = "report.md"  # of each section
 # names of all files that a report may write; files with other names are never touched
-_TABLES = "accuracy-.+|final|published|later|comparison-.+|confusion|cost|runs|orders"
-_FIGURES = "curve|sweep|forgetting|confusion|tsne|cost"
+_TABLES = "accuracy-[^/]+|final|published|later|comparison-[^/]+|mistakes|cost|runs|orders"
+_FIGURES = "curve|sweep|tsne"
 _WRITTEN = re.compile(
     rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
 )
@@ -73,13 +73,15 @@ def write_report(directory: Path, *, figures: bool = True, layout: Layout = expe
 def _remove_earlier(folder: Path, written: set[Path]) -> None:
     """Remove files of earlier reports, recognised by name, from the report and its section folders."""
     sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
-    for place in (folder, *sections):
-        for path in list(place.iterdir()):
-            if path not in written and _WRITTEN.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-                path.unlink()
-    for place in sections:
-        with suppress(OSError):  # the folder holds other files
-            place.rmdir()
+    for place in (*sections, folder):
+        remove_own(
+            place,
+            partial(_is_earlier, {path.relative_to(place).as_posix() for path in written if place in path.parents}),
+        )
+
+
+def _is_earlier(written: set[str], name: str) -> bool:
+    return name not in written and _WRITTEN.fullmatch(name) is not None
 
 
 def _write_section(shown: ShownSection, folder: Path) -> list[Path]:

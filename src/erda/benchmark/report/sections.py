@@ -12,10 +12,10 @@ from itertools import chain, count
 from erda.benchmark.experiments import Experiment, Line, group_records, has_default_settings
 from erda.benchmark.records import Records
 from erda.benchmark.report import result_tables as results
-from erda.benchmark.report.figures.confusion import confusion_figure, confusion_table, count_confusion
 from erda.benchmark.report.figures.figure import Figure
-from erda.benchmark.report.figures.measures import accuracy_figure, cost_figure, forgetting_figure, sweep_figure
+from erda.benchmark.report.figures.measures import accuracy_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
+from erda.benchmark.report.mistakes import mistakes_table
 from erda.benchmark.report.table_formats import Table
 from erda.errors import RecordError
 
@@ -112,13 +112,6 @@ def _comparison(section: Section) -> Iterator[Item]:
             yield results.comparison_table(section.experiment, section.reference, protocol)
 
 
-def _confusion(section: Section) -> Iterator[Item]:
-    confusion = count_confusion(section.reference_line)
-    yield confusion_figure(confusion, section.experiment)
-    if confusion.mistakes:
-        yield confusion_table(confusion, section.experiment)
-
-
 # in page order; a view yields None for a table that does not apply to the records
 VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "accuracy": lambda one: [results.accuracy_table(one.experiment, name) for name in one.experiment.protocols],
@@ -127,11 +120,10 @@ VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
-    "forgetting": lambda one: [forgetting_figure(one.experiment)],
-    "confusion": _confusion,
+    "mistakes": lambda one: [mistakes_table(one.reference_line, one.experiment)],
     "tsne": lambda one: [tsne_figure(one.experiment)],
-    "cost": lambda one: [results.cost_table(one.experiment), cost_figure(one.experiment)],
+    "cost": lambda one: [results.cost_table(one.experiment)],
     "runs": lambda one: [results.runs_table(one.experiment), results.orders_table(one.experiment)],
 }
 DEFAULT_VIEWS = tuple(view for view in VIEWS if view not in ("sweep", "tsne"))
-ONLY_FIGURES = ("curve", "sweep", "forgetting", "tsne")
+ONLY_FIGURES = ("curve", "sweep", "tsne")

@@ -1,4 +1,4 @@
-"""Tables, and writers for four formats: terminal, Markdown, CSV, LaTeX (booktabs).
+"""Tables, and writers for three formats: terminal, Markdown, CSV.
 
 A cell is text, an integer, a `Summary` (mean, standard deviation, n) or None (a dash). Accuracies are fractions in
 records and per cent in tables. Names of relations, methods and datasets are untrusted: `Table` removes control
@@ -21,18 +21,6 @@ DASH = "–"
 MARKDOWN_SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|^#)")
 FORMULA = re.compile(r"[=+\-@]")  # start of a cell that a spreadsheet evaluates
 NUMBERS = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( to [-+]?[\d.]+)?")
-LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
 Cell = str | int | Summary | None
 Cells = tuple[Cell, ...]
 
@@ -68,13 +56,13 @@ class Table:
             object.__setattr__(self, name, value)
 
 
-def format_cell(cell: Cell, decimals: int, *, plus_minus: str = " ± ") -> str:
+def format_cell(cell: Cell, decimals: int) -> str:
     """Format a cell; a summary as `mean ± deviation`, or as the mean alone without a deviation."""
     if cell is None:
         return DASH
     if isinstance(cell, Summary):
         text = f"{cell.mean:.{decimals}f}"
-        return text if cell.deviation is None else f"{text}{plus_minus}{cell.deviation:.{decimals}f}"
+        return text if cell.deviation is None else f"{text} ± {cell.deviation:.{decimals}f}"
     return str(cell)
 
 
@@ -152,34 +140,4 @@ def _csv_text(text: str) -> str:
     return f"'{text}" if FORMULA.match(text) and not NUMBERS.fullmatch(text) else text
 
 
-def to_latex(table: Table) -> str:
-    r"""LaTeX `table` with booktabs; needs `\usepackage{booktabs}`."""
-    align = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
-    rows = [[_latex_cell(cell, table.decimals) for cell in row] for row in (table.columns, *table.rows)]
-    header, *lines = [" & ".join(cells) + r" \\" for cells in rows]
-    caption = " ".join([f"{escape_latex(table.title)}.", *map(escape_latex, table.notes)])
-    return "\n".join(
-        [
-            "\\begin{table}\n\\centering",
-            rf"\begin{{tabular}}{{{align}}}",
-            *("\\toprule", header, "\\midrule", *lines, "\\bottomrule"),
-            r"\end{tabular}",
-            rf"\caption{{{caption}}}",
-            rf"\label{{tab:{table.name}}}",
-            "\\end{table}\n",
-        ]
-    )
-
-
-def _latex_cell(cell: Cell, decimals: int) -> str:
-    if isinstance(cell, Summary):
-        return "$" + format_cell(cell, decimals, plus_minus=r" \pm ") + "$"
-    return "--" if cell is None else escape_latex(str(cell))
-
-
-def escape_latex(text: str) -> str:
-    """Text with LaTeX's special characters escaped."""
-    return "".join(LATEX_SPECIAL.get(sign, sign) for sign in text).replace("±", r"$\pm$").replace(DASH, "--")
-
-
-WRITERS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+WRITERS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": to_csv}

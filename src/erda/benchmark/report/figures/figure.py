@@ -1,21 +1,20 @@
-"""Figures as values, and their rendering as PNG, SVG and inline SVG for the page.
+"""Figures as values, and their rendering as PNG and SVG.
 
 A file shows all panels side by side with a title and one legend. The page shows each panel separately, so that panels
-stack on a narrow screen, with real text and with colours of the reader's light or dark theme.
+stack on a narrow screen.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from erda.files import write_bytes
 
@@ -34,11 +33,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 FORMATS = ("png", "svg")
-# colour -> CSS variable of the page, which has a light and a dark value
-THEME = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
-    colour: f"series-{number}" for number, colour in enumerate(COLOURS[:-1], start=1)
-}
-LARGEST_SVG = 300_000  # bytes; larger panels become PNG on the page
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -75,7 +69,7 @@ class Figure:
 def save_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG, all panels side by side; equal figures give equal bytes."""
     paths = []
-    with _style(text_as="path"):
+    with _style():
         painted = paint(figure.panels, title=figure.title)
         for suffix in FORMATS:
             paths.append(folder / f"{figure.name}.{suffix}")
@@ -83,19 +77,11 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
     return paths
 
 
-def page_panels(figure: Figure, prefix: str) -> list[str]:
-    """Render each panel as inline SVG, or as PNG if the SVG is too large; `prefix` makes ids unique."""
-    pieces = []
-    for number, panel in enumerate(figure.panels):
-        with _style(text_as="none"):
-            painted = paint([panel])
-            drawn = _bytes(painted, "svg", transparent=True)
-            if len(drawn) <= LARGEST_SVG:
-                pieces.append(_inline(drawn.decode(), f"{prefix}-{number}-"))
-            else:
-                data = base64.b64encode(_bytes(painted, "png")).decode()
-                pieces.append(f'<img src="data:image/png;base64,{data}" alt="">')
-    return pieces
+def page_panels(figure: Figure) -> list[str]:
+    """Render each panel as a data URL for the page."""
+    with _style():
+        drawn = [_bytes(paint([panel]), "png") for panel in figure.panels]
+    return [f"data:image/png;base64,{base64.b64encode(one).decode()}" for one in drawn]
 
 
 def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
@@ -139,10 +125,10 @@ def shorten(name: str, longest: int) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-def tidy(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
-    """Style axes: light grid lines in one direction, no box."""
+def tidy(axes: Axes) -> None:
+    """Style axes: light horizontal grid lines, no box."""
     axes.set_axisbelow(True)
-    axes.grid(axis=grid, color=GRID, linewidth=0.7)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(color=MUTED)
 
@@ -160,33 +146,16 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _style(*, text_as: str) -> Iterator[None]:
+def _style() -> Iterator[None]:
     import matplotlib as mpl
 
-    with mpl.rc_context({**STYLE, "svg.fonttype": text_as}), warnings.catch_warnings():
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # names in other scripts
         yield
 
 
-def _bytes(figure: mpl_figure.Figure, suffix: str, *, transparent: bool = False) -> bytes:
+def _bytes(figure: mpl_figure.Figure, suffix: str) -> bytes:
     file = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if suffix == "svg" else ("Software",))
-    figure.savefig(file, format=suffix, dpi=160, metadata=metadata, transparent=transparent)
+    figure.savefig(file, format=suffix, dpi=160, metadata=metadata)
     return file.getvalue()
-
-
-def _inline(svg: str, prefix: str) -> str:
-    """Convert an SVG file to inline HTML: no prologue, unique ids, colours as CSS variables, no fixed size."""
-    svg = svg[svg.index("<svg") :].strip()
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    head, body = svg.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', head)
-    head = f'<svg {box.group() if box else ""} aria-hidden="true"'
-    svg = f"{head}>{body}".replace("xlink:href=", "href=")
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r'\bhref="#', f'href="#{prefix}', svg)
-    svg = svg.replace("url(#", f"url(#{prefix}")
-    svg = re.sub(r"(font: [^;\"]*?px) [^;\"]*", r"\1 sans-serif", svg)  # the style sheet names the font
-    for colour, name in THEME.items():
-        svg = re.sub(rf"(?<=: ){colour}\b", f"var(--{name})", svg, flags=re.IGNORECASE)
-    return re.sub(r"\n\s*", "\n", svg)

@@ -1,42 +1,30 @@
-"""Figures of measures: accuracy and seconds after each task, forgetting, accuracy over the values of a setting."""
+"""Figures of accuracy: after each task, and over the values of a setting."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.report.figures.figure import INK, MUTED, Figure, Panel, as_text, line_style, shorten, tidy
+from erda.benchmark.report.figures.figure import MUTED, Figure, Panel, as_text, line_style, tidy
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PARTS = {"learn": "learning a task", "predict": "answering all tests so far"}
-WIDE = 15  # ratio of largest to smallest value above which the axis is logarithmic
 MOST_TICKS = 10
-LONGEST_NAME = 24
-
-
-def _ends(experiment: Experiment, value: Callable[[Line, str], Summary | None]) -> list[str]:
-    """Final value of every line in words, by protocol."""
-    ends = {
-        protocol: [f"{line.label} {one.mean:.1f}" for line in experiment.lines if (one := value(line, protocol))]
-        for protocol in experiment.protocols
-    }
-    return [f"{protocol}: {', '.join(reached)}" for protocol, reached in ends.items()]
-
-
-# -- over tasks --------------------------------------------------------------------------------------------------------
 
 
 def accuracy_figure(experiment: Experiment) -> Figure:
     """Accuracy after each task, one panel per protocol: mean, band of one standard deviation, and chance."""
-    ends = _ends(experiment, lambda line, protocol: line.accuracy(protocol, -1))
+    reached = {
+        protocol: [f"{line.label} {one.mean:.1f}" for line in experiment.lines if (one := line.accuracy(protocol, -1))]
+        for protocol in experiment.protocols
+    }
+    ends = [f"{protocol}: {', '.join(named)}" for protocol, named in reached.items()]
     return Figure(
         name="curve",
         title=f"Accuracy after each task: {experiment.title}",
@@ -56,120 +44,23 @@ def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
     axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", label="chance")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 100)
-    _set_task_axis(axes, experiment.n_tasks, title=protocol)
-
-
-def cost_figure(experiment: Experiment) -> Figure:
-    """Seconds of learning and of prediction per task, which show whether later tasks cost more."""
-    said = []
-    for line in experiment.lines:
-        first, last = _seconds(line, "learn", min(1, experiment.n_tasks - 1)), _seconds(line, "learn", -1)
-        if first and last:
-            said.append(f"{line.label} learns task 2 in {first.mean:.2f} s and the last in {last.mean:.2f} s")
-    return Figure(
-        name="cost",
-        title=f"Seconds of each task: {experiment.title}",
-        alt=f"Lines of seconds over tasks, for learning and for answering. {'; '.join(said)}.",
-        caption="Mean over streams with a band of one standard deviation. The first task has more examples than the "
-        "others in most settings; answering grows with the tests, which are those of all tasks so far.",
-        panels=tuple(Panel(partial(_draw_cost, experiment, part)) for part in PARTS),
-    )
-
-
-def _seconds(line: Line, part: str, k: int) -> Summary | None:
-    return line.summary(lambda record: record.seconds[part][k])
-
-
-def _draw_cost(experiment: Experiment, part: str, axes: Axes) -> None:
-    from matplotlib.ticker import LogLocator
-
-    drawn: list[float] = []
-    for number, line in enumerate(experiment.lines):
-        found = [_seconds(line, part, k) for k in range(experiment.n_tasks)]
-        drawn += [mean for mean in draw_line(axes, number, found, label=line.label, may_be_log=True) if mean > 0]
-    if drawn and max(drawn) > WIDE * min(drawn):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
-        axes.set_ylabel("seconds (logarithmic)")
-    else:
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("seconds")
-    _set_task_axis(axes, experiment.n_tasks, title=PARTS[part])
-
-
-def draw_line(
-    axes: Axes, number: int, found: list[Summary | None], *, label: str = "", may_be_log: bool = False
-) -> list[float]:
-    """Plot means over 1, 2, ... with a band of one deviation in the style of line `number`; return the means.
-
-    If the axis may be logarithmic, the band stays above a tenth of its mean.
-    """
-    x = range(1, len(found) + 1)
-    means = np.array([one.mean if one else np.nan for one in found])
-    spread = np.array([(one.deviation or 0.0) if one else 0.0 for one in found])
-    if may_be_log:
-        spread = np.minimum(spread, 0.9 * means)
-    style = line_style(number)
-    axes.plot(x, means, label=as_text(label), markersize=4.5, clip_on=may_be_log, **style)
-    if spread.any():
-        axes.fill_between(x, means - spread, means + spread, color=style["color"], alpha=0.18, linewidth=0)
-    return means.tolist()
-
-
-def _set_task_axis(axes: Axes, n_tasks: int, *, title: str) -> None:
-    """Set title and horizontal axis, with at most `MOST_TICKS` ticks."""
-    axes.set_title(title)
+    axes.set_title(protocol)
     axes.set_xlabel("tasks learned")
-    step = -(-n_tasks // MOST_TICKS)
-    axes.set_xticks(range(step, n_tasks + 1, step))
+    step = -(-experiment.n_tasks // MOST_TICKS)
+    axes.set_xticks(range(step, experiment.n_tasks + 1, step))
     tidy(axes)
 
 
-# -- after the last task -----------------------------------------------------------------------------------------------
-
-
-def forgetting_figure(experiment: Experiment) -> Figure:
-    """Forgetting of each line, one panel per protocol, with one standard deviation over streams."""
-    if experiment.n_tasks < 2:
-        raise RecordError("Forgetting needs at least two tasks; these streams have one.")
-    height = 1.1 + 0.36 * len(experiment.lines)
-    return Figure(
-        name="forgetting",
-        title=f"Forgetting: {experiment.title}",
-        alt=f"Bars of forgetting in points for each method. {'; '.join(_ends(experiment, Line.forgetting))}.",
-        caption="Best earlier accuracy on a task minus its final one, mean over all tasks but the last; "
-        "whiskers are one standard deviation over streams. Less is better.",
-        panels=tuple(Panel(partial(_draw_bars, experiment, p), height=height) for p in experiment.protocols),
-    )
-
-
-def _draw_bars(experiment: Experiment, protocol: str, axes: Axes) -> None:
-    for number, line in enumerate(experiment.lines):
-        found = line.forgetting(protocol)
-        if found is None:
-            continue
-        axes.barh(
-            number,
-            found.mean,
-            height=0.62,
-            color=line_style(number)["color"],
-            xerr=found.deviation,
-            error_kw={"ecolor": INK, "elinewidth": 1.1, "capsize": 2.5},
-        )
-        end = max(found.mean, 0.0) + (found.deviation or 0.0)
-        axes.annotate(
-            f"{found.mean:.1f}", (end, number), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
-        )
-    names = [as_text(shorten(line.label, LONGEST_NAME)) for line in experiment.lines]
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.margins(x=0.18)
-    axes.axvline(0, color=INK, linewidth=0.7)
-    axes.set_xlabel("forgetting (points)")
-    axes.set_title(protocol)
-    tidy(axes, grid="x")
+def draw_line(axes: Axes, number: int, found: list[Summary | None], *, label: str = "") -> list[float]:
+    """Plot means over 1, 2, ... with a band of one deviation in the style of line `number`; return the means."""
+    x = range(1, len(found) + 1)
+    means = np.array([one.mean if one else np.nan for one in found])
+    spread = np.array([(one.deviation or 0.0) if one else 0.0 for one in found])
+    style = line_style(number)
+    axes.plot(x, means, label=as_text(label), markersize=4.5, clip_on=False, **style)
+    if spread.any():
+        axes.fill_between(x, means - spread, means + spread, color=style["color"], alpha=0.18, linewidth=0)
+    return means.tolist()
 
 
 def sweep_figure(experiment: Experiment, setting: str) -> Figure:

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 FOLDED = ("runs", "orders")  # long tables, collapsed
 DENSE = 8  # columns; wider tables show deviations below their means
 MOST_DETAILED = 3  # pages with more sections list no tables and figures in the contents
-NAMES = {"md": "Markdown", "csv": "CSV", "tex": "LaTeX", "png": "PNG", "svg": "SVG"}
+NAMES = {"md": "Markdown", "csv": "CSV", "png": "PNG", "svg": "SVG"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Block:
     title: str
     notes: tuple[str, ...]
     links: dict[str, str]  # format -> URL of the file
-    panels: tuple[str, ...] = ()  # of a figure, as HTML
+    panels: tuple[str, ...] = ()  # of a figure, as data URLs
 
 
 def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
@@ -67,7 +67,6 @@ def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title:
         version=__version__,
         all_seen=ALL_SEEN,
         candidates=CANDIDATES,
-        markup=Markup,
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "tables.js").read_text(encoding="utf-8")),
         dense=DENSE,
@@ -96,6 +95,6 @@ def _block(item: Item, section: Section, folder: str) -> Block:
     }
     if isinstance(item, Figure):
         anchor = f"{anchor}-figure"
-        return Block(item, anchor, title, (item.caption,), links, tuple(page_panels(item, anchor)))
+        return Block(item, anchor, title, (item.caption,), links, tuple(page_panels(item)))
     notes = tuple(note for note in item.notes if note not in section.experiment.notes)  # shown above
     return Block(item, anchor, title, notes, links)
