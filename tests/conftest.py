@@ -20,3 +20,10 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs real data: set ERDA_DATA to the data folder (docs/data.md says what it holds)")
     return Path(folder)
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are built and written but not painted, which takes half a second each; test_figures.py paints them."""
+    blank = b'<svg viewBox="0 0 1 1"></svg>'
+    monkeypatch.setattr("erda.benchmark.report.figures.figure._bytes", lambda *_, **__: blank)

@@ -28,6 +28,7 @@ __all__ = [
     "FILLERS",
     "NAMES",
     "SIGNS",
+    "Watch",
     "instead_of_learning",
     "toy_encoder",
     "toy_example",
@@ -60,3 +61,16 @@ def instead_of_learning(
 
     monkeypatch.setattr(trained, "descend", record)
     return seen
+
+
+class Watch:
+    """Replaces the gradient loop: records its arguments and leaves the weights unchanged."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[tuple[Example, bool]], int]] = []
+        self.before_step: Callable[[], None] = lambda: None
+
+    def __call__(self, items: Sequence[tuple[Example, bool]], *_: object, **settings: Any) -> float:
+        self.before_step()
+        self.calls.append((list(items), settings["epochs"]))
+        return 0.0

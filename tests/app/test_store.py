@@ -151,7 +151,7 @@ def test_a_writer_waits_for_another_one(tmp_path: Path) -> None:
     def hold() -> None:
         with Store(tmp_path).writing():
             held.set()
-            Event().wait(3)  # longer than a person's patience was before
+            Event().wait(0.3)
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(hold)

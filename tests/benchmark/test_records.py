@@ -13,7 +13,7 @@ from toy_runs import toy_record
 from erda.benchmark.records import PREDICTIONS, read_predictions, read_record, read_records
 from erda.benchmark.report.report import write_report
 from erda.errors import RecordError
-from erda.files import read_arrays, write_arrays
+from erda.files import read_arrays, sealed, write_arrays, write_json
 
 
 def test_a_truncated_record_is_rejected_with_its_line_number(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_truncated_record_is_rejected_with_its_line_number(tmp_path: Path) -> 
         read_record(path)
 
 
-def test_a_changed_or_unsealed_record_and_another_version_are_rejected(tmp_path: Path) -> None:
+def test_a_changed_or_unsealed_record_is_rejected(tmp_path: Path) -> None:
     toy_record(tmp_path)
     path = tmp_path / "toy/1/record.json"
     value = json.loads(path.read_text())
@@ -34,7 +34,6 @@ def test_a_changed_or_unsealed_record_and_another_version_are_rejected(tmp_path:
         {**value, "n_test": [n + 1 for n in value["n_test"]]},
         {**value, "accuracy": {"all-seen": [0.5, 0.5, 1.5], "candidates": None}},
         {**value, "seconds": 7},
-        {**value, "schema": 99},
         without_seal,
     ):
         path.write_text(json.dumps(changed))
@@ -42,6 +41,18 @@ def test_a_changed_or_unsealed_record_and_another_version_are_rejected(tmp_path:
             read_record(path)
         assert str(caught.value).startswith(f"{path}: ")
     assert len(write_report(tmp_path, figures=False).faults) == 1, "the report uses the other records"
+
+
+def test_a_record_of_another_format_is_rejected_although_its_seal_is_valid(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    path = tmp_path / "toy/1/record.json"
+    value = json.loads(path.read_text())
+    del value["seal"]
+    write_json(path, sealed(value))
+    read_record(path)
+    write_json(path, sealed({**value, "schema": 99}))
+    with pytest.raises(RecordError, match="99"):
+        read_record(path)
 
 
 def test_missing_and_unreadable_records_are_faults_and_the_others_are_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def source(tmp_path):
 def test_the_costs_of_a_corpus_are_measured(tmp_path, source):
     queries = tmp_path / "split.txt"
     queries.write_text("1\t2\tx\ta1\t0\tb2\t1\tQ1\tQ2\n1\t2\tx\tnobody\t0\tb2\t1\tQ1\tQ2\n")
-    cost = bench_corpus(tmp_path / "corpus", sources=[source], queries=queries, repeats=2)
+    cost = bench_corpus(tmp_path / "corpus", sources=[source], queries=queries, repeats=1)
     assert cost.n_rows == 120
     assert cost.build is not None
     assert cost.build.seconds > 0
@@ -39,7 +39,7 @@ def test_the_costs_of_a_corpus_are_measured(tmp_path, source):
         bench_corpus(tmp_path / "corpus", sources=[source])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_growth_from_the_command_line(source, capsys):
     arguments = ["--sources", str(source), "--repeats", "1", "--sizes"]
     assert main([*arguments, "30", "100"]) == 0

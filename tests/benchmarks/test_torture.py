@@ -17,7 +17,7 @@ from trial import Case, Runner, Trial, Verdict, content_of, differing, leftovers
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_small_trial_ends_well(tmp_path: Path) -> None:
     """Nothing ends in a traceback, nothing is silently wrong, nothing is lost."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
@@ -12,40 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow.parquet as pq
 import pytest
-from toy_extractor import BORN, FOUNDED, QUESTIONS, Words
+from toy_extractor import BORN, FOUNDED, QUESTIONS
 
-from erda.app import predicting
 from erda.app.answers import Suggestion
 from erda.app.extractor import Extractor
-from erda.app.version import Version
 from erda.cli import edit, predict, teach
-from erda.cli.main import main
 from erda.text.marks import example_from_marks
 from erda.text.names import NameTagger
 
 Erda = Callable[..., SimpleNamespace]
 TESTS = ("[[SpaceX]] was founded by {{Elon}} .", "founded by"), ("[[Ada]] was born in {{London}} .", "born in")
-
-
-@pytest.fixture
-def erda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Erda:
-    """Runs a command in an empty folder, over an encoder that needs no weights and without a tagger."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
-    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: None)
-    monkeypatch.delenv("ERDA_STORE", raising=False)
-    opened = Extractor.open
-    monkeypatch.setattr(Extractor, "open", lambda folder, **asked: opened(folder, **{**asked, "encoder": Words()}))
-
-    def run(*words: str, stdin: str = "") -> SimpleNamespace:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        status = main(words)
-        said = capsys.readouterr()
-        return SimpleNamespace(status=status, out=said.out, err=said.err, lines=said.out.splitlines())
-
-    return run
 
 
 def commands_of(help_text: str) -> list[str]:
@@ -125,9 +101,7 @@ def test_a_new_description_alone_is_reported(erda: Erda) -> None:
     assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
 
 
-@pytest.mark.parametrize(
-    "command", [["relations"], ["relations", "founded by"], ["history"], ["relations", "--store", "x"]]
-)
+@pytest.mark.parametrize("command", [["relations", "founded by"], ["history"]])
 def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) -> None:
     erda("teach", "founded by", *FOUNDED)
     heavy = ("torch", "transformers", "numba", "onnxruntime", "numpy")
@@ -179,109 +153,6 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
     monkeypatch.setenv("ERDA_STORE", "another")
     assert "another knows 1 relation" in erda("teach", "founded by", *FOUNDED).out
     assert Path("another/extractor.json").is_file()
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv.gz", ".parquet"])
-def test_a_stopped_prediction_goes_on_to_the_same_result(
-    erda: Erda, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 4)
-    erda("teach", "founded by", *FOUNDED)
-    lines = [f"[[X{i}]] was founded by {{{{Y{i}}}}}" if i != 5 else "[[broken" for i in range(11)]
-    Path("q.txt").write_text("\n".join(lines))
-    whole, stopped = f"whole{ending}", f"stopped{ending}"
-    done = erda("predict", "q.txt", "--out", whole)
-    assert (done.status, done.lines) == (2, [f"{whole}: 11 rows"])
-    assert done.err == "erda: q.txt:6: '[[' is never closed; write ']]' where the head ends.\n"
-    answer, asked = Version.predict, []
-
-    def stop(self: Version, given: list, **options: object) -> list:
-        asked.append(len(given))
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return answer(self, given, **options)
-
-    monkeypatch.setattr(Version, "predict", stop)
-    done = erda("predict", "q.txt", "--out", stopped)
-    assert done.status == 130
-    assert f"{stopped}.partial; the same command resumes there" in done.err
-    assert not Path(stopped).exists()
-    with Path(f"{stopped}.partial/rows.jsonl").open("ab") as file:
-        file.write(b'{"id": "cut sh')
-    left, others = (Path(f".{name}.0123456789abcdef.tmp") for name in (stopped, whole))  # by a killed process
-    left.touch()
-    others.touch()
-    done = erda("predict", "q.txt", "--out", stopped)
-    assert (left.exists(), others.exists()) == (False, True)
-    assert done.lines == [f"{stopped}: 11 rows (4 of them by an earlier run)"]
-    assert asked == [4, 3, 3, 3], "the first piece is not asked again"
-    assert not Path(f"{stopped}.partial").exists()
-    if ending == ".parquet":
-        assert pq.read_table(stopped).equals(pq.read_table(whole))
-        assert pq.read_table(stopped).column("error").to_pylist()[5].startswith("'[[' is never closed")
-    else:
-        assert Path(stopped).read_bytes() == Path(whole).read_bytes()
-
-
-@pytest.mark.parametrize("pairs", [(), ("--both",), ("--all",)])
-def test_a_stopped_extraction_goes_on_to_the_same_result(
-    erda: Erda, monkeypatch: pytest.MonkeyPatch, pairs: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 5)
-    erda("teach", "founded by", *FOUNDED)
-    erda("teach", "born in", *BORN)
-    lines = [
-        "X was founded by Y.",
-        "",
-        "X and Y and Z.",
-        "nobody",
-        "Y was born in Z.",
-        "X \x07 Y",
-        "Z has X.",
-        "X met Y",
-        "",
-    ]
-    Path("news.txt").write_text("\n".join(lines))
-    Path("names.txt").write_text("X\nY\nZ\n")
-    command = ("extract", "news.txt", "--names", "names.txt", *pairs, "--out")
-    assert erda(*command, "whole.jsonl").status == 2
-    rows = [json.loads(line) for line in Path("whole.jsonl").read_text().splitlines()]
-    assert ["error" in row for row in rows if row["line"] == 6] == [True]
-    answer, asked = Version.predict, []
-
-    def stop(self: Version, given: list, **options: object) -> list:
-        asked.append(len(given))
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return answer(self, given, **options)
-
-    monkeypatch.setattr(Version, "predict", stop)
-    done = erda(*command, "stopped.jsonl")
-    assert (done.status, Path("stopped.jsonl").exists()) == (130, False)
-    assert "stopped.jsonl.partial; the same command resumes there" in done.err
-    done = erda(*command, "stopped.jsonl")
-    assert f"stopped.jsonl: {len(rows)} rows (" in done.out
-    assert asked == [8, 2, 4, 4], "what was answered is not asked again"
-    assert Path("stopped.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
-    Path("names.txt").write_text("X\nY\n")
-    asked.clear()
-    with monkeypatch.context() as patched:
-        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        erda(*command, "other.jsonl")
-    Path("names.txt").write_text("X\nY\nZ\n")
-    assert "by an earlier run" not in erda(*command, "other.jsonl").out, "other names are another job"
-
-
-def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 1)
-    erda("teach", "founded by", *FOUNDED)
-    Path("q.txt").write_text("\n".join(QUESTIONS))
-    with monkeypatch.context() as patched:
-        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        erda("predict", "q.txt", "--out", "a.jsonl")
-    erda("teach", "born in", *BORN)
-    assert erda("predict", "q.txt", "--out", "a.jsonl").lines == ["a.jsonl: 3 rows"]
-    assert all(len(json.loads(line)["ranked"]) == 2 for line in Path("a.jsonl").read_text().splitlines())
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_a_method_from_a_file_runs_and_is_reported(folder: Path, capsys: pytest.
     assert find_method("nearest-mean").__name__ == "NearestMean"
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_method_from_a_package_is_listed_run_and_searched(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

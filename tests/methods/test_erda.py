@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 
-from erda.corpus.augment import AugmentSettings
 from erda.encoders.trainable import TrainableEncoder as Encoder
 from erda.encoders.trainable import embed
-from erda.errors import StreamError
 from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.learning.memory import nearest_to_centroid
-from erda.learning.objective import Objective
 from erda.methods import erda
-from erda.methods import trained as base
 from erda.methods.erda import Erda
-from erda.text.keys import sentence_key
-from erda.types import Example, Task
-from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
+from erda.types import Example
+from toy_world import Watch, toy_encoder, toy_questions, toy_task
 
 
 def names(method: Erda) -> torch.Tensor:
@@ -33,26 +25,6 @@ def names(method: Erda) -> torch.Tensor:
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
     return vectors / vectors.norm(dim=1, keepdim=True)
-
-
-class Watch:
-    """Replaces the gradient loop: records its arguments and leaves the weights unchanged."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[list[tuple[Example, bool]], int]] = []
-        self.before_step: Callable[[], None] = lambda: None
-
-    def __call__(self, items: Sequence[tuple[Example, bool]], *_: object, **settings: Any) -> float:
-        self.before_step()
-        self.calls.append((list(items), settings["epochs"]))
-        return 0.0
-
-
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    found = Watch()
-    monkeypatch.setattr(base, "descend", found)
-    return found
 
 
 def test_iter1_epochs_use_new_data_and_iter2_epochs_add_the_memory(watch: Watch) -> None:
@@ -190,206 +162,6 @@ def test_every_loss_can_be_left_out_and_matters(setting: str) -> None:
     without = learned(**{setting: 0.0})
     assert np.isfinite(without).all()
     assert not np.array_equal(without, learned())
-
-
-class Finder:
-    """Replaces the augmenter: returns one extra example for each relation of the task."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-
-    def find(self, examples: Sequence[Example], **settings: Any) -> SimpleNamespace:
-        self.asked.append({"examples": list(examples), **settings})
-        found = tuple(
-            toy_example(number, 500) for number in sorted({int((one.relation or "")[1:]) for one in examples})
-        )
-        return SimpleNamespace(examples=found, to_json=lambda: {"examples": [one.id for one in found]})
-
-    def origin(self) -> dict[str, str]:
-        return {"name": "toy"}
-
-
-def learn(method: Erda, n_tasks: int) -> None:
-    """Learn a first task with many examples, then few-shot tasks."""
-    for index in range(n_tasks):
-        method.learn(toy_task(index, shots=4 if index else 60))
-
-
-def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(watch: Watch) -> None:
-    finder = Finder()
-    chosen = AugmentSettings(match_threshold=0.5, n_neighbours=3, entity_matching=False)
-    method = Erda(toy_encoder(), augmenter=finder, augment=chosen)
-    learn(method, 3)
-    assert len(finder.asked) == 2, "the first task has enough examples of its own"
-    asked = finder.asked[1]
-    assert asked["settings"] == chosen
-    assert [one.relation for one in asked["exemplars"]] == ["r0", "r1", "r2", "r3"]
-    extra = [toy_example(4, 500), toy_example(5, 500)]
-    for items, _ in watch.calls[6:]:
-        assert [(one, False) for one in extra] == [item for item in items if item[0].id.endswith("-500")]
-    assert not any(one.id.endswith("-500") for one in method.kept)
-
-
-def test_without_augmentation_nothing_is_searched() -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, augmentation=False)
-    for index in range(2):
-        method.learn(toy_task(index))
-    assert finder.asked == []
-
-
-def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_only(watch: Watch) -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=3, augment=AugmentSettings(n_neighbours=2))
-    learn(method, 2)
-    new, old = finder.asked
-    assert new["settings"].n_neighbours == 2
-    assert [one.relation for one in old["examples"]] == ["r0", "r1"], "the exemplars of earlier relations"
-    assert old["settings"] == AugmentSettings(n_neighbours=3, max_matches=3, search_matched=True)
-    assert {one.relation for one in old["exemplars"]} == {"r2", "r3"}, "the new task, for agreement"
-    first, second, third = ([example.id for example, _ in items] for items, _ in watch.calls[3:])
-    rehearsed = {"0-500", "1-500"}
-    assert rehearsed & {*first} == set()
-    assert rehearsed <= {*second}
-    assert rehearsed <= {*third}
-    assert not any(one.id.endswith("-500") for one in method.kept)
-    noted = method.notes()
-    assert noted["augmentation"][0]["rehearsed"] == {"examples": ["0-500", "1-500"]}
-    assert noted["corpus"] == {"name": "toy"}
-    method.learn(toy_task(2))
-    assert [one["task"] for one in method.notes()["augmentation"]] == [2], "of the last task alone"
-
-
-def test_learned_sentences_never_become_extra_examples(tmp_path: Path) -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, n_rehearsed=1, memory_size=1)
-    tasks = [toy_task(index) for index in range(3)]
-    for task in tasks[:2]:
-        method.learn(task)
-    method.save(tmp_path / "erda")
-    restored = Erda.load(tmp_path / "erda", encoder=toy_encoder(), augmenter=finder)
-    restored.learn(tasks[2])
-    learned = {sentence_key(" ".join(one.tokens)) for task in tasks for one in task.examples}
-    new, old = finder.asked[-2:]
-    assert new["known_keys"] == learned
-    extras = {sentence_key(" ".join(one.tokens)) for one in (toy_example(4, 500), toy_example(5, 500))}
-    assert old["known_keys"] == learned | extras, "the new extra examples are excluded too"
-
-
-def test_nothing_is_rehearsed_by_default_or_without_memory() -> None:
-    for settings in ({}, {"n_rehearsed": 3, "memory_size": 0}):
-        finder = Finder()
-        method = Erda(toy_encoder(), augmenter=finder, **settings)
-        learn(method, 2)
-        assert len(finder.asked) == 1
-
-
-def test_relations_with_few_examples_are_augmented_in_any_task() -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, augment_below=6)
-    method.learn(toy_task(0, shots=4))
-    assert len(finder.asked[0]["examples"]) == 8, "a first teaching may be small"
-    many = [toy_example(2, row) for row in range(6)]
-    few = [toy_example(3, row) for row in range(5)]
-    method.learn(Task(1, (toy_relation(2), toy_relation(3)), (*many, *few)))
-    assert finder.asked[1]["examples"] == few
-    more = [toy_example(0, row) for row in range(4, 6)]
-    method.learn(Task(2, (toy_relation(0),), tuple(more)))
-    assert len(finder.asked) == 2, "four examples and two more are six"
-    assert method.notes() == {}
-
-
-def test_a_repeated_example_is_counted_once() -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, augment_below=5)
-    for _ in range(2):
-        method.learn(toy_task(0, shots=4))
-    assert len(finder.asked) == 2
-
-
-def test_the_number_of_sentence_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erda, "MOST_KEYS", 5)
-    method = Erda(toy_encoder())
-    for start in (0, 4):
-        own = tuple(toy_example(0, row) for row in range(start, start + 4))
-        method.learn(Task(0, (toy_relation(0),), own))
-    latest = [sentence_key(" ".join(toy_example(0, row).tokens)) for row in range(3, 8)]
-    assert erda._numbers(method.rows["keys"]["r0"]) == latest
-
-
-FUTURE = tuple(toy_relation(number) for number in range(6))
-
-
-def test_future_names_take_part_in_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns: list[int] = []
-    plain = Objective.__call__
-
-    def counting(self: Objective, vectors: torch.Tensor, prototypes: torch.Tensor, *rest: Any) -> torch.Tensor:
-        columns.append(len(prototypes))
-        return plain(self, vectors, prototypes, *rest)
-
-    monkeypatch.setattr(Objective, "__call__", counting)
-    for future_relations, expected in ((False, [{2}, {4}, {6}]), (True, [{6}, {6}, {6}])):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=future_relations)
-        for index in range(3):
-            columns.clear()
-            method.learn(toy_task(index))
-            assert set(columns) == expected[index]
-
-
-def test_the_loss_with_future_names_equals_its_slow_computation(watch: Watch) -> None:
-    losses = {}
-    batch = [(example, False) for example in toy_task(0).examples]
-    for on in (False, True):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
-        watch.before_step = lambda on=on, method=method: losses.setdefault(on, method._loss(batch, torch.Generator()))
-        method.learn(toy_task(0))
-    method = Erda(toy_encoder())
-    method.encoder.train()
-    with torch.no_grad():
-        rows = method.encoder.encode_texts([relation.name for relation in FUTURE])
-        similarities = cosine_similarity(method.encoder.encode([example for example, _ in batch]), rows)
-    targets = torch.tensor([FUTURE.index(toy_relation(int((one.relation or "")[1:]))) for one, _ in batch])
-    slow = cross_entropy(similarities, targets, temperature=method.temperature)
-    slow += multi_margin(similarities, targets, margin=0.2, average=True)
-    slow += pairwise_margin(similarities, targets, margin=0.2)
-    assert float(losses[True].detach()) == pytest.approx(float(slow), rel=1e-5)
-    assert float(losses[True].detach()) != pytest.approx(float(losses[False].detach()), rel=1e-3)
-
-
-def test_future_relations_are_never_predicted(tmp_path: Path) -> None:
-    scores = {}
-    for on in (False, True):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
-        for index in range(2):
-            method.learn(toy_task(index))
-            found = method.predict(toy_questions(6)[0])
-            assert found.relations == tuple(f"r{number}" for number in range(2 * index + 2))
-            assert found.scores.shape[1] == len(found.relations)
-        scores[on] = found.scores
-        method.save(tmp_path / str(on))
-        loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # a loaded method needs no `future`
-        assert (loaded.predict(toy_questions(6)[0]).scores == found.scores).all()
-    assert not np.allclose(scores[False], scores[True])
-
-
-def test_without_the_setting_the_future_is_ignored() -> None:
-    found = []
-    for future in ((), FUTURE):
-        method = Erda(toy_encoder(), future=future)
-        for index in range(2):
-            method.learn(toy_task(index))
-        found.append(method.predict(toy_questions(4)[0]).scores)
-    assert (found[0] == found[1]).all()
-
-
-def test_an_incomplete_future_raises_and_leaves_the_method_unchanged() -> None:
-    method = Erda(toy_encoder(), future=FUTURE[:2], future_relations=True)
-    method.learn(toy_task(0))
-    before = method.predict(toy_questions(2)[0]).scores
-    with pytest.raises(StreamError, match="r2, r3"):
-        method.learn(toy_task(1))
-    assert (method.predict(toy_questions(2)[0]).scores == before).all()
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=\[]", one)[0].lower() for one in requirements} - {"erda"}
 
 
+@cache
 def imported() -> set[str]:
     """The top-level modules of other people's that src/ imports."""
     found: set[str] = set()

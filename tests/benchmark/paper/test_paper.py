@@ -92,6 +92,7 @@ def test_an_unwritable_folder_is_an_error(tmp_path: Path, capsys: pytest.Capture
     assert "Cannot write" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_command_lists_tables_runs_one_and_writes_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

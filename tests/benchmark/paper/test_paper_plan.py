@@ -42,6 +42,11 @@ def test_tables_have_unique_names_and_valid_parts() -> None:
         assert len(labels) == len(set(labels)), table.name
 
 
+def test_a_run_of_two_tables_is_planned_once(tmp_path: Path) -> None:
+    planned = plan_runs([small_table("main"), small_table("orders")], out=tmp_path, changes=CHANGES)
+    assert len(planned.runs) == 2
+
+
 def test_every_row_has_valid_settings(tmp_path: Path) -> None:
     for table, row in every_row():
         settings = row_settings(table, row, given_values({"corpus": str(tmp_path)}))

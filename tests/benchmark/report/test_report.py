@@ -109,6 +109,7 @@ def test_a_report_writes_all_tables_figures_and_the_page(tmp_path: Path) -> None
     assert "![Accuracy after each task](curve.png)" in (tmp_path / "report/report.md").read_text()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:
     toy_record(tmp_path)
     first = {path: path.read_bytes() for path in write_report(tmp_path).files}
@@ -138,6 +139,7 @@ def test_datasets_with_the_same_file_name_do_not_share_a_folder(tmp_path: Path) 
     assert [row["seed"] for rows in shown for row in rows] == [str(ord(one)) for one in "abc"]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_files_of_an_earlier_report_are_removed_and_no_others(tmp_path: Path) -> None:
     toy_record(tmp_path / "a")
     folder = tmp_path / "report"
@@ -161,6 +163,7 @@ def test_files_of_an_earlier_report_are_removed_and_no_others(tmp_path: Path) ->
     assert not any((folder / section.name).exists() for section in several.sections)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_an_unsupported_view_is_noted_and_the_others_are_written(tmp_path: Path) -> None:
     toy_record(tmp_path, seed=1)
     (tmp_path / "toy/1/predictions.npz").unlink()

@@ -21,6 +21,7 @@ from erda.benchmark.records import Record, write_record
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
 from erda.cli.settings import load_settings
+from erda.errors import RecordError, WriteError
 from erda.fields import flat_kinds
 from erda.methods import METHODS
 from erda.methods.base import method_settings
@@ -228,6 +229,21 @@ def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
     assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
     assert "| emr | EMR | 5 |" in text
     assert P_EMR in text
+
+
+def test_one_method_on_one_stream_has_no_p_value(template: Record, tmp_path: Path) -> None:
+    put(tmp_path / "runs", replace(template, order_family="drawn"))
+    text = write_reproducibility(tmp_path / "runs", tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "p (t)" not in text
+    assert "| toy | 1 |" in text
+
+
+def test_missing_records_and_an_unwritable_page_are_errors(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        write_reproducibility(tmp_path / "nowhere", tmp_path / "R.md")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError):
+        write_reproducibility(runs, tmp_path / "file" / "R.md")
 
 
 def test_the_command_writes_numbers_and_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -250,6 +250,7 @@ def test_bad_options_are_reported_at_once(tmp_path: Path, capsys: pytest.Capture
     assert "a search is for one method" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_command_prints_the_best_trial_and_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
