@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The default suite repeats the same cases, so that a submission fails for its own faults only.
 # `make test-all` sets the profile `explore`, which draws new cases each time.
-settings.register_profile("repeat", derandomize=True)
-settings.register_profile("explore", derandomize=False, print_blob=True)
+# No case has a deadline: a busy machine may stop for a second.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeat", PATIENT, derandomize=True, max_examples=50)
+settings.register_profile("explore", PATIENT, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -21,7 +21,7 @@ def known(calibration: Calibration, scores: np.ndarray) -> np.ndarray:
     return calibration.confidences(scores).sum(axis=1)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(SCORES)
 def test_confidences_are_probabilities_in_the_order_of_the_scores(scores: np.ndarray) -> None:
     found = CALIBRATIONS["log-likelihood"].confidences(scores)

@@ -168,7 +168,7 @@ def test_nothing_was_taught_yet(act: str, tmp_path: Path) -> None:
     assert open_toy(tmp_path).predict([]) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(max_size=60) | st.text(alphabet="[]{} ab\n\x00", max_size=30))
 def test_any_text_is_an_example_or_a_fault(text: str) -> None:
     try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from toy_runs import line_of, toy_record
@@ -57,7 +57,6 @@ def loop_sign_flip(differences: Sequence[float]) -> float:
 
 
 @given(pairs)
-@settings(deadline=None)
 def test_t_test_and_interval_equal_scipy(values: list[tuple[float, float]]) -> None:
     first, second = (np.array(side) for side in zip(*values, strict=True))
     differences = list(first - second)
@@ -78,7 +77,6 @@ def test_t_test_by_hand() -> None:
 
 
 @given(pairs)
-@settings(deadline=None)
 def test_sign_flip_equals_the_count_over_all_patterns(values: list[tuple[float, float]]) -> None:
     differences = [first - second for first, second in values]
     found = sign_flip(differences)

@@ -26,7 +26,7 @@ def source(tmp_path):
 def test_the_costs_of_a_corpus_are_measured(tmp_path, source):
     queries = tmp_path / "split.txt"
     queries.write_text("1\t2\tx\ta1\t0\tb2\t1\tQ1\tQ2\n1\t2\tx\tnobody\t0\tb2\t1\tQ1\tQ2\n")
-    cost = bench_corpus(tmp_path / "corpus", sources=[source], queries=queries, repeats=1)
+    cost = bench_corpus(tmp_path / "corpus", sources=[source], queries=queries, repeats=2)
     assert cost.n_rows == 120
     assert cost.build is not None
     assert cost.build.seconds > 0

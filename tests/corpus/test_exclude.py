@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
 
@@ -55,7 +55,6 @@ def test_short_sentences_have_no_near_duplicates(tmp_path):
     assert reason(found, "Then Anna met Bob in Oslo on Monday . Yes .") is None
 
 
-@settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.floats(0.05, 1))
 def test_rejected_equals_a_loop(tmp_path_factory, rng: random.Random, overlap: float):
     def sentence() -> str:

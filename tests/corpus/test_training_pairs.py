@@ -43,7 +43,7 @@ def test_entity_codes_follow_ids_or_names():
     assert entity_code(example("Oslo", "x").head) != entity_code(example("Bergen", "x").head)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=40), st.integers(0, 9), st.data())
 def test_pairs_share_two_entities_and_negatives_exactly_one(entities, seed, data):
     head, tail = np.array(entities, np.int32).reshape(-1, 2).T

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from fuzz_readers import TARGETS, Target, attempt, mutated
 
 READERS = [target for target in TARGETS if target.name != "settings"]  # imports every method
-SHORT = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHORT = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("target", READERS, ids=lambda target: target.name)

@@ -56,7 +56,7 @@ def assert_same(lengths: list[int], *, size: int, width: int, n_words: int = 9, 
         torch.testing.assert_close(one, two, rtol=10 * slack, atol=slack * max(1.0, two.abs().max().item()))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=9), size=st.integers(1, 9), width=st.integers(1, 9))
 @example(lengths=[40, 3, 1], size=100, width=50)
 def test_states_and_gradients_equal_those_of_torch(lengths: list[int], size: int, width: int) -> None:

@@ -45,7 +45,7 @@ MARKED = marked_examples(st.sampled_from([*WORDS, "unheard", LETTERS[:5], "\u200
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(examples=st.lists(MARKED, min_size=1, max_size=6), data=st.data())
 def test_batches_equal_the_output_of_the_tokenizer(tokenizers, kind, examples, data):
     tokenizer = tokenizers[kind, 0]

@@ -89,7 +89,7 @@ def slow_pairwise_margin(similarities: Tensor, targets: Tensor, margin: float) -
     return total / len(targets)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), margin=st.floats(0.0, 0.5))
 def test_margin_losses_equal_slow_loops(batch: tuple[Tensor, Tensor], margin: float) -> None:
     n_wrong = max(batch[0].shape[1] - 1, 1)
@@ -99,7 +99,7 @@ def test_margin_losses_equal_slow_loops(batch: tuple[Tensor, Tensor], margin: fl
     assert pairwise_margin(*batch, margin=margin).item() == pytest.approx(slow_pairwise_margin(*batch, margin))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), temperature=st.floats(0.05, 2.0))
 def test_cross_entropy_equals_a_slow_loop(batch: tuple[Tensor, Tensor], temperature: float) -> None:
     total = 0.0

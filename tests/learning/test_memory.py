@@ -19,7 +19,7 @@ def test_nearest_to_centroid_by_hand() -> None:
     assert nearest_to_centroid(torch.tensor([[1.0], [-1.0]])) == [0], "the first of a tie"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(n=st.integers(1, 8), seed=st.integers(0, 1000))
 def test_nearest_to_centroid_equals_a_slow_loop(n: int, seed: int) -> None:
     rows = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

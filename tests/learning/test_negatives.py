@@ -47,7 +47,6 @@ def test_swap_entity_by_hand() -> None:
     assert (other.head, other.tail) == (example.head, Entity("Oslo", Span(2, 3), "Q6"))
 
 
-@settings(deadline=None)
 @given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_a_swap_changes_only_one_mention(example: Example, donor: Example, role: str) -> None:
     swapped = swap_entity(example, donor, role)
@@ -67,7 +66,6 @@ def test_a_swap_changes_only_one_mention(example: Example, donor: Example, role:
     assert (swapped.head.span < swapped.tail.span) == (example.head.span < example.tail.span)
 
 
-@settings(deadline=None)
 @given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_swapping_back_restores_the_sentence(example: Example, donor: Example, role: str) -> None:
     back = swap_entity(swap_entity(example, donor, role), example, role)
@@ -105,7 +103,7 @@ def pieces_of_mentions(example: Example, mode: str) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("mode", ["paper", "markers"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(example=EXAMPLES, donor=EXAMPLES, role=st.sampled_from(["head", "tail"]))
 def test_marks_enclose_the_swapped_words(mode: str, example: Example, donor: Example, role: str) -> None:
     other = "tail" if role == "head" else "head"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from erda.settings.load import preset_names, read_preset, run_settings
 from erda.settings.runs import RunSettings
 
 PAPER = {"methods": "erda", "encoder": "bilstm"}
+run_parser = cache(partial(build_parser, "run"))
 
 
 def load_settings(
@@ -30,7 +32,7 @@ def load_settings(
     words += [f"{FLAGS[name][0]}={text}" for name, text in (flags or {}).items()]
     words += [f"--preset={preset}"] if preset else []
     words += [f"--config={file}"] if file else []
-    return load_options(build_parser().parse_args(["run", "--out", "x", *words]))
+    return load_options(run_parser().parse_args(["run", "--out", "x", *words]))
 
 
 def faults(**given: Any) -> list[str]:

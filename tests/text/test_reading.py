@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from erda.errors import DataError
@@ -128,7 +128,6 @@ def test_a_line_that_is_too_long_is_rejected(tmp_path: Path, monkeypatch: pytest
         list(read_lines(tmp_path / "x"))
 
 
-@settings(deadline=None)
 @given(st.lists(JSON, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
 def test_json_walk_equals_json_for_any_piece_size(
     tmp_path_factory: pytest.TempPathFactory, values: list[object], indent: int | None, piece: int, ascii: bool

@@ -132,7 +132,7 @@ METHOD_VALUES = {
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_command_repeats_any_settings(template: Record, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
     defaults, kinds = default_settings(METHODS[method]), flat_kinds(method_settings(METHODS[method]))
