@@ -38,14 +38,15 @@ class Span:
 class Entity:
     """A mention of something in a sentence. `id` names the thing itself (a Wikidata id, a page title).
 
-    `type` is its kind (PERSON, ORG, ...), from a tagger or from the user. It never changes a vector or a key: entities
-    that differ in type alone are equal.
+    `type` is its kind (PERSON, ORG, ...), from a tagger or from the user. `resolved` is the name that a pronoun stands
+    for. Neither changes a vector or a key: entities that differ in them alone are equal.
     """
 
     name: str
     span: Span
     id: str | None = None
     type: str | None = field(default=None, compare=False)
+    resolved: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,36 @@ def test_without_entities_capital_letters_and_taught_names_are_found(
     monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
     extractor.teach("treats", ["[[insulin]] treats {{diabetes}}.", "{{He}} treats [[that]].", "[[who]] treats {{It}}."])
     found = extractor.extract("Was Acme founded by Jo Lee with insulin? He and It asked who did that.")
-    assert {answer.example.head.name for answer in found.answers} == {"Acme", "Jo Lee", "insulin"}
+    assert {answer.example.head.name for answer in found.answers} == {"Acme", "Jo Lee", "insulin"}, "none to ask with"
     assert (found.tagger, found.n_entities) == ("capitalised", 3)
     assert found.hint.endswith("A trained tagger: pip install 'erda[entities]'; erda data get entities")
     nothing = extractor.extract("it rained.")
     assert (nothing.answers, nothing.n_entities) == ((), 0)
     assert nothing.hint.startswith("No entity was found in the text. ")
     assert extractor.extract("Ada met Bob.", ["Ada", "Bob"]).hint == ""
+
+
+def test_pronouns_are_asked_about_and_carry_the_name_they_stand_for(extractor: Extractor) -> None:
+    text = "Ada Poe is a pilot. She was born in Rome, and he left. Ada Poe, who met Bob Roe, is old."
+    found = extractor.extract(text, ["Ada Poe", "Rome", "Bob Roe"])
+    asked = {(one.example.head.name, one.example.tail.name): one for one in found.answers}
+    assert set(asked) == {
+        pair
+        for one, other in (("She", "Rome"), ("Rome", "he"), ("Ada Poe", "Bob Roe"), ("who", "Bob Roe"))
+        for pair in ((one, other), (other, one))
+    }
+    she = asked["She", "Rome"]
+    assert (she.head_name, she.tail_name, she.example.head.type) == ("Ada Poe", "Rome", "PERSON")
+    assert (she.to_json()["head"], she.to_json()["head_resolved"]) == ("She", "Ada Poe")
+    assert she.place is not None
+    assert text[she.place.head_start : she.place.head_end] == "She"
+    assert "head_resolved" not in asked["he", "Rome"].to_json()
+    assert found.n_entities == 4, "pronouns do not count"
+    assert len([one for one in found.found if "Bob Roe" in (one.head_name, one.tail_name)]) <= 1, "who is Ada Poe"
+    names = extractor.extract(text, ["Ada Poe", "Rome", "Bob Roe"], pronouns=False)
+    assert [one.head_name for one in names.answers] == ["Ada Poe", "Bob Roe"]
+    marked = extractor.extract(text, [Mark(20, 23), Mark(36, 40), Mark(46, 48)])
+    assert len(marked.answers) == 6, "every marked mention is asked, and no other"
 
 
 def test_the_hint_names_only_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from erda.files import whole_file, write_lines
 
 COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
 PLACES = ("head_start", "head_end", "tail_start", "tail_end")
-TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, "head_type", "tail_type", *COLUMNS[5:])  # of answers about plain text
+MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the name a pronoun stands for; its type
+TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
 _GROUP = 1 << 16  # rows per row group of a Parquet file
 PlainRow = dict[str, Any]
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table

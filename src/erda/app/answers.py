@@ -52,20 +52,31 @@ class Answer:
         return self.relation
 
     @property
+    def head_name(self) -> str:
+        """Name of the head: what a resolved pronoun stands for, else the mention itself."""
+        return self.example.head.resolved or self.example.head.name
+
+    @property
+    def tail_name(self) -> str:
+        """Name of the tail: what a resolved pronoun stands for, else the mention itself."""
+        return self.example.tail.resolved or self.example.tail.name
+
+    @property
     def confidence(self) -> float:
         """Confidence of the most likely relation."""
         return self.ranked[0].confidence
 
     def to_json(self) -> dict[str, Any]:
-        """For a line of output; offsets and entity types where they are known."""
+        """For a line of output; offsets, resolved pronouns and entity types where they are known."""
         head, tail = self.example.head, self.example.tail
+        resolved = {"head_resolved": head.resolved, "tail_resolved": tail.resolved}
         types = {"head_type": head.type, "tail_type": tail.type}
         return {
             "text": example_to_marks(self.example),
             "head": head.name,
             "tail": tail.name,
             **(asdict(self.place) if self.place else {}),
-            **{name: kind for name, kind in types.items() if kind},
+            **{name: kind for name, kind in (resolved | types).items() if kind},
             "relation": self.relation,
             "confidence": round(self.confidence, 4),
             "ranked": [{"relation": one.relation, "confidence": round(one.confidence, 4)} for one in self.ranked],
@@ -98,10 +109,13 @@ class Extraction:
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Keep answers with a relation; of the two directions of an entity pair, keep the more confident one."""
+    """Keep answers with a relation; of the answers about two entities of a sentence, keep the most confident one.
+
+    A name and the pronouns that were resolved to it are one entity.
+    """
     found: dict[object, Answer] = {}
     for answer in answers:
-        pair = answer.example.tokens, frozenset((answer.example.head.span, answer.example.tail.span))
+        pair = answer.example.tokens, frozenset((answer.head_name, answer.tail_name))
         if answer.relation is not None and (pair not in found or answer.confidence > found[pair].confidence):
             found[pair] = answer
     return tuple(found.values())

@@ -21,6 +21,7 @@ from erda.text.spacy_tagger import Tagger, fetched_tagger, spacy_tagger
 from erda.types import Entity, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
+GIVEN = "given"  # the tagger's name where the user marked every mention
 INSTALL = "pip install 'erda[entities]'"
 
 
@@ -51,7 +52,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     if marks := [one for one in given if isinstance(one, Mark)]:
         if len(marks) < len(given):
             raise DataError("entities: give names or marks, not both.")
-        return Tagged(tuple(_marked(text, marks)), "given")
+        return Tagged(tuple(_marked(text, marks)), GIVEN)
     if any(not isinstance(one, str) for one in given):
         raise DataError("entities: expected names, or marks (erda.text.marks.Mark) with their characters.")
     names = dict(entities) if isinstance(entities, Mapping) else dict.fromkeys(map(str, given))

@@ -126,9 +126,9 @@ class Extractor:
         """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
         return self.version.predict(given, top=top, progress=progress)
 
-    def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
+    def extract(self, text: str, entities: Entities = None, *, top: int = TOP, pronouns: bool = True) -> Extraction:
         """Predict the relations between all entities of a text that share a sentence (`Version.extract`)."""
-        return self.version.extract(text, entities, top=top)
+        return self.version.extract(text, entities, top=top, pronouns=pronouns)
 
     def explain(self, given: Given) -> Explanation:
         """Explain an answer by similar examples and influential words (`Version.explain`)."""

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from erda.app.answer_tables import COLUMNS, TEXT_COLUMNS, PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import find_tagger
 from erda.app.inputs import MOST_CHARACTERS, TextRow, example_of
+from erda.app.texts import TextLine, Unread, in_place, read_texts
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files
@@ -34,7 +35,6 @@ from erda.errors import DataError, WriteError, counted
 from erda.files import (
     SEAL,
     cannot_write,
-    decode_json,
     read_sealed,
     refuse_existing,
     refuse_overwriting_input,
@@ -45,7 +45,7 @@ from erda.files import (
     write_json,
 )
 from erda.text.names import NameTagger
-from erda.text.reading import Faults, opened, read_lines
+from erda.text.reading import Faults, opened
 from erda.types import Example
 
 PIECE = 1024  # questions or lines per piece
@@ -57,7 +57,7 @@ KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
     "both": lambda found: found.found_both_ways,
     "all": lambda found: found.answers,
 }
-T = TypeVar("T")
+Ask = Callable[[TextRow], PairQuestions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,6 @@ class Answered:
     n_entities: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A row or line that cannot be read, and the reason."""
-
-    line: int
-    error: str
-
-
 # -- what is asked -----------------------------------------------------------------------------------------------------
 
 
@@ -133,16 +125,26 @@ def ask_rows(
 
 
 def ask_text(
-    version: Version, path: Path, names: Mapping[str, str | None] | None = None, *, pairs: Pairs = "likelier"
+    version: Version,
+    path: Path,
+    names: Mapping[str, str | None] | None = None,
+    *,
+    pairs: Pairs = "likelier",
+    pronouns: bool = True,
 ) -> Asking:
     """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
 
-    Lines of a file whose name ends in .jsonl are objects (`TextRow`).
+    Files whose names end in .jsonl hold objects (`TextRow`), those in .csv a column `text`.
     """
     tagger = NameTagger(names) if names else None
     found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
-    job = _job(version, [path], entities=found_by, pairs=pairs)
-    return Asking(path, (path,), job, partial(_answer_text, version, path, tagger, pairs), TEXT_COLUMNS)
+    job = _job(version, [path], entities=found_by, pairs=pairs, pronouns=pronouns)
+
+    def ask(row: TextRow) -> PairQuestions:
+        marks = row.marks()
+        return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
+
+    return Asking(path, (path,), job, partial(_answer_text, version, path, ask, pairs), TEXT_COLUMNS)
 
 
 def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
@@ -150,7 +152,7 @@ def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
 
 
 def _answer_rows(version: Version, path: Path, rows_of: RowReader, top: int, skip: int) -> Iterator[Piece]:
-    rest = islice(_in_place(path, partial(rows_of, path)), skip, None)
+    rest = islice(in_place(path, partial(rows_of, path)), skip, None)
     while piece := [_read(row) for row in islice(rest, PIECE)]:
         answers = iter(version.predict([one for _, one in piece if isinstance(one, Example)], top=top))
         rows: list[PlainRow] = [
@@ -186,11 +188,11 @@ class AskedLine:
     error: str = ""
 
 
-def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs: Pairs, skip: int) -> Iterator[Piece]:
+def _answer_text(version: Version, path: Path, ask: Ask, pairs: Pairs, skip: int) -> Iterator[Piece]:
     asked, size = list[AskedLine](), 0
-    for line in _asked_lines(version, path, tagger, skip):
-        asked.append(line)
-        size += 1 + (len(line.questions.examples) if line.questions else 0)
+    for line in read_texts(path, skip=skip):
+        asked.append(_asked(line, ask))
+        size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
         if size >= PIECE:
             yield _text_piece(version, asked, pairs)
             asked, size = [], 0
@@ -198,23 +200,13 @@ def _answer_text(version: Version, path: Path, tagger: NameTagger | None, pairs:
         yield _text_piece(version, asked, pairs)
 
 
-def _asked_lines(version: Version, path: Path, tagger: NameTagger | None, skip: int) -> Iterator[AskedLine]:
-    is_jsonl = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(".jsonl")
-    for line in _in_place(path, partial(read_lines, path, skip=skip)):
-        if isinstance(line, Unread):
-            yield AskedLine(line.line, TextRow(""), None, line.error)
-            continue
-        number, text = line
-        row = TextRow("" if is_jsonl else text)
-        try:
-            if not text.strip():
-                continue
-            if is_jsonl:
-                row = decode_json(text, TextRow)
-            marks = row.marks()
-            yield AskedLine(number, row, version.questions(row.text, tagger if marks is None else marks))
-        except DataError as fault:
-            yield AskedLine(number, row, None, str(fault))
+def _asked(line: TextLine, ask: Ask) -> AskedLine:
+    if line.error:
+        return AskedLine(line.line, line.row, None, line.error)
+    try:
+        return AskedLine(line.line, line.row, ask(line.row))
+    except DataError as fault:
+        return AskedLine(line.line, line.row, None, str(fault))
 
 
 def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs) -> Piece:
@@ -237,27 +229,6 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs) -> Piece
             error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
             rows.append({**place, "error": error})
     return Piece(rows, asked[-1].line, asked[-1].line, n_entities)
-
-
-class _Passed(Faults):
-    """Collects the rows that a reader skips."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.met: list[Unread] = []
-
-    def add(self, line: int, message: str) -> None:
-        self.met.append(Unread(line, message))
-
-
-def _in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T | Unread]:
-    """Yield the rows of a reader; yield an `Unread` for each skipped row."""
-    passed = _Passed(path)
-    for one in chain(read(passed), [None]):
-        yield from passed.met
-        passed.met.clear()
-        if one is not None:
-            yield one
 
 
 # -- where the answers go ----------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
 WAIT = 10.0  # seconds to wait for another process that is teaching
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
-OPTIONAL = frozenset(("type", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
+OPTIONAL = frozenset(("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
 _OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 

@@ -16,16 +16,17 @@ import numpy as np
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
 from erda.app.derived import DerivedArrays
-from erda.app.entities import Entities, tagged_sentences
+from erda.app.entities import GIVEN, Entities, tagged_sentences
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
 from erda.app.state import TAUGHT_BY_0_1, State
 from erda.encoders.base import unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
+from erda.text.keys import entity_key
 from erda.text.names import NameTagger
 from erda.text.pairs import ordered_pairs
-from erda.text.pronouns import is_pronoun
+from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 
 NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
@@ -138,21 +139,25 @@ class Version:
                 progress(len(answers), len(questions))
         return answers
 
-    def extract(self, text: str, entities: Entities = None, *, top: int = TOP) -> Extraction:
+    def extract(self, text: str, entities: Entities = None, *, top: int = TOP, pronouns: bool = True) -> Extraction:
         """Predict the relation of every ordered pair of entities that share a sentence of a text.
 
         `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
         `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
+        `pronouns` are asked about as well (`erda.text.pronouns`), except beside offsets, which name every mention.
         """
-        questions = self.questions(text, entities)
+        questions = self.questions(text, entities, pronouns=pronouns)
         return questions.answered(self.predict(questions.examples, top=top))
 
-    def questions(self, text: str, entities: Entities = None) -> PairQuestions:
+    def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
-        tagged = tagged_sentences(text, entities, taught=self._taught_names if entities is None else None)
+        taught = self._taught_names if entities is None else None
+        tagged = tagged_sentences(text, entities, taught=taught)
+        is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
+        sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
-        for sentence in tagged.sentences:
-            found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs))
+        for sentence, with_names in zip(sentences, tagged.sentences, strict=True):
+            found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs), is_asked=is_asked)
             if sum(map(len, sentence.tokens)) > MOST_CHARACTERS // 4:  # so that `predict` does not reject other texts
                 examples_of(found.examples)
             pairs += found.examples
@@ -160,7 +165,7 @@ class Version:
                 TextPlace(*sentence.characters(one.head.span), *sentence.characters(one.tail.span))
                 for one in found.examples
             ]
-            n_entities += found.n_entities
+            n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
         hint = tagged.hint if n_entities else f"No entity was found in the text. {tagged.hint}".strip()
         return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)

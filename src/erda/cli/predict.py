@@ -36,11 +36,12 @@ examples:
 """
 EXTRACT = """\
 Each line is a text; each line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
-span, type). Entities are those of the row, or those named with --entity or --names; otherwise those that the tagger of
-'erda data get entities' finds; otherwise runs of capitalised words, and names in taught examples. The last line says
-which tagger ran. Of the two directions of a pair, the more confident one is kept. Answers carry id, line, text and the
-character offsets of both entities. A line that cannot be read gets an 'error'. With --out, the same command resumes an
-interrupted run.
+span, type); a .csv file has a column 'text'. Entities are those of the row, or those named with --entity or --names;
+otherwise those that the tagger of 'erda data get entities' finds; otherwise runs of capitalised words, and names in
+taught examples. The last line says which tagger ran. Pronouns are asked about as well; 'head_resolved' and
+'tail_resolved' are the names they stand for, where that is certain. Of several answers about two entities of a
+sentence, the most confident one is kept. Answers carry id, line, text and the character offsets of both entities. A
+line that cannot be read gets an 'error'. With --out, the same command resumes an interrupted run.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -74,6 +75,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--both", dest="pairs", action="store_const", const="both", default="likelier", help=both)
     every = "print every pair in both directions, including pairs without a relation"
     extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
+    names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
+    extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
     add_store(extract)
     extract.set_defaults(handler=run_extract)
 
@@ -122,7 +125,8 @@ def run_extract(options: argparse.Namespace) -> int:
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
-        answered = _answer(ask_text(version, path, names, pairs=options.pairs), options)
+        asking = ask_text(version, path, names, pairs=options.pairs, pronouns=options.pronouns)
+        answered = _answer(asking, options)
     if not answered.n_rows:
         nothing = "No relation was found; --all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:

@@ -84,12 +84,17 @@ def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowRead
     return partial(csv_examples.csv_rows, renamed=columns) if columns else OWN[format][0]
 
 
+def refuse_spreadsheet(path: Path) -> None:
+    """Reject an Excel file and the like by its name."""
+    if path.suffix.lower() in SPREADSHEETS:
+        raise DataError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8) and name that file.")
+
+
 def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] | None = None) -> str:
     """Return the named format, or detect the format of a file. Only a table has `columns`."""
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
-    if path.suffix.lower() in SPREADSHEETS:
-        raise DataError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8) and name that file.")
+    refuse_spreadsheet(path)
     if not columns:
         return format or detect_format(path)
     if format not in (None, "csv"):

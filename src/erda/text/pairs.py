@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from erda.text.keys import entity_key
@@ -32,9 +32,14 @@ class Pairs:
 
 
 def ordered_pairs(
-    tokens: Sequence[str], entities: Sequence[Entity], *, most: int | None = None, source: str | None = None
+    tokens: Sequence[str],
+    entities: Sequence[Entity],
+    *,
+    most: int | None = None,
+    source: str | None = None,
+    is_asked: Callable[[Entity, Entity], bool] | None = None,
 ) -> Pairs:
-    """Return the ordered pairs of a sentence's entities, closest first, at most `most`.
+    """Return the ordered pairs of a sentence's entities that `is_asked` accepts, closest first, at most `most`.
 
     Repeated mentions of an entity count once, at the first; overlapping mentions form no pair.
 
@@ -49,7 +54,8 @@ def ordered_pairs(
     found = []
     for i, left in enumerate(kept):
         for j, right in enumerate(kept):
-            if i != j and (left.span.end <= right.span.start or right.span.end <= left.span.start):
+            apart = left.span.end <= right.span.start or right.span.end <= left.span.start
+            if i != j and apart and (is_asked is None or is_asked(left, right)):
                 gap = max(left.span.start, right.span.start) - min(left.span.end, right.span.end)
                 found.append((gap, min(i, j), max(i, j), i > j, left, right))
     found.sort(key=lambda pair: pair[:4])

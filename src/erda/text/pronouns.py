@@ -1,14 +1,70 @@
-"""English pronouns that refer to an entity, with the type of that entity if it is certain."""
+"""English pronouns as mentions of entities, resolved to a name where one rule decides.
+
+`with_pronouns` adds pronouns to the entities of a text, each with the type that it stands for. A pronoun is resolved to
+a name (`Entity.resolved`) only if no other name competes:
+
+- "who", "whom", "whose" and "which" refer to the name directly before them.
+- "he", "she", "it" and their forms refer to the only fitting name in their sentence, before them, and in the sentence
+  before; if there is none, in the two sentences before that. Names fit by type and gender.
+- All other pronouns ("I", "they") and all doubtful ones stay unresolved. Nothing is resolved across paragraphs.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from erda.types import Entity, Span
+
+if TYPE_CHECKING:
+    from erda.text.pairs import TaggedSentence
+
 PERSON = "PERSON"
-_OF_A_PERSON = "I me my mine he him his she her hers who whom we us our ours myself himself herself ourselves"
-_OF_ANYTHING = "it its they them their theirs which whose that this these those one itself themselves you your yours"
-PRONOUNS: dict[str, str | None] = {
-    **dict.fromkeys(_OF_A_PERSON.lower().split(), PERSON),
-    **dict.fromkeys(_OF_ANYTHING.split()),
-}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_HE, _SHE, _IT = _words("he him his himself"), _words("she her hers herself"), _words("it its itself")
+_RELATIVE = _words("who whom whose which")
+_OF_A_PERSON = _HE | _SHE | _words("who whom i me my mine myself we us our ours ourselves")
+_OF_ANYTHING = _IT | _words("they them their theirs themselves whose which")
+MENTIONS: dict[str, str | None] = {**dict.fromkeys(_OF_A_PERSON, PERSON), **dict.fromkeys(_OF_ANYTHING)}
+PRONOUNS = MENTIONS.keys() | _words("that this these those one you your yours")  # never names to look for
+_CLASSES = {word: gender for gender, words in (("m", _HE), ("f", _SHE), ("n", _IT)) for word in words}
+_PREPOSITIONS = _words("at by for from in of on to with")
+_PLACED = ("in", "at", "near")  # a name after these is no person
+_EXPLETIVE = _words("is was 's has had seems seemed appears appeared took takes became will would")
+_JUDGED = _words("likely possible impossible important necessary difficult easy hard clear true")
+FARTHEST = 3  # sentences back to a name
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_TITLES = {"mr.": "m", "sir": "m", "king": "m", "prince": "m", "lord": "m", "mr": "m"} | dict.fromkeys(
+    ("mrs.", "ms.", "mrs", "ms", "miss", "lady", "queen", "princess", "dame"), "f"
+)
+_MEN = _words(
+    "aaron adam adrian alan albert alexander alfred andreas andrew anthony arthur barack ben benjamin bernard bill "
+    "bob boris brian bruce carl charles christian christopher craig daniel david dennis dmitri donald douglas edward "
+    "elon emmanuel eric ernest ethan felix francis frank frederick gary george gerald gordon graham greg hans harold "
+    "harry henry herbert howard hugh ian igor isaac ivan jack jacob james jason jeff jeffrey jeremy jim joe johann "
+    "john jonathan joseph josh juan karl keith ken kenneth kevin larry lars lawrence leonard liam louis luke marc "
+    "marcus mark martin matthew max michael mike mohammed muhammad nathan neil nicholas nikola noah oliver oscar otto "
+    "patrick paul pedro peter philip pierre ralph raymond richard rob robert roger ronald roy rudolf ryan samuel "
+    "scott sean sergei simon stanley stephen steve steven stuart ted theodore thomas tim timothy tom tony vincent "
+    "vladimir walter warren wilhelm william winston wolfgang"
+)
+_WOMEN = _words(
+    "ada agatha agnes alice alison amanda amelia amy andrea angela anita ann anna anne annie audrey barbara beatrice "
+    "betty beyonce brenda carol caroline catherine christina christine cindy clara claire cynthia deborah diana diane "
+    "donna dorothy edith eleanor elena elizabeth ella ellen emily emma erica esther eva eve frances grace greta "
+    "hannah harriet heather helen hillary ida ingrid irene isabella jane janet jennifer jessica jill joan joanna "
+    "joyce judith judy julia julie karen kate katherine kathleen laura lena linda lisa louise lucy lydia margaret "
+    "maria marie marilyn martha mary melissa michelle monica nancy natalie nicole nina olga olivia pamela patricia "
+    "paula rachel rebecca rita rosa rose ruth sally sandra sara sarah serena sharon sofia sophia sophie stella "
+    "stephanie susan susanna sylvia teresa theresa ursula wendy yoko yvonne"
+)
 
 
 def is_pronoun(name: str) -> bool:
@@ -18,3 +74,136 @@ def is_pronoun(name: str) -> bool:
     (True, False, False, False)
     """
     return name.lower() in PRONOUNS and (name == name.lower() or name == name.capitalize())
+
+
+def with_pronouns(text: str, sentences: Iterable[TaggedSentence]) -> Iterator[TaggedSentence]:
+    """Yield the sentences of a text with their pronouns as further entities.
+
+    >>> from erda.text.names import NameTagger
+    >>> text = "Ada Lee is a pilot. She moved to Oslo."
+    >>> _, second = with_pronouns(text, NameTagger({"Ada Lee": None, "Oslo": None})(text))
+    >>> [(one.name, one.type, one.resolved) for one in second.entities]
+    [('She', 'PERSON', 'Ada Lee'), ('Oslo', None, None)]
+    """
+    before: list[list[_Name]] = []  # names of the sentences before, nearest last
+    end = 0
+    for sentence in sentences:
+        if sentence.offsets and _PARAGRAPH.search(text, end, sentence.offsets[0][0]):
+            before = []
+        end = sentence.offsets[-1][1] if sentence.offsets else end
+        names = [_Name.of(sentence.tokens, one) for one in sentence.entities]
+        found = [_resolved(sentence.tokens, one, names, before) for one in _mentions(sentence)]
+        entities = sorted((*sentence.entities, *found), key=lambda entity: entity.span)
+        yield replace(sentence, entities=tuple(entities))
+        known = {one.entity.name: one for own in (*before, names) for one in own}
+        referred = [known[one.resolved] for one in found if one.resolved in known]
+        before = [*before[1 - FARTHEST :], [*names, *referred]]
+
+
+def may_be_related(head: Entity, tail: Entity) -> bool:
+    """Return whether to ask about two mentions: neither stands for the other, and not both are unresolved pronouns."""
+    unnamed = [is_pronoun(one.name) for one in (head, tail)]
+    if not any(unnamed):
+        return True
+    if all(unnamed) and not (head.resolved and tail.resolved):
+        return False
+    return not _same(head.resolved or head.name, tail.resolved or tail.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A named mention; `gender` is m, f, n (a thing) or empty if it is unknown."""
+
+    entity: Entity
+    gender: str
+
+    @classmethod
+    def of(cls, tokens: Sequence[str], entity: Entity) -> _Name:
+        start = entity.span.start
+        before, first = tokens[start - 1].lower() if start else "", tokens[start].lower()
+        gender = _TITLES.get(before) or _TITLES.get(first) or ("m" if first in _MEN else "f" if first in _WOMEN else "")
+        is_thing = not _is_person(entity) if entity.type else not gender and before in _PLACED
+        return cls(entity, "n" if is_thing else gender)
+
+    def fits(self, gender: str) -> bool:
+        """Whether a pronoun of this gender may stand for it; a name without type and gender may be anything."""
+        return self.gender in ("", gender) and not (gender == "n" and _is_person(self.entity))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its gender is known, or that it is a person."""
+        return bool(self.gender) or _is_person(self.entity)
+
+
+def _mentions(sentence: TaggedSentence) -> Iterator[Entity]:
+    """Yield the pronouns of a sentence that can stand for an entity, outside of its names."""
+    tokens = sentence.tokens
+    taken = {place for entity in sentence.entities for place in range(entity.span.start, entity.span.end)}
+    for place, token in enumerate(tokens):
+        word = token.lower()
+        if place in taken or word not in MENTIONS or not is_pronoun(token):
+            continue
+        if word == "i" and place and tokens[place - 1][0].isupper():
+            continue  # a numeral: Elizabeth I
+        if word in _RELATIVE and (
+            place == 0 or (word != "who" and not _named_before(tokens, place, sentence.entities))
+        ):
+            continue  # a question, or "in which case"
+        if word == "it" and _is_expletive(tokens[place + 1 : place + 7]):
+            continue
+        yield Entity(token, Span(place, place + 1), type=MENTIONS[word])
+
+
+def _is_expletive(words: Sequence[str]) -> bool:
+    """Return whether the "it" before these words stands for nothing: "it was clear that", "it took years to"."""
+    if not words or words[0] not in _EXPLETIVE:
+        return False
+    return (
+        "that" in words[1:] or (words[0] in ("took", "takes") and "to" in words) or not _JUDGED.isdisjoint(words[1:2])
+    )
+
+
+def _named_before(tokens: Sequence[str], place: int, entities: Iterable[Entity]) -> Entity | None:
+    """Return the name directly before a relative pronoun; a comma and a preposition may stand between."""
+    at = place - 1 if tokens[place - 1] in _PREPOSITIONS else place
+    ends = {at, at - 1} if at and tokens[at - 1] == "," else {at}
+    return next((one for one in entities if one.span.end in ends), None)
+
+
+def _resolved(tokens: Sequence[str], pronoun: Entity, own: Sequence[_Name], before: Sequence[list[_Name]]) -> Entity:
+    """Return a pronoun with the name that it stands for, if only one fits."""
+    word, place = pronoun.name.lower(), pronoun.span.start
+    if word in _RELATIVE:
+        found = _named_before(tokens, place, (one.entity for one in own))
+        names = [one for one in own if one.entity is found]
+        fits = {"who": ("", "m", "f"), "whom": ("", "m", "f"), "which": ("", "n")}.get(word, ("", "m", "f", "n"))
+        chosen = next((one for one in names if one.gender in fits), None)
+        chosen = None if word == "which" and chosen and _is_person(chosen.entity) else chosen
+    else:
+        near = [one for one in own if one.entity.span.end <= place]
+        near += before[-1] if before else []
+        chosen = _only_fitting(_CLASSES.get(word, ""), [near, *reversed(before[:-1])])
+    if chosen is None:
+        return pronoun
+    return replace(pronoun, resolved=chosen.entity.name, type=pronoun.type or chosen.entity.type)
+
+
+def _only_fitting(gender: str, groups: Iterable[Sequence[_Name]]) -> _Name | None:
+    """Return the only name that fits in the first group of names with a fitting one."""
+    for names in groups:
+        if gender and (fitting := [one for one in names if one.fits(gender)]):
+            longest = max(fitting, key=lambda one: len(one.entity.name))
+            is_only = all(_same(one.entity.name, longest.entity.name) for one in fitting)
+            is_sure = any(one.is_known for one in fitting) or (gender == "n" and len(names) == len(fitting))
+            return longest if is_only and is_sure else None
+    return None
+
+
+def _is_person(entity: Entity) -> bool:
+    return (entity.type or "").upper() in ("PERSON", "PER")
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether two names may be of one entity: all words of one are words of the other ("Lee", "Ada Lee")."""
+    words, others = set(one.lower().split()), set(other.lower().split())
+    return bool(words and others) and (words <= others or others <= words)

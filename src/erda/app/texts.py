@@ -1,0 +1,97 @@
+"""Read plain texts: a line of a text file, an object of a .jsonl file, a row of a .csv table with a column `text`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+from erda.app.inputs import TextRow
+from erda.data.formats.csv_examples import header_columns, separator_of
+from erda.data.own_data import refuse_spreadsheet
+from erda.errors import DataError
+from erda.files import decode_json
+from erda.text.reading import MAX_LINE, Faults, read_lines
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A row or line that cannot be read, and the reason."""
+
+    line: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A text of a file, or the reason why it cannot be read."""
+
+    line: int
+    row: TextRow
+    error: str = ""
+
+
+def read_texts(path: Path, *, skip: int = 0) -> Iterator[TextLine]:
+    """Yield the texts of a file that begin after the first `skip` lines; empty lines are left out."""
+    refuse_spreadsheet(path)
+    name = path.name.removesuffix(".gz").removesuffix(".bz2")
+    if name.endswith(".csv"):
+        yield from (line for line in _table_rows(path) if line.line > skip)
+        return
+    for line in in_place(path, partial(read_lines, path, skip=skip)):
+        if isinstance(line, Unread):
+            yield TextLine(line.line, TextRow(""), line.error)
+        elif line[1].strip():
+            try:
+                row = decode_json(line[1], TextRow) if name.endswith(".jsonl") else TextRow(line[1])
+                yield TextLine(line[0], row)
+            except DataError as fault:
+                yield TextLine(line[0], TextRow(""), str(fault))
+
+
+def _table_rows(path: Path) -> Iterator[TextLine]:
+    lines = (line for _, line in read_lines(path, ends=True))
+    columns = header_columns(header := next(lines, ""))
+    if "text" not in columns:
+        raise DataError(f"{path}:1: the header has no column 'text' ({', '.join(columns)[:200]}).")
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
+    while True:
+        line = reader.line_num + 2  # first line of the row
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            yield TextLine(line, TextRow(""), f"not CSV: {error}; is a quotation mark unclosed?")
+            continue
+        if fields is None:
+            return
+        row = dict(zip(columns, fields, strict=False))
+        if row.get("text", "").strip():
+            yield TextLine(line, TextRow(row["text"], row.get("id") or None))
+
+
+class _Skipped(Faults):
+    """Collects the rows that a reader skips."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.met: list[Unread] = []
+
+    def add(self, line: int, message: str) -> None:
+        self.met.append(Unread(line, message))
+
+
+def in_place(path: Path, read: Callable[[Faults], Iterator[T]]) -> Iterator[T | Unread]:
+    """Yield the rows of a reader; yield an `Unread` for each skipped row."""
+    skipped = _Skipped(path)
+    for one in chain(read(skipped), [None]):
+        yield from skipped.met
+        skipped.met.clear()
+        if one is not None:
+            yield one

@@ -1,0 +1,106 @@
+"""Pronouns: which are mentions, of what type, and the name they are resolved to."""
+
+from __future__ import annotations
+
+import pytest
+
+from erda.text.names import NameTagger
+from erda.text.pairs import TaggedSentence, ordered_pairs
+from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
+from erda.types import Entity, Span
+
+TYPES = {
+    "Ada Lovelace": "PERSON",
+    "Lovelace": "PERSON",
+    "Charles Babbage": "PERSON",
+    "Zuko Lee": "PERSON",
+    "Kim Park": "PERSON",
+    "London": "GPE",
+    "Oslo": "GPE",
+    "Acme": "ORG",
+    "Initech": "ORG",
+}
+
+
+def pronouns(text: str, types: dict[str, str | None] | None = None) -> list[tuple[str, str | None]]:
+    """The pronouns of a text with the names they are resolved to; names carry their types."""
+    kinds = TYPES if types is None else types
+    tagged = [
+        TaggedSentence(
+            one.tokens,
+            tuple(Entity(name.name, name.span, type=kinds[name.name]) for name in one.entities),
+            one.offsets,
+        )
+        for one in NameTagger(dict.fromkeys(kinds))(text)
+    ]
+    return [
+        (entity.name, entity.resolved)
+        for sentence in with_pronouns(text, tagged)
+        for entity in sentence.entities
+        if is_pronoun(entity.name)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ada Lovelace was born in London. She never left.", [("She", "Ada Lovelace")]),
+        ("Ada Lovelace wrote it down. Lovelace died. Her work stayed.", [("it", None), ("Her", "Lovelace")]),
+        ("Ada Lovelace met Charles Babbage. He was old. Her letters amused him.", [("He", "Charles Babbage")]),
+        ("Zuko Lee met Kim Park. He left.", [("He", None)]),  # a competitor
+        ("Zuko Lee left Oslo. Kim Park says he is in London.", [("he", None)]),
+        ("Zuko Lee left. He is old. He moved to Oslo. He is there.", [("He", "Zuko Lee")] * 3),
+        ("Acme is old. It is based in Oslo.", [("It", "Acme")]),
+        ("Acme bought Initech. It is based in Oslo.", [("It", None)]),
+        ("Ada Lovelace left. It rained.", [("It", None)]),  # a person is no "it"
+        ("Acme grew. It was clear that Initech would fail.", []),  # stands for nothing
+        ("Ada Lovelace, who lived in London, wrote.", [("who", "Ada Lovelace")]),
+        ("They sued Acme, which is based in Oslo.", [("They", None), ("which", "Acme")]),
+        ("Acme, of which Zuko Lee is the head, grew.", [("which", "Acme")]),
+        ("Who founded Acme? In which city?", []),  # questions
+        ("My uncle, who lives in Oslo, knows us.", [("My", None), ("who", None), ("us", None)]),
+        ("Elizabeth I met Zuko Lee. I met him.", [("I", None), ("him", "Zuko Lee")]),  # a numeral
+        ("Ada Lovelace died.\n\nShe is remembered.", [("She", None)]),  # another paragraph
+        ("Ada Lovelace died. A. B. C is here. Rain. Snow. She is remembered.", [("She", None)]),  # too far
+    ],
+)  # fmt: skip
+def test_a_pronoun_is_resolved_only_to_the_single_fitting_name(
+    text: str, expected: list[tuple[str, str | None]]
+) -> None:
+    found = pronouns(text)
+    assert found[: len(expected)] == expected
+    if not expected:
+        assert found == []
+
+
+def test_names_without_a_type_are_told_apart_by_first_names_and_titles() -> None:
+    untyped = dict.fromkeys(("Mary Poe", "Bob Roe", "Oslo", "Gamma"))
+    assert pronouns("Mary Poe met Bob Roe in Oslo. She left.", untyped) == [("She", "Mary Poe")]
+    assert pronouns("Oslo is old. She left.", untyped) == [("She", None)]
+    assert pronouns("Mrs. Gamma lives in Oslo. She is old.", untyped) == [("She", "Gamma")]
+    assert pronouns("Gamma is old. It grew.", untyped) == [("It", "Gamma")]
+    assert pronouns("Mary Poe is old. It grew.", untyped) == [("It", None)]
+
+
+def test_a_pronoun_has_the_type_it_stands_for() -> None:
+    text = "Acme grew. It hired people, and they liked her."
+    tagged = [
+        TaggedSentence(one.tokens, tuple(Entity("Acme", name.span, type="ORG") for name in one.entities), one.offsets)
+        for one in NameTagger({"Acme": None})(text)
+    ]
+    second = list(with_pronouns(text, tagged))[1]
+    assert [(one.name, one.type) for one in second.entities] == [("It", "ORG"), ("they", None), ("her", "PERSON")]
+    assert [second.tokens[one.span.start] for one in second.entities] == ["It", "they", "her"]
+
+
+def test_pairs_of_an_entity_with_itself_or_of_two_unknowns_are_not_asked() -> None:
+    tokens = ["Ada", ",", "who", "met", "him", ",", "left", "her", "house", "in", "Oslo"]
+    ada = Entity("Ada", Span(0, 1))
+    who = Entity("who", Span(2, 3), resolved="Ada")
+    him, her = Entity("him", Span(4, 5), resolved="Bob"), Entity("her", Span(7, 8))
+    oslo = Entity("Oslo", Span(10, 11))
+    pairs = ordered_pairs(tokens, [ada, who, him, her, oslo], is_asked=may_be_related).examples
+    asked = {(one.head.name, one.tail.name) for one in pairs}
+    ada_or_who = {("Ada", "him"), ("Ada", "her"), ("Ada", "Oslo"), ("who", "him"), ("who", "Oslo")}
+    forwards = ada_or_who | {("him", "Oslo"), ("her", "Oslo")}
+    assert asked == forwards | {(tail, head) for head, tail in forwards}
