@@ -247,7 +247,7 @@ def test_a_store_of_0_1_0_can_be_listed_and_is_taken_over(tmp_path: Path) -> Non
     assert [one.id for one in old.relations] == ["founded by", "born in", "capital of"]
     assert [lesson.number for lesson in old.examples("born in")] == [3, 4]
     assert [one.number for one in old.history()] == [0, 1, 2]
-    assert len(Store(tmp_path).known()) == 3
+    assert len(Store(tmp_path).content().known) == 3
     changes = (
         *(lambda: old.predict(QUESTIONS), lambda: old.teach("moved to", ["[[a]] b {{c}}"]), old.undo, old.prune),
         *(lambda: old.forget("born in"), lambda: open_toy(tmp_path, version=1), lambda: old.save(tmp_path / "x")),

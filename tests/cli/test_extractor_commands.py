@@ -16,7 +16,7 @@ from toy_extractor import BORN, FOUNDED, QUESTIONS
 
 from erda.app.answers import Suggestion
 from erda.app.extractor import Extractor
-from erda.cli import edit, predict, teach
+from erda.cli import edit, judge, predict, teach
 from erda.text.marks import example_from_marks
 from erda.text.names import NameTagger
 
@@ -45,7 +45,7 @@ def write_rows(name: str, rows: tuple[tuple[str, str | None], ...]) -> None:
 
 def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     Path("my-examples.csv").write_text("text,relation\n" + "".join(f'"{text}",born in\n' for text in BORN))
-    sentences, file = commands_of(teach.TEACH)
+    sentences, file, _ = commands_of(teach.TEACH)
     assert run_example(erda, sentences).lines == [
         "Version 1: 2 new examples; new: founded by.",
         "my-extractor knows 1 relation by 2 examples (version 1).",
@@ -340,7 +340,7 @@ def test_a_table_may_name_its_entities_and_its_own_columns(erda: Erda) -> None:
     Path("t.csv").write_text("Sentence,subject,object,label\n" + rows)
     columns = ("--columns", "text=sentence,head=subject,tail=object,relation=label", "--no-relation", "Other")
     said = erda("teach", "--file", "t.csv", *columns).lines
-    assert said[:2] == ["1 row without a relation, not taught", "Version 1: 1 new example; new: x."]
+    assert said[0] == "Version 1: 1 new example, 1 sentence without a relation; new: x."
     assert erda("relations", "x").lines[0].endswith("[[Tesla]] was founded by {{Martin}} .")
     assert json.loads(erda("predict", "t.csv", *columns[:2]).lines[1])["head"] == "Microsoft"
     assert "of 2 questions" in erda("evaluate", "t.csv", *columns).lines[0]
@@ -352,7 +352,32 @@ def test_a_table_may_name_its_entities_and_its_own_columns(erda: Erda) -> None:
 def test_rows_that_say_no_relation_are_not_taught_as_the_named_one(erda: Erda) -> None:
     write_rows("t.jsonl", ((FOUNDED[0], None), (FOUNDED[1], "no_relation"), (FOUNDED[2], "Other")))
     said = erda("teach", "founded by", "--file", "t.jsonl", "--no-relation", "Other").lines
-    assert said[:2] == ["2 rows without a relation, not taught", "Version 1: 1 new example; new: founded by."]
+    assert said[0] == "Version 1: 1 new example, 2 sentences without a relation; new: founded by."
+
+
+def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    for line in commands_of(judge.JUDGE):
+        run_example(erda, line)
+    assert run_example(erda, commands_of(teach.TEACH)[-1]).lines[0] == "Nothing new; 1 example known already."
+    Path("wrong.txt").write_text("[[Ulm]] is where {{Albert}} was born .\n")
+    rows = [{"text": BORN[0], "relation": "born in"}, {"text": FOUNDED[0], "relation": "born in", "holds": False}]
+    Path("t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "[[a]] saw {{b}}"}]))
+    assert erda("teach", "founded by", "--counterexamples", "wrong.txt").status == 0
+    said = erda("teach", "--file", "t.jsonl").lines
+    assert said[0] == "1 row without a relation, not taught; if none holds: no_relation"
+    assert said[1] == "Version 5: 1 new example, 1 new counterexample; new: born in."
+    assert said[2] == "my-extractor knows 2 relations by 5 examples and 3 counterexamples (version 5)."
+    assert erda("relations").lines[:2] == ["    4   -2  founded by", "    1   -1  born in"]
+    assert erda("relations", "founded by").lines[-1] == "    5- [[Ulm]] is where {{Albert}} was born ."
+    erda("teach", "no_relation", "[[Monday]] follows {{Sunday}}")
+    assert erda("relations", "no_relation").lines == ["    8  [[Monday]] follows {{Sunday}}"]
+    assert erda("forget", "founded by", "--example", "5").status == 0
+    assert erda("forget", "no_relation", "--example", "8").status == 0
+    assert erda("relations").lines[0] == "    4   -1  founded by"
+    wrong = erda("teach", "--counterexamples", "wrong.txt")
+    assert (wrong.status, "teach RELATION --counterexamples wrong.txt" in wrong.err) == (2, True)
+    assert "Did you mean 'born in'" in erda("judge", "borne in", FOUNDED[0], "--no").err
 
 
 def test_a_spreadsheet_is_to_be_saved_as_csv(erda: Erda) -> None:

@@ -55,7 +55,7 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         "        1  knows",
         "        1  meets",
         "           ... and 3 more relations, the rarest with 1",
-        "1 row without a relation, not taught",
+        "1 row without a relation",
         "1 duplicate, kept once:",
         "  2 repeats 1",
         "2 examples repeat the sentence and entities of another with a different relation",

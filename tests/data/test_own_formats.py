@@ -225,19 +225,39 @@ def test_an_invalid_task_is_reported(tmp_path: Path, bad: dict, message: str) ->
     assert str(caught.value).startswith(f"{tmp_path / 'x.json'}:1: ")
 
 
-def test_prodigy_uses_spans_around_tokens_and_counts_rows_not_accepted(tmp_path: Path) -> None:
+def test_prodigy_uses_spans_around_tokens_and_rejected_rows_are_counterexamples(tmp_path: Path) -> None:
     tokens = [{"text": w, "start": a, "end": a + len(w)} for w, a in (("Ann", 0), ("Lee", 4), ("met", 8), ("Bo", 12))]
     row = {"text": "Ann Lee met Bo", "tokens": tokens, "relations": [{"head": 1, "child": 3, "label": "meets"}]}
     span = {"start": 0, "end": 7, "token_start": 0, "token_end": 1}
-    rows = [row, {**row, "spans": [span]}, {**row, "answer": "reject"}, {**row, "relations": []}]
+    rows = [row, {**row, "spans": [span]}, {**row, "answer": "ignore"}, {**row, "relations": []}]
+    rejected = {**row, "answer": "reject"}
+    rows += [rejected, {**rejected, "relations": row["relations"] * 2}]
     path = tmp_path / "x.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     reading = read_examples(path)
     assert [one.head.name for one in reading.examples] == ["Lee", "Ann Lee"]
-    assert reading.left_out == {"the row was not accepted": 1, "the row has no relation": 1}
+    reasons = ("the row was not accepted", "the row has no relation", "the row was rejected and has several relations")
+    assert reading.left_out == dict.fromkeys(reasons, 1)
+    assert [(one.head.name, one.relation) for one in reading.counterexamples] == [("Lee", "meets")]
     path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "tokens": []}))
     with pytest.raises(DataError, match=r"x\.jsonl:2: head 1 is out of range \(0 tokens\)\."):
         read_examples(path)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_rows_that_do_not_hold_are_written_and_read_back(tmp_path: Path, ending: str) -> None:
+    right = example_from_marks("[[Ann]] met {{Bo}}", relation="meets", id="1")
+    wrong = example_from_marks("[[Ann]] saw {{Bo}}", relation="meets", id="2")
+    write_examples(tmp_path / f"x.{ending}", [right], [wrong])
+    reading = read_examples(tmp_path / f"x.{ending}")
+    assert (reading.examples, reading.counterexamples) == ((right,), (wrong,))
+    text = (tmp_path / f"x.{ending}").read_text()
+    (tmp_path / f"y.{ending}").write_text(text.replace("false", "maybe"))
+    with pytest.raises(DataError, match=r"[23]: .*"):
+        read_examples(tmp_path / f"y.{ending}")
+    (tmp_path / f"z.{ending}").write_text(text.replace("meets", "no_relation"))
+    with pytest.raises(DataError, match="name the relation that does not hold"):
+        read_examples(tmp_path / f"z.{ending}")
 
 
 def test_brat_reads_a_folder_across_sentences_with_ids(tmp_path: Path) -> None:

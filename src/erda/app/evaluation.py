@@ -32,9 +32,10 @@ def read_labelled(
     no_relation: Collection[str] = (),
     columns: Mapping[str, str] | None = None,
 ) -> tuple[Example, ...]:
-    """Read all examples of a file; rows without a relation have the relation None."""
+    """Read all examples of a file; rows without a relation, and counterexamples, have the relation None."""
     reading = read_examples(user_path(path), format, no_relation, columns=columns)
-    return (*reading.examples, *(replace(one, relation=None) for one in reading.unrelated))
+    others = (*reading.unrelated, *reading.counterexamples)
+    return (*reading.examples, *(replace(one, relation=None) for one in others))
 
 
 def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:

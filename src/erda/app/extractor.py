@@ -168,10 +168,13 @@ class Extractor:
         examples: Iterable[Given] = (),
         *,
         counterexamples: Iterable[Given] = (),
+        unrelated: Iterable[Given] = (),
         description: str = "",
         progress: Progress | None = None,
     ) -> Taught:
         """Teach one relation by examples, and by counterexamples in which it does not hold.
+
+        In `unrelated` sentences no known relation holds.
 
         A known relation learns more. Examples already taught are skipped; an example taught as another relation, or
         as a counterexample of this one, moves.
@@ -179,7 +182,12 @@ class Extractor:
         if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
             raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")
         return self._teach(
-            relation, progress, examples=examples, counterexamples=counterexamples, description=description
+            relation,
+            progress,
+            examples=examples,
+            counterexamples=counterexamples,
+            unrelated=unrelated,
+            description=description,
         )
 
     def teach_many(

@@ -66,13 +66,14 @@ def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Exa
 
 
 def labelled_examples_of(given: Iterable[Given], *, where: str = "") -> list[Example]:
-    """Read examples with the relations that they name; report all faults at once."""
+    """Read examples with the relations that they name, counterexamples without; report all faults at once."""
     if isinstance(given, str | Example | Mapping) or not isinstance(given, Iterable):
         raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
     examples, faults = list[Example](), list[str]()
     for place, one in enumerate(given, 1):
         try:
-            examples.append(example_of(one))
+            example = example_of(one)
+            examples.append(example if says_it_holds(one) else replace(example, relation=None))
         except DataError as fault:
             faults.append(f"{where}example {place}: {fault}")
     if faults:

@@ -29,7 +29,7 @@ from erda.app.texts import TextLine, Unread, in_place, read_texts
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files
-from erda.data.formats.row_collector import RowReader, SourceRow
+from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
 from erda.errors import DataError, WriteError, counted
 from erda.files import (
@@ -170,6 +170,8 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
         return row.line, row
     try:
         example = row.read()
+        if isinstance(example, Rejected):
+            example = example.example
         if not isinstance(example, str):
             return row.line, example_of(example)
         fault = example

@@ -9,49 +9,35 @@
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
 Every version has a random identity, so that two versions with the same number (a backup that was put back) are told
-apart. NumPy is loaded only to read or write arrays.
+apart.
 
 Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` takes such a store over.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from erda.app.answers import VersionInfo
-from erda.app.lessons import Known, Lesson
 from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, parts_of
-from erda.app.store_format import (
-    FORMAT,
-    RelationFile,
-    StoreHead,
-    StoreMarker,
-    UnrelatedFile,
-    VersionFile,
-    object_names,
-)
+from erda.app.store_format import FORMAT, StoreHead, StoreMarker, VersionFile, object_names
+from erda.app.store_objects import DAMAGED, StoreObjects
 from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
-    decode_json,
-    inside,
     is_unfinished,
     locked,
-    read_bytes,
     read_json,
     read_sealed,
     remove_own,
     remove_unfinished,
     sealed,
-    write_bytes,
     write_json,
 )
 
@@ -60,8 +46,6 @@ if TYPE_CHECKING:
 
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
 WAIT = 10.0  # seconds to wait for another process that is teaching
-DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
-OPTIONAL = frozenset(("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
 _OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
@@ -70,7 +54,7 @@ class Store:
     """A folder of versions."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.objects = folder, StoreObjects(folder / OBJECTS)
 
     # -- the head ------------------------------------------------------------------------------------------------------
 
@@ -187,12 +171,12 @@ class Store:
 
         version = self._read_version(number)
         if version.format < FORMAT:
-            known = tuple(self._read_about(files).known for files in version.relations)
+            known = tuple(self.objects.read_about(files).known for files in version.relations)
             return State(version.stamp, known, is_old=True)
         at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near and near.files else {}
-        parts = [at_hand.get(files) or self._read_relation(files) for files in version.relations]
+        parts = [at_hand.get(files) or self.objects.read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
-        others = self._read_tensors(version.shared)
+        others = self.objects.read_tensors(version.shared)
         learned = Checkpoint(
             version.stamp.setup.method,
             version.n_tasks,
@@ -208,7 +192,7 @@ class Store:
         known = tuple(part.known for part in parts)
         files = dict(zip((one.id for one in known), version.relations, strict=True))
         same = near is not None and near.unrelated_file == version.unrelated
-        unrelated = near.unrelated if near and same else self._read_unrelated(version.unrelated)
+        unrelated = near.unrelated if near and same else self.objects.read_unrelated(version.unrelated)
         return State(
             version.stamp,
             known,
@@ -228,10 +212,11 @@ class Store:
         number = self.head().current
         return self._read_version(number).info(number)
 
-    def known(self) -> tuple[Known, ...]:
-        """The relations and examples of the current version; the method's arrays are not read."""
+    def content(self) -> State:
+        """What was taught, as the current version holds it; the method's arrays are not read."""
         version = self._read_version(self.head().current)
-        return tuple(self._read_about(files).known for files in version.relations)
+        known = tuple(self.objects.read_about(files).known for files in version.relations)
+        return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""
@@ -268,39 +253,6 @@ class Store:
             there = ", ".join(map(str, self.numbers())) or "none"
             raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
 
-    def _read_relation(self, files: RelationFiles) -> RelationPart:
-        about = self._read_about(files)
-        return RelationPart(about.known, about.kept, self._read_tensors(files.rows))
-
-    def _read_about(self, files: RelationFiles) -> RelationFile:
-        content, place = self._read_object(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
-
-    def _read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
-        if not digest:
-            return ()
-        content, place = self._read_object(f"{digest}.json")
-        return decode_json(content, UnrelatedFile, place=str(place), error=ModelError, remedy=DAMAGED).unrelated
-
-    def _read_tensors(self, digest: str) -> dict[str, np.ndarray]:
-        if not digest:
-            return {}
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
-        content, place = self._read_object(f"{digest}.safetensors")
-        try:
-            return load(content)
-        except SafetensorError as fault:
-            raise ModelError(f"{place}: cannot be read ({fault}). {DAMAGED}") from None
-
-    def _read_object(self, name: str) -> tuple[bytes, Path]:
-        place = inside(self.folder / OBJECTS, name, error=ModelError)
-        content = read_bytes(place, error=ModelError)
-        if hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
-            raise ModelError(f"{place}: is not what was written. {DAMAGED}")
-        return content, place
-
     def numbers(self) -> list[int]:
         """The numbers of all versions on disk, in order."""
         names = (path.name for path in (self.folder / VERSIONS).glob("*.json"))
@@ -318,24 +270,23 @@ class Store:
         """
         before = {part.known.id: part for part in parts_of(near)} if near else {}
         files = {
-            part.known.id: near.files[part.known.id]
-            if near and part.is_same(before.get(part.known.id)) and self._is_written(near.files.get(part.known.id))
-            else self._write_relation(part)
+            part.known.id: self._written(part, before.get(part.known.id), near) or self.objects.write_relation(part)
             for part in parts_of(state)
         }
         places = {one.id: place for place, one in enumerate(state.known)}
         learned = state.learned
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
-        same = near is not None and near.unrelated == state.unrelated and self._has_object(near.unrelated_file)
-        unrelated = near.unrelated_file if near and same else self._write_unrelated(state.unrelated)
+        unrelated = near.unrelated_file if near and near.unrelated == state.unrelated else ""
+        if not self.objects.has([f"{unrelated}.json"]):
+            unrelated = self.objects.write_unrelated(state.unrelated)
         version = self._numbered(
             VersionFile(
                 replace(state.stamp, identity=uuid4().hex),
                 learned.n_tasks if learned else 0,
                 tuple(files[one.id] for one in state.known),
                 tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
-                self._write_tensors(others),
+                self.objects.write_tensors(others),
                 FORMAT,
                 unrelated,
                 len(state.unrelated),
@@ -346,6 +297,11 @@ class Store:
         write_json(self._version_path(stamp.number), sealed(version))
         write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
         return replace(state, stamp=stamp, files=files, unrelated_file=unrelated)
+
+    def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
+        """The objects that `near` shares with a relation; None if it changed or they are gone."""
+        files = near.files.get(part.known.id) if near and part.is_same(before) else None
+        return files if files and self.objects.has(object_names(files)) else None
 
     def _numbered(self, version: VersionFile) -> VersionFile:
         """Give a version a number that has never been used.
@@ -361,41 +317,6 @@ class Store:
                 if numbered.is_same(self._read_file(last + 1)):
                     return numbered
         return replace(version, stamp=replace(version.stamp, number=max([last, *beyond]) + 1))
-
-    def _is_written(self, files: RelationFiles | None) -> bool:
-        return files is not None and all((self.folder / OBJECTS / name).is_file() for name in object_names(files))
-
-    def _has_object(self, digest: str) -> bool:
-        return bool(digest) and (self.folder / OBJECTS / f"{digest}.json").is_file()
-
-    def _write_relation(self, part: RelationPart) -> RelationFiles:
-        return RelationFiles(
-            self._write_about(RelationFile(part.known, part.kept)),
-            self._write_tensors(part.rows),
-            len(part.known.lessons),
-            len(part.known.counterexamples),
-        )
-
-    def _write_unrelated(self, unrelated: tuple[Lesson, ...]) -> str:
-        return self._write_about(UnrelatedFile(unrelated)) if unrelated else ""
-
-    def _write_about(self, value: RelationFile | UnrelatedFile) -> str:
-        content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
-        return self._write_object(content.encode(), "json")
-
-    def _write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
-        import numpy as np
-        from safetensors.numpy import save
-
-        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-        return self._write_object(save(plain), "safetensors") if plain else ""
-
-    def _write_object(self, content: bytes, ending: str) -> str:
-        digest = hashlib.sha256(content).hexdigest()
-        place = self.folder / OBJECTS / f"{digest}.{ending}"
-        if not place.is_file() or read_bytes(place, error=ModelError) != content:
-            write_bytes(place, content)
-        return digest
 
     def prune(self, keep: Collection[int]) -> int:
         """Remove all versions except these and the current one, with their objects; return the number removed.
@@ -425,8 +346,3 @@ class Store:
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
-
-
-def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
-    return {name: value for name, value in fields if value or name not in OPTIONAL}

@@ -68,10 +68,10 @@ def _columns(text: str) -> dict[str, str]:
     return {name: column for name, _, column in pairs}
 
 
-def add_no_relation(parser: argparse.ArgumentParser) -> None:
+def add_no_relation(parser: argparse.ArgumentParser, always: str = "null and no_relation always mean it") -> None:
     """Add the option that names relations which mean that no relation holds."""
-    text = "a name in the file which means that no relation holds, as Other (may be repeated); null and no_relation "
-    parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=f"{text}always mean it")
+    text = f"a name in the file which means that no relation holds, as Other (may be repeated); {always}"
+    parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=text)
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,25 @@ from erda.cli.store import (
 from erda.errors import counted
 
 if TYPE_CHECKING:
+    from erda.app.lessons import Known
+    from erda.data.formats import Reading
     from erda.types import Example
 
 TEACH = """\
 Mark the first entity of the relation with [[ ]] and the second with {{ }}. A known relation learns more. An example
-taught twice belongs to the later relation. Each teaching is a version: `erda history` lists versions, `erda undo` goes
-back.
+taught twice belongs to the later relation. Rows with "holds": false are counterexamples; in rows of the relation
+no_relation, no known relation holds. Both are kept, and `erda forget` takes them back. Each teaching is a version:
+`erda history` lists versions, `erda undo` goes back.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
   erda teach --file my-examples.csv
+  erda teach "founded by" --counterexamples "[[Apple]] hired {{Tim Cook}} as its CEO."
 """
-RELATIONS = """examples:
+RELATIONS = """\
+A minus sign marks counterexamples. `erda relations no_relation` lists the sentences in which no relation holds.
+
+examples:
   erda relations
   erda relations "founded by"
 """
@@ -75,7 +83,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
     add_format(teach)
     add_columns(teach)
-    add_no_relation(teach)
+    add_no_relation(teach, "no_relation always means it")
+    against = "sentences in which the relation does not hold: a file or a marked sentence (may be repeated)"
+    teach.add_argument("--counterexamples", metavar="FILE", action="append", default=[], help=against)
     teach.add_argument("--description", metavar="TEXT", default="", help="meaning of the relation")
     teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
@@ -139,7 +149,7 @@ def run_teach(options: argparse.Namespace) -> int:
     """Teach, and print the result."""
     from erda.errors import SettingsError
 
-    nothing_new = options.relation is None and options.file is None
+    nothing_new = options.relation is None and options.file is None and not options.counterexamples
     if nothing_new and not options.relearn:
         raise SettingsError("Teach what? Give a RELATION with sentences, or --file FILE.")
     if options.file is not None and options.sentences:
@@ -147,74 +157,143 @@ def run_teach(options: argparse.Namespace) -> int:
     if options.description and options.relation is None:
         raise SettingsError("--description: describes one relation; name it.")
     options.kept = f"{options.store} is unchanged; run the same command again."
-    found = options.sentences if options.file is None else _read(options)
+    found = _read(options)
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
         if nothing_new:
             taught = None
         elif options.relation is None:
-            taught = extractor.teach_many(found, progress=progress)
+            taught = extractor.teach_many(
+                found.examples, counterexamples=found.counterexamples, unrelated=found.unrelated, progress=progress
+            )
         else:
-            taught = extractor.teach(options.relation, found, description=options.description, progress=progress)
+            taught = extractor.teach(
+                options.relation,
+                found.examples,
+                counterexamples=found.counterexamples,
+                unrelated=found.unrelated,
+                description=options.description,
+                progress=progress,
+            )
     if taught:
         print_line(str(taught))
     say_what_is_known(options)
     return 0
 
 
-def _read(options: argparse.Namespace) -> list[Example]:
-    """Read the examples of a file; if the command names a relation, rows without a relation belong to it."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The sentences of a command and of its files."""
+
+    examples: list[Example | str]
+    counterexamples: list[Example]
+    unrelated: list[Example]
+
+
+def _read(options: argparse.Namespace) -> _Found:
+    """Read the sentences of the command; if it names a relation, rows without a relation belong to it."""
+    found = _Found(list(options.sentences), [], [])
+    if options.file is not None:
+        reading = _reading(options, options.file)
+        unnamed = [one for one in reading.unrelated if one.relation is None]
+        found.examples.extend([*reading.examples, *(unnamed if options.relation is not None else ())])
+        found.counterexamples.extend(reading.counterexamples)
+        found.unrelated.extend(one for one in reading.unrelated if one.relation is not None)
+        if unnamed and options.relation is None:
+            print_line(f"{counted(len(unnamed), 'row')} without a relation, not taught; if none holds: no_relation")
+    for given in options.counterexamples:
+        reading = _reading(options, given)
+        found.counterexamples.extend([*reading.examples, *reading.unrelated, *reading.counterexamples])
+    return found
+
+
+def _reading(options: argparse.Namespace, given: str) -> Reading:
+    """Read a file, or a sentence; say which of its rows are left out."""
     from dataclasses import replace
 
     from erda.data.own_data import read_examples, set_apart
     from erda.errors import DataError
 
-    with input_file(options.file) as path:
-        reading = read_examples(path, options.format, options.no_relation, columns=options.columns)
-    if options.relation is None:
-        if not reading.examples:
-            teach = command(options, f"teach RELATION --file {shlex.quote(options.file)}")
-            raise DataError(f"{options.file}: no row names a relation; name one: {teach}")
-        for line in set_apart(reading):
-            print_line(line)
-        return list(reading.examples)
-    others = [name for name in reading.counts if name != options.relation]
+    is_plain = given != options.file or options.columns is None
+    with input_file(given) as path:
+        reading = read_examples(
+            path,
+            options.format if given == options.file else None,
+            options.no_relation,
+            columns=None if is_plain else options.columns,
+        )
+    named = {str(one.relation) for one in (*reading.examples, *reading.counterexamples) if one.relation is not None}
+    if options.relation is None and not named and not any(one.relation is not None for one in reading.unrelated):
+        flag = "--file" if given == options.file else "--counterexamples"
+        teach = command(options, f"teach RELATION {flag} {shlex.quote(given)}")
+        raise DataError(f"{given}: no row names a relation; name one: {teach}")
+    others = sorted(named - {options.relation}) if options.relation is not None else []
     if others:
-        raise DataError(f"{options.file}: has rows of other relations ({', '.join(others[:5])}); leave RELATION out.")
-    unnamed = tuple(one for one in reading.unrelated if one.relation is None)
-    rest = tuple(one for one in reading.unrelated if one.relation is not None)
-    for line in set_apart(replace(reading, unrelated=rest)):
+        raise DataError(f"{given}: has rows of other relations ({', '.join(others[:5])}); leave RELATION out.")
+    for line in set_apart(replace(reading, unrelated=(), counterexamples=())):
         print_line(line)
-    return [*reading.examples, *unnamed]
+    return reading
 
 
 def run_relations(options: argparse.Namespace) -> int:
     """Print relations, or the examples of one relation."""
     from erda.app.inputs import known_relation
+    from erda.data.formats.row_collector import NO_RELATION
     from erda.text.marks import example_to_marks
 
-    known = {one.relation: one.lessons for one in stored(options).known()}
-    if options.relation is not None:
-        for lesson in known[known_relation(options.relation, known)]:
+    content = stored(options).content()
+    known = {one.relation: one for one in content.known}
+    if options.relation == NO_RELATION:
+        for lesson in content.unrelated:
             print_line(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
         return 0
+    if options.relation is not None:
+        one = known[known_relation(options.relation, known)]
+        for sign, lessons in ((" ", one.lessons), ("-", one.counterexamples)):
+            for lesson in lessons:
+                print_line(f"{lesson.number:5d}{sign} {example_to_marks(lesson.example)}")
+        for line in declarations(one):
+            print_line(line)
+        return 0
     width = max((len(one.name) for one in known), default=0)
-    for one, lessons in known.items():
-        print_line(f"{len(lessons):5d}  {one.name.ljust(width)}  {one.description}".rstrip())
+    for relation, one in known.items():
+        against = f" {-len(one.counterexamples):4d}" if any(each.counterexamples for each in known.values()) else ""
+        print_line(f"{len(one.lessons):5d}{against}  {relation.name.ljust(width)}  {relation.description}".rstrip())
+    if content.unrelated:
+        print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation (erda relations no_relation)")
+    if content.thresholds:
+        print_line(
+            f"Thresholds for a precision of {content.thresholds.precision:g} were tuned on version "
+            f"{content.thresholds.version}."
+        )
     say_what_is_known(options)
     return 0
 
 
+def declarations(known: Known) -> list[str]:
+    """What was declared about a relation."""
+    said = ["symmetric"] if known.symmetric else []
+    said += [f"inverse of {known.inverse}"] if known.inverse else []
+    for role, types in (("head", known.head_types), ("tail", known.tail_types)):
+        said += [f"{role} types: {', '.join(types)}"] if types else []
+    return said
+
+
 def run_forget(options: argparse.Namespace) -> int:
     """Forget a relation or an example."""
+    from erda.data.formats.row_collector import NO_RELATION
     from erda.errors import DataError
 
     extractor = open_store(options)
     if options.example is None:
         extractor.forget(options.relation)
     else:
-        if options.example not in [lesson.number for lesson in extractor.examples(options.relation)]:
+        if options.relation == NO_RELATION:
+            lessons = extractor.unrelated
+        else:
+            lessons = extractor.examples(options.relation) + extractor.counterexamples(options.relation)
+        if options.example not in [lesson.number for lesson in lessons]:
             listing = command(options, f"relations {shlex.quote(options.relation)}")
             raise DataError(f"'{options.relation}' has no example {options.example}; list them: {listing}")
         extractor.take_back(options.example)
@@ -284,5 +363,6 @@ def say_what_is_known(options: argparse.Namespace) -> None:
     store = stored(options)
     now = store.current()
     known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
+    known += f" and {counted(now.n_counterexamples, 'counterexample')}" if now.n_counterexamples else ""
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
     print_line(f"{store.folder} knows {known} (version {now.number}{model}).")

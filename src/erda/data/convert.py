@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,17 @@ from erda.files import refuse_existing, refuse_overwriting_input, write_lines
 from erda.types import Example
 
 
-def jsonl_lines(examples: Iterable[Example]) -> Iterator[str]:
+def jsonl_lines(examples: Iterable[Example], counterexamples: Iterable[Example] = ()) -> Iterator[str]:
     """Write examples as lines of JSONL."""
-    return (json.dumps(example_to_json(example), ensure_ascii=False) for example in examples)
+    for pool, holds in ((examples, True), (counterexamples, False)):
+        yield from (json.dumps(example_to_json(example, holds=holds), ensure_ascii=False) for example in pool)
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleWriter:
     """How a format writes lines, and its line ending."""
 
-    lines: Callable[[Iterable[Example]], Iterator[str]]
+    lines: Callable[[Iterable[Example], Sequence[Example]], Iterator[str]]
     end: str
 
 
@@ -42,7 +43,7 @@ def convert(
     overwrite: bool = False,
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Write the examples of a file to `out`, examples without a relation last, and return the reading.
+    """Write the examples of a file to `out`, then those without a relation, then counterexamples; return the reading.
 
     The ending of `out` selects the format: `.jsonl` or `.csv`, or either with `.gz` after it. `tick` is called once for
     each row.
@@ -51,15 +52,18 @@ def convert(
     refuse_overwriting_input(out, path, *brat_files(path), *relation_files(path))
     refuse_existing(out, overwrite=overwrite)
     reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
-    write_examples(out, (*reading.examples, *reading.unrelated), overwrite=overwrite)
+    examples = (*reading.examples, *reading.unrelated)
+    write_examples(out, examples, reading.counterexamples, overwrite=overwrite)
     return reading
 
 
-def write_examples(out: Path, examples: Iterable[Example], *, overwrite: bool = False) -> None:
+def write_examples(
+    out: Path, examples: Iterable[Example], counterexamples: Sequence[Example] = (), *, overwrite: bool = False
+) -> None:
     """Write examples as JSONL or CSV, depending on the ending of the name."""
     writer = _writer(out)
     refuse_existing(out, overwrite=overwrite)
-    write_lines(out, writer.lines(examples), end=writer.end)
+    write_lines(out, writer.lines(examples, counterexamples), end=writer.end)
 
 
 def _writer(out: Path) -> ExampleWriter:

@@ -202,15 +202,19 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     if n_conflicts:
         lines.append(f"{n_conflicts} examples repeat the sentence and entities of another with a different relation")
     lines += _rare(reading)
-    longest = max((len(example.tokens) for example in (*reading.examples, *reading.unrelated)), default=0)
+    longest = max(
+        (len(example.tokens) for example in (*reading.examples, *reading.unrelated, *reading.counterexamples)),
+        default=0,
+    )
     lines.append(f"longest sentence: {counted(longest, 'token')}")
     return "\n".join(lines)
 
 
 def set_apart(reading: Reading) -> list[str]:
     """Describe the rows of a file that are not examples of a relation; no row is skipped silently."""
-    n = len(reading.unrelated)
-    lines = [f"{counted(n, 'row')} without a relation, not taught"] if n else []
+    n, n_against = len(reading.unrelated), len(reading.counterexamples)
+    lines = [f"{counted(n, 'row')} without a relation"] if n else []
+    lines += [f"{counted(n_against, 'counterexample')}, whose relation does not hold"] if n_against else []
     lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
         kept = "kept once" if reading.format in OWN else "kept as published"

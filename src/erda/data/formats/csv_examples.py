@@ -2,7 +2,8 @@
 
 Entities are marked in one of three ways: inline in `text`; by character offsets, ends excluded, in `head_start`,
 `head_end`, `tail_start` and `tail_end`; or by their names in `head` and `tail`. The columns `relation`, `id`, `source`,
-`head_id`, `tail_id`, `head_type` and `tail_type` are optional. Other columns are ignored.
+`head_id`, `tail_id`, `head_type`, `tail_type` and `holds` (false: the relation does not hold) are optional. Other
+columns are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from erda.data.formats.row_collector import SourceRow
+from erda.data.formats.row_collector import Rejected, SourceRow
 from erda.errors import DataError, counted
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
 from erda.text.reading import MAX_LINE, Faults, read_lines
@@ -25,7 +26,8 @@ from erda.types import Example
 EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
-READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type"))
+READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type", "holds"))
+HOLDS = {**dict.fromkeys(("", "true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
 _SEPARATORS = ",;\t"
 CSV_END = "\r\n"  # with this line ending, the csv module quotes every field that contains a line break
 # A spreadsheet recognises a formula by the first visible character of a cell. If the comma is not its separator, a cell
@@ -59,7 +61,7 @@ def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = Non
         if fields is None:
             return
         if any(field.strip() for field in fields):
-            yield SourceRow(line, partial(_example, columns, fields, f"{stem}:{line}"))
+            yield SourceRow(line, partial(_read, columns, fields, f"{stem}:{line}"))
 
 
 def separator_of(header: str) -> str:
@@ -76,12 +78,16 @@ def header_columns(header: str) -> list[str]:
     return [name.strip().lower() for name in fields]
 
 
-def csv_lines(examples: Iterable[Example]) -> Iterator[str]:
-    """Write examples as CSV lines with inline marks, after a header. Entity names are those in the text."""
-    yield csv_line(WRITTEN)
-    for each in examples:
-        row = (each.id, example_to_marks(each), each.relation, each.head.id, each.tail.id, each.source)
-        yield csv_line([field or "" for field in row])
+def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:
+    """Write examples as CSV lines with inline marks, after a header. Entity names are those in the text.
+
+    Only with counterexamples is there a column `holds`.
+    """
+    yield csv_line((*WRITTEN, *(["holds"] if counterexamples else [])))
+    for pool, holds in ((examples, "true"), (counterexamples, "false")):
+        for each in pool:
+            row = (each.id, example_to_marks(each), each.relation, each.head.id, each.tail.id, each.source)
+            yield csv_line([*(field or "" for field in row), *([holds] if counterexamples else [])])
 
 
 def csv_line(fields: Sequence[object]) -> str:
@@ -110,6 +116,14 @@ def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
         return f"the header names a column twice: {', '.join(twice)}."
     missing = [name for name in OFFSETS if name not in columns]
     return f"the header lacks {', '.join(missing)}." if 0 < len(missing) < len(OFFSETS) else ""
+
+
+def _read(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example | Rejected:
+    example = _example(columns, fields, default_id)
+    said = dict(zip(columns, fields, strict=True)).get("holds", "").strip()
+    if said.lower() not in HOLDS:
+        raise DataError(f"holds: expected true or false, got {said[:20]!r}.")
+    return example if HOLDS[said.lower()] else Rejected(example)
 
 
 def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:

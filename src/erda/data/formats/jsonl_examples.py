@@ -1,6 +1,7 @@
 """Our own format: one JSON object per line, plain or compressed.
 
 A row has `tokens` with token spans, `text` with character spans, or `text` with inline marks. Spans exclude their end.
+With `"holds": false`, the relation of the row does not hold.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, SourceRow, read_rows
+from erda.data.formats.row_collector import Reading, Rejected, SourceRow, read_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
 from erda.text.marks import Mark, example_from_marks, example_from_text
@@ -58,10 +59,16 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield SourceRow(number, partial(example_from_line, line, f"{stem}:{number}"))
+            yield SourceRow(number, partial(_read_line, line, f"{stem}:{number}"))
 
 
-def example_to_json(example: Example) -> dict[str, Any]:
+def _read_line(line: str, default_id: str) -> Example | Rejected:
+    row = decode_json(line, ExampleRow)
+    example = _example(row, default_id)
+    return Rejected(example) if row.holds is False else example
+
+
+def example_to_json(example: Example, *, holds: bool = True) -> dict[str, Any]:
     """Return an example as a JSON object of our own format; `example_from_json` restores it."""
     return {
         "id": example.id,
@@ -70,6 +77,7 @@ def example_to_json(example: Example) -> dict[str, Any]:
         "tail": _entity_to_json(example.tail),
         "relation": example.relation,
         "source": example.source,
+        **({} if holds else {"holds": False}),
     }
 
 

@@ -1,6 +1,7 @@
 """Prodigy's JSONL, as the recipe rel.manual writes it: a text with `tokens`, `spans` and `relations`.
 
-A relation goes from `head` to `child`: our head and tail. Both are token numbers, or spans that contain the token.
+A relation goes from `head` to `child`: our head and tail. Both are token numbers, or spans that contain the token. A
+rejected row with one relation is a counterexample of it; of several relations, nobody knows which one is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from pydantic import StrictInt, StrictStr
 
 from erda.data.formats.document_spans import Marked, sentences_example
-from erda.data.formats.row_collector import SourceRow
+from erda.data.formats.row_collector import Rejected, SourceRow
 from erda.errors import DataError
 from erda.files import decode_json
 from erda.text.reading import Faults, read_lines
@@ -23,6 +24,7 @@ from erda.types import Example
 EXPECTED = "one JSON object per line, as written by 'prodigy db-out'"
 NO_RELATION = "the row has no relation"
 NOT_ACCEPTED = "the row was not accepted"
+AMBIGUOUS = "the row was rejected and has several relations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class ProdigyRow:
 
 
 def prodigy_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
-    """Yield a row for each relation; a line without relations, or not accepted, yields one row to skip."""
+    """Yield a row for each relation; a line without relations, or without a clear answer, yields one row to skip."""
     numbers = count(1)
     stem = path.name.split(".")[0]
     for line, text in read_lines(path, faults):
@@ -75,13 +77,26 @@ def prodigy_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
         except DataError as error:
             faults.add(line, str(error))
             continue
-        if row.answer != "accept" or not row.relations:
-            reason = NO_RELATION if row.answer == "accept" else NOT_ACCEPTED
+        if reason := _skipped(row):
             yield SourceRow(line, partial(str, reason), number=next(numbers))
             continue
         for relation in row.relations:
             number = next(numbers)
-            yield SourceRow(line, partial(_example, row, relation, f"{stem}:{number}"), number=number)
+            yield SourceRow(line, partial(_read, row, relation, f"{stem}:{number}"), number=number)
+
+
+def _skipped(row: ProdigyRow) -> str:
+    """The reason to skip a row; empty if there is none."""
+    if row.answer not in ("accept", "reject"):
+        return NOT_ACCEPTED
+    if not row.relations:
+        return NO_RELATION if row.answer == "accept" else NOT_ACCEPTED
+    return AMBIGUOUS if row.answer == "reject" and len(row.relations) > 1 else ""
+
+
+def _read(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | Rejected | str:
+    found = _example(row, relation, example_id)
+    return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
 
 
 def _example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | str:

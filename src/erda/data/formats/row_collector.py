@@ -19,9 +19,10 @@ NO_RELATION = "no_relation"
 class Reading:
     """The content of one file.
 
-    `unrelated` holds the rows whose relation is null, "no_relation" or another name that means none. `candidates[i]`
-    are the relations listed with example `i`, without the gold relation (published splits only). `duplicates` are pairs
-    (line, line of the first occurrence). `left_out` counts skipped rows by reason.
+    `unrelated` holds the rows whose relation is null, "no_relation" or another name that means none. In
+    `counterexamples` the relation of the row does not hold; it is None if the row names none. `candidates[i]` are the
+    relations listed with example `i`, without the gold relation (published splits only). `duplicates` are pairs (line,
+    line of the first occurrence). `left_out` counts skipped rows by reason.
     """
 
     path: Path
@@ -31,12 +32,20 @@ class Reading:
     candidates: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     duplicates: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     left_out: dict[str, int] = field(default_factory=dict)
+    counterexamples: tuple[Example, ...] = field(default=(), repr=False)
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of examples of each relation, the most frequent first."""
         counts = Counter(str(example.relation) for example in self.examples)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An example whose relation does not hold."""
+
+    example: Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class SourceRow:
     """
 
     line: int
-    read: Callable[[], Example | str]
+    read: Callable[[], Example | Rejected | str]
     where: str = ""
     number: int | None = None
 
@@ -100,32 +109,45 @@ class RowCollector:
         self._no_relation = {None, NO_RELATION, *no_relation}
         self._examples: list[Example] = []
         self._unrelated: list[Example] = []
+        self._counterexamples: list[Example] = []
         self._first: dict[tuple[object, ...], int] = {}
         self._duplicates: list[tuple[int, int]] = []
         self._left_out: Counter[str] = Counter()
 
-    def add(self, line: int, read: Callable[[], Example | str], *, number: int | None = None, where: str = "") -> None:
+    def add(
+        self,
+        line: int,
+        read: Callable[[], Example | Rejected | str],
+        *,
+        number: int | None = None,
+        where: str = "",
+    ) -> None:
         """Add a row (see `SourceRow`): keep the example that `read` returns, count a skipped row, or note a fault."""
         self.n_rows += 1
         try:
-            example = read()
+            found = read()
+            example = found.example if isinstance(found, Rejected) else found
             if self._once and isinstance(example, Example):
                 example = self._checked(example, line)
+            if isinstance(found, Rejected) and found.example.relation in self._no_relation - {None}:
+                raise DataError("'holds' is false; name the relation that does not hold.")
         except DataError as error:
             self.faults.add(line, f"{where}{error}")
             return
         if isinstance(example, str):
             self._left_out[example] += 1
             return
-        unrelated = example.relation in self._no_relation
+        rejected = isinstance(found, Rejected)
+        unrelated = example.relation in self._no_relation and not rejected
         if self._once or not unrelated:
             number = line if number is None else number
-            key = (example.tokens, example.head.span, example.tail.span, example.relation)
+            key = (example.tokens, example.head.span, example.tail.span, example.relation, rejected)
             if (first := self._first.setdefault(key, number)) != number:
                 self._duplicates.append((number, first))
                 if self._once:
                     return
-        (self._unrelated if unrelated else self._examples).append(example)
+        pool = self._counterexamples if rejected else self._unrelated if unrelated else self._examples
+        pool.append(example)
 
     def _checked(self, example: Example, line: int) -> Example:
         """Return the example with its relation spelled as listed, or as in its first row."""
@@ -152,6 +174,7 @@ class RowCollector:
             candidates,
             tuple(self._duplicates),
             self._left_out,
+            tuple(self._counterexamples),
         )
 
 
