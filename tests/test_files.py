@@ -15,6 +15,7 @@ from erda.errors import DataError, ModelError, RecordError, SettingsError, Write
 from erda.files import (
     cache_folder,
     data_folder,
+    decode_json,
     inside,
     is_unfinished,
     locked,
@@ -32,6 +33,12 @@ from erda.files import (
     write_arrays,
     write_json,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    number: int
+    share: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -282,3 +289,21 @@ def test_a_lock_file_of_the_user_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was not written by erda"), locked(tmp_path, busy="busy"):
         pass
     assert (tmp_path / ".lock").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"number": 1.0}', '{"number": true}', '{"number": "1"}', '{"number": 1', '{"number": 1, "more": "\\ud800"}'],
+)
+def test_plain_values_are_decoded_as_strictly_as_models_and_with_the_same_messages(content: str) -> None:
+    with pytest.raises(DataError) as by_pydantic:
+        decode_json(content, Numbered, place="x.json")
+    with pytest.raises(DataError) as by_msgspec:
+        decode_json(content, Numbered, place="x.json", plain=True)
+    assert str(by_msgspec.value) == str(by_pydantic.value)
+
+
+def test_plain_values_take_whole_numbers_as_floats_and_skip_unknown_fields() -> None:
+    found = decode_json('{"number": 7, "share": 1, "other": null}', Numbered, plain=True)
+    assert found == Numbered(7, 1.0)
+    assert isinstance(found.share, float)

@@ -10,10 +10,10 @@ from erda.app.answers import RelationScore as RelationScore
 from erda.app.answers import Suggestion as Suggestion
 from erda.app.answers import Taught as Taught
 from erda.app.answers import TextPlace as TextPlace
-from erda.app.answers import VersionInfo as VersionInfo
 from erda.app.answers import WordEffect as WordEffect
 from erda.app.extractor import Extractor as Extractor
 from erda.app.lessons import Lesson as Lesson
+from erda.app.state import VersionInfo as VersionInfo
 from erda.app.version import Version as Version
 from erda.benchmark.records import read_record as read_record
 from erda.benchmark.records import read_records as read_records

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from erda.errors import DataError, ErdaError, SettingsError, WriteError
 
@@ -152,12 +152,32 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def decode_json(
-    content: bytes | str, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = ""
-) -> T:
+@cache
+def _plain_decoder(kind: Any) -> Any:
+    from msgspec.json import Decoder
+
+    return Decoder(kind)
+
+
+class Decoding(TypedDict, total=False):
+    """Options of a decoder: the class of its error, and the last words of the message.
+
+    `plain`: the value is a dataclass of plain types and dataclasses, without ranges. msgspec decodes it. pydantic is
+    slow to import, so it then loads only to name a fault.
+    """
+
+    error: type[ErdaError]
+    remedy: str
+    plain: bool
+
+
+def decode_json(content: bytes | str, kind: type[T], *, place: str = "", **how: Unpack[Decoding]) -> T:
     """Decode JSON to `kind` (a dataclass, a model, a plain type), or raise one line: place, field, fault, remedy."""
+    if how.get("plain"):
+        with suppress(Exception):  # pydantic reports it below
+            return cast(T, _plain_decoder(cast(Any, kind)).decode(content))
     read = partial(_adapter(cast(Any, kind)).validate_json, content, strict=True)
-    return cast(T, _decoded(read, place, error, remedy))
+    return cast(T, _decoded(read, place, how.get("error", DataError), how.get("remedy", "")))
 
 
 def decode(value: Any, kind: type[T], *, place: str = "", error: type[ErdaError] = DataError, remedy: str = "") -> T:
@@ -178,9 +198,9 @@ def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy
         raise error(" ".join(filter(None, (place and f"{place}:", said[0], more, remedy)))) from None
 
 
-def read_json(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
+def read_json(path: Path, kind: type[T], **how: Unpack[Decoding]) -> T:
     """Read a JSON file as a value of `kind`. `remedy` ends the message about a damaged file."""
-    return decode_json(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
+    return decode_json(read_bytes(path, error=how.get("error", DataError)), kind, place=str(path), **how)
 
 
 def read_bytes(path: Path, *, error: type[ErdaError] = DataError) -> bytes:
@@ -232,22 +252,22 @@ def decode_sealed(
     kind: type[T],
     *,
     place: str,
-    error: type[ErdaError] = DataError,
-    remedy: str = "",
     needs_seal: bool = True,
+    **how: Unpack[Decoding],
 ) -> T:
     """Decode JSON as `decode_json` does, and reject a missing or wrong seal: the content has been changed."""
-    found = decode_json(content, kind, place=place, error=error, remedy=remedy)
+    found = decode_json(content, kind, place=place, **how)
     with suppress(ValueError, RecursionError, KeyError):
         fields = json.loads(content)
         if (SEAL not in fields and not needs_seal) or fields.pop(SEAL) == _seal_of(fields):
             return found
+    error, remedy = how.get("error", DataError), how.get("remedy", "")
     raise error(f"{place}: was changed or damaged since it was written.{remedy and f' {remedy}'}")
 
 
-def read_sealed(path: Path, kind: type[T], *, error: type[ErdaError] = DataError, remedy: str = "") -> T:
+def read_sealed(path: Path, kind: type[T], **how: Unpack[Decoding]) -> T:
     """Read a file written by `write_json(path, sealed(value))`."""
-    return decode_sealed(read_bytes(path, error=error), kind, place=str(path), error=error, remedy=remedy)
+    return decode_sealed(read_bytes(path, error=how.get("error", DataError)), kind, place=str(path), **how)
 
 
 def _seal_of(fields: Any) -> str:

@@ -6,7 +6,7 @@ A `Span` counts tokens and excludes its end, as Python slices do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # What the scores of a method are: cosines with prototypes in [-1, 1]; logits of a softmax; distances from references,
 # at most 0; logarithms of likelihoods against a relation never seen. All are large where likely; none is a probability.
 ScoreKind = Literal["cosine", "logit", "negative distance", "log-likelihood"]
+
+
+NO_RELATION = "no_relation"  # in files: the relation of an example for which no relation holds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,6 +79,11 @@ class Example:
                 f"head span ({head.start}, {head.end}) overlaps tail span ({tail.start}, {tail.end}); "
                 "mark two separate mentions."
             )
+
+
+def pair_in_sentence(example: Example) -> tuple[object, ...]:
+    """Return the key of an entity pair in a sentence: the tokens and both spans."""
+    return example.tokens, example.head.span, example.tail.span
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +197,12 @@ class TestSet:
             raise DataError(f"{len(self.gold)} questions have {len(self.candidates)} candidate lists.")
         if any(example.relation is not None for example in self.examples):
             raise DataError("a test example still carries its relation.")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """Recipe to rebuild an encoder: name, settings and fingerprint of its initial weights."""
+
+    name: str
+    settings: Mapping[str, bool | int | float | str]
+    fingerprint: str

@@ -14,9 +14,8 @@ import torch
 
 from erda.app.extractor import Extractor
 from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec
 from erda.encoders.trainable import TrainableEncoder
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 DIM = 12
 

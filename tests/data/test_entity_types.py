@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from erda.data.dataset import pair_in_sentence
 from erda.data.formats import example_from_json, example_to_json, read_tacred
 from erda.data.own_data import read_examples
 from erda.text.keys import EntityPair, lookup_keys
-from erda.types import Example
+from erda.types import Example, pair_in_sentence
 
 TEXT = "Ann met Bob."
 SPANS = [{"start": 0, "end": 3, "text": "Ann"}, {"start": 8, "end": 11, "text": "Bob"}]

@@ -10,11 +10,10 @@ import pytest
 import scipy.linalg
 
 from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec
 from erda.errors import DataError, StreamError
 from erda.methods.posterior import COMMON_NAMES, Posterior, grown_factor, sentences_of
 from erda.methods.posterior_tuned import PosteriorTuned
-from erda.types import Example, Relation, Task
+from erda.types import EncoderSpec, Example, Relation, Task
 from toy_world import toy_encoder, toy_example, toy_relation, toy_task
 
 DIM = 6

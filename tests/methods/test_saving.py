@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.encoders.settings import EncoderSpec
 from erda.errors import ErdaError, ModelError, WriteError
 from erda.methods import saving
 from erda.methods.base import Method
 from erda.methods.erda import Erda
+from erda.types import EncoderSpec
 from toy_world import toy_encoder, toy_questions, toy_task
 
 

@@ -243,20 +243,3 @@ class Suggestion:
     example: Example
     confidence: float  # in the relation
     similarity: float  # to the taught example that led to it
-
-
-@dataclass(frozen=True, slots=True)
-class VersionInfo:
-    """A version as listed in the history."""
-
-    number: int
-    parent: int | None
-    time: str
-    what: str
-    method: str
-    encoder: str
-    n_relations: int
-    n_examples: int
-    is_current: bool = False
-    n_counterexamples: int = 0
-    n_unrelated: int = 0  # sentences in which no relation holds

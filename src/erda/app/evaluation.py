@@ -10,11 +10,10 @@ from pathlib import Path
 from erda.app.answers import Change, Evaluation, Progress, RelationScore
 from erda.app.inputs import Given, find_relation, labelled_examples_of
 from erda.app.version import Version
-from erda.data.formats.row_collector import NO_RELATION
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
-from erda.types import Example
+from erda.types import NO_RELATION, Example
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from erda.app.answers import (
     Progress,
     Suggestion,
     Taught,
-    VersionInfo,
 )
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
@@ -24,16 +23,15 @@ from erda.app.inputs import Given, example_of, known_relation, refuse_lookalikes
 from erda.app.lesson_changes import added, described, merged, renamed, taken_back, without_lost_inverses
 from erda.app.lessons import Lesson, Teachable, Wanted, wanted
 from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State
+from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State, VersionInfo
 from erda.app.store import Store
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import VersionLog, now
-from erda.data.formats.row_collector import NO_RELATION
 from erda.encoders.base import Encoder
 from erda.errors import DataError
 from erda.files import user_path
 from erda.methods import find_method
-from erda.types import Relation, Task
+from erda.types import NO_RELATION, Relation, Task
 
 
 class Extractor:

@@ -5,38 +5,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from pydantic import StrictStr
-
-from erda.data.formats import example_from_json
-from erda.data.formats.jsonl_examples import EntityRow
-from erda.data.formats.row_collector import NO_RELATION
 from erda.errors import DataError, join_faults, printable, unknown_name
-from erda.text.marks import Mark, example_from_marks
+from erda.text.marks import example_from_marks
 from erda.text.relation_names import readable_name, spaced
-from erda.types import Example, Relation
+from erda.types import NO_RELATION, Example, Relation
 
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME = 200
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class TextRow:
-    """A line of a JSONL file of texts; the entities may be given by their characters. Other fields are not read."""
-
-    text: StrictStr
-    id: StrictStr | None = None
-    entities: list[EntityRow] | None = None
-
-    def marks(self) -> list[Mark] | None:
-        """The given entities; None if a tagger is to find them."""
-        if self.entities is None:
-            return None
-        return [Mark(one.span[0], one.span[1], one.name, one.id or None, one.type or None) for one in self.entities]
 
 
 def example_of(given: Given) -> Example:
@@ -45,6 +25,8 @@ def example_of(given: Given) -> Example:
         check_text(given)
         return example_from_marks(given)
     if isinstance(given, Mapping):
+        from erda.data.formats import example_from_json  # loads pydantic
+
         example = example_from_json(given)
     elif isinstance(given, Example):
         example = given

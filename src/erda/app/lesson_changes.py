@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from erda.app.answers import Moved, Taught
 from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
 from erda.app.lessons import Known, Lesson, Wanted
-from erda.data.dataset import pair_in_sentence
-from erda.data.formats.row_collector import NO_RELATION
 from erda.errors import DataError
 from erda.text.relation_names import spaced
-from erda.types import Example, Relation
+from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
 
 
 @dataclass(frozen=True, slots=True)

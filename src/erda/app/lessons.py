@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from erda.app.inputs import Given, example_of, relation_of, says_it_holds
-from erda.data.formats.row_collector import NO_RELATION
 from erda.errors import DataError, join_faults
-from erda.types import Example, Relation, Task
+from erda.types import NO_RELATION, Example, Relation, Task
 
 Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
 

@@ -24,8 +24,8 @@ from typing import Any, Literal
 from erda.app.answer_tables import COLUMNS, TEXT_COLUMNS, PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import find_tagger
-from erda.app.inputs import MOST_CHARACTERS, TextRow, example_of
-from erda.app.texts import TextLine, Unread, in_place, read_texts
+from erda.app.inputs import MOST_CHARACTERS, example_of
+from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import Stamps, file_stamps
 from erda.data.formats.brat import brat_files

@@ -11,10 +11,11 @@ from erda.app.state import NOTHING, Setup
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.base import Encoder
 from erda.encoders.onnx_encoder import packaged_names
-from erda.encoders.settings import BY_MODE, EncoderSpec
+from erda.encoders.settings import BY_MODE
 from erda.errors import ModelError
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method
+from erda.types import EncoderSpec
 
 DEFAULT_ENCODER = "minilm"
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from erda.app.lessons import Known, Lesson
-from erda.encoders.settings import EncoderSpec
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +68,23 @@ class Thresholds:
     def only(self, relations: Collection[str]) -> Thresholds:
         """The thresholds without relations that are gone."""
         return replace(self, relations={one: at for one, at in self.relations.items() if one in relations})
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """A version as listed in the history."""
+
+    number: int
+    parent: int | None
+    time: str
+    what: str
+    method: str
+    encoder: str
+    n_relations: int
+    n_examples: int
+    is_current: bool = False
+    n_counterexamples: int = 0
+    n_unrelated: int = 0  # sentences in which no relation holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,12 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-from erda.app.answers import VersionInfo
-from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, parts_of
+from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, VersionInfo, parts_of
 from erda.app.store_format import FORMAT, StoreHead, StoreMarker, VersionFile, object_names
-from erda.app.store_objects import DAMAGED, StoreObjects
+from erda.app.store_objects import DAMAGED, DECODING, StoreObjects
 from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
@@ -101,13 +100,13 @@ class Store:
                 f"{place} is gone: the store was deleted or moved. What is in memory still answers; "
                 "save(folder) writes it to another place."
             )
-        found = read_json(place, StoreMarker, error=ModelError, remedy=DAMAGED).format
+        found = read_json(place, StoreMarker, **DECODING).format
         if found > FORMAT:
             raise DataError(
                 f"{place} has format {found}, this version of erda reads up to {FORMAT}: it was written by a newer "
                 "one. Upgrade with: pip install -U erda"
             )
-        return read_sealed(place, StoreHead, error=ModelError, remedy=DAMAGED)
+        return read_sealed(place, StoreHead, **DECODING)
 
     @contextmanager
     def writing(self, *, begin: bool = False, mend: bool = False) -> Iterator[None]:
@@ -242,7 +241,7 @@ class Store:
 
     def _read_file(self, number: int) -> VersionFile:
         place = self._version_path(number)
-        found = read_sealed(place, VersionFile, error=ModelError, remedy=DAMAGED)
+        found = read_sealed(place, VersionFile, **DECODING)
         if found.stamp.number != number:
             raise ModelError(f"{place}: holds version {found.stamp.number}; the file was renamed. {DAMAGED}")
         return found
@@ -282,7 +281,7 @@ class Store:
             unrelated = self.objects.write_unrelated(state.unrelated)
         version = self._numbered(
             VersionFile(
-                replace(state.stamp, identity=uuid4().hex),
+                replace(state.stamp, identity=token_hex(16)),
                 learned.n_tasks if learned else 0,
                 tuple(files[one.id] for one in state.known),
                 tuple(places[example.relation or ""] for example in learned.kept) if learned else (),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from erda.app.answers import VersionInfo
 from erda.app.lessons import Known, Lesson
-from erda.app.state import RelationFiles, Stamp, Thresholds
+from erda.app.state import RelationFiles, Stamp, Thresholds, VersionInfo
 from erda.types import Example
 
 FORMAT = 2

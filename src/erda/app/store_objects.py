@@ -16,12 +16,13 @@ from erda.app.lessons import Lesson
 from erda.app.state import RelationFiles, RelationPart
 from erda.app.store_format import RelationFile, UnrelatedFile
 from erda.errors import ModelError
-from erda.files import decode_json, inside, read_bytes, write_bytes
+from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
+DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
 OPTIONAL = frozenset(("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
 
 
@@ -43,14 +44,14 @@ class StoreObjects:
     def read_about(self, files: RelationFiles) -> RelationFile:
         """Read a relation without the arrays."""
         content, place = self._read(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), error=ModelError, remedy=DAMAGED)
+        return decode_json(content, RelationFile, place=str(place), **DECODING)
 
     def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
         """Read the sentences in which no relation holds."""
         if not digest:
             return ()
         content, place = self._read(f"{digest}.json")
-        return decode_json(content, UnrelatedFile, place=str(place), error=ModelError, remedy=DAMAGED).unrelated
+        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
 
     def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
         """Read arrays by name."""

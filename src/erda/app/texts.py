@@ -10,14 +10,32 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from erda.app.inputs import TextRow
+from pydantic import StrictStr
+
 from erda.data.formats.csv_examples import header_columns, separator_of
+from erda.data.formats.jsonl_examples import EntityRow
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError
 from erda.files import decode_json
+from erda.text.marks import Mark
 from erda.text.reading import MAX_LINE, Faults, read_lines
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """A line of a JSONL file of texts; the entities may be given by their characters. Other fields are not read."""
+
+    text: StrictStr
+    id: StrictStr | None = None
+    entities: list[EntityRow] | None = None
+
+    def marks(self) -> list[Mark] | None:
+        """The given entities; None if a tagger is to find them."""
+        if self.entities is None:
+            return None
+        return [Mark(one.span[0], one.span[1], one.name, one.id or None, one.type or None) for one in self.entities]
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,8 +239,8 @@ def _reading(options: argparse.Namespace, given: str) -> Reading:
 def run_relations(options: argparse.Namespace) -> int:
     """Print relations, or the examples of one relation."""
     from erda.app.inputs import known_relation
-    from erda.data.formats.row_collector import NO_RELATION
     from erda.text.marks import example_to_marks
+    from erda.types import NO_RELATION
 
     content = stored(options).content()
     known = {one.relation: one for one in content.known}
@@ -282,8 +282,8 @@ def declarations(known: Known) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> int:
     """Forget a relation or an example."""
-    from erda.data.formats.row_collector import NO_RELATION
     from erda.errors import DataError
+    from erda.types import NO_RELATION
 
     extractor = open_store(options)
     if options.example is None:

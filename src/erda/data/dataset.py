@@ -13,7 +13,7 @@ from typing import TypeVar
 from erda.data.formats import example_to_json
 from erda.errors import DataError
 from erda.files import sha256_of
-from erda.types import Example, Relation
+from erda.types import Example, Relation, pair_in_sentence
 
 Item = TypeVar("Item")
 Stamps = tuple[tuple[str, int, int], ...]
@@ -57,11 +57,6 @@ def shuffled(items: Iterable[Item], seed: int, purpose: str) -> list[Item]:
     listed = list(items)
     random.Random(f"{seed}:{purpose}").shuffle(listed)
     return listed
-
-
-def pair_in_sentence(example: Example) -> tuple[object, ...]:
-    """Return the key of an entity pair in a sentence: the tokens and both spans."""
-    return example.tokens, example.head.span, example.tail.span
 
 
 def relations_by_pair(examples: Iterable[Example]) -> dict[tuple[object, ...], set[str | None]]:

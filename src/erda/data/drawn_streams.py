@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from erda.data.dataset import Dataset, pair_in_sentence, relations_by_pair, shuffled
+from erda.data.dataset import Dataset, relations_by_pair, shuffled
 from erda.data.streams import DRAWN, Pool, StreamManifest, TaskStream, build_stream
 from erda.errors import StreamError, join_faults
-from erda.types import Example, Relation
+from erda.types import Example, Relation, pair_in_sentence
 
 FIXED_SEED = 2022  # for everything independent of the stream's seed: the order of questions, candidate lists
 TRAIN_SHARE = 0.6  # least share of a relation's examples kept for training when pools are split off

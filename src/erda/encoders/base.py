@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from erda.encoders.background import BackgroundFile
-from erda.encoders.settings import EncoderSpec
 from erda.errors import ModelError
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 
 class Encoder(ABC):

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from erda.encoders.glove import WordVectors, load_vectors
-from erda.encoders.settings import BiLstmSettings, EncoderSpec
+from erda.encoders.settings import BiLstmSettings
 from erda.encoders.tokens import cut
 from erda.encoders.trainable import TrainableEncoder
 from erda.files import user_path
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 DEFAULTS = BiLstmSettings()
 MAX_TOKENS = 512

@@ -23,11 +23,12 @@ from erda.encoders.onnx_encoder import (
     digests,
 )
 from erda.encoders.onnx_graph import build_graph
-from erda.encoders.settings import EncoderSpec, TransformerSettings
+from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder
 from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
 from erda.files import cache_folder, locked, read_json
+from erda.types import EncoderSpec
 
 MODULES = ("onnx", "onnxruntime")
 BUILD_SECONDS = 300  # timeout for another process that builds the same graph

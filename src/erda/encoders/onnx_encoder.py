@@ -21,11 +21,11 @@ import numpy as np
 
 from erda.encoders.background import BackgroundFile
 from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec, TransformerSettings
+from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ModelError, SettingsError
 from erda.files import read_bytes, read_json, write_bytes, write_json
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 VERSION = 4  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
@@ -81,7 +81,7 @@ class PackedEncoder:
 
 def read_about(folder: Path) -> AboutEncoder:
     """Read `encoder.json`; its checksums are verified when the other files are loaded."""
-    about = read_json(folder / ABOUT, AboutEncoder, error=ModelError)
+    about = read_json(folder / ABOUT, AboutEncoder, error=ModelError, plain=True)
     if about.version != VERSION:
         raise ModelError(f"{folder / ABOUT} has version {about.version}; this erda reads version {VERSION}.")
     return about

@@ -5,8 +5,6 @@ Sizes have an upper bound, so an impossible size is rejected with a message, not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -71,12 +69,3 @@ class AdaptedSettings(TransformerSettings):
     @classmethod
     def _default_adapter(cls, given: Any) -> Any:
         return {"adapter": "", **given} if isinstance(given, dict) and given.get("mode") == "paper" else given
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSpec:
-    """Recipe to rebuild an encoder: name, settings and fingerprint of its initial weights."""
-
-    name: str
-    settings: Mapping[str, bool | int | float | str]
-    fingerprint: str

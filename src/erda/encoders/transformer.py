@@ -19,11 +19,11 @@ from torch.nn.utils.rnn import pad_sequence
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, load_tokenizer, states_at
-from erda.encoders.settings import ALL, BY_MODE, EncoderSpec, TransformerSettings
+from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import Pieces
 from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
-from erda.types import Example
+from erda.types import EncoderSpec, Example
 
 DEFAULTS = TransformerSettings()
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}

@@ -20,11 +20,10 @@ from safetensors.numpy import load, save
 
 from erda import __version__
 from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec
 from erda.errors import ErdaError, ModelError, WriteError
 from erda.files import decode_json, inside, is_unfinished, read_bytes, read_json, sha256_of, write_bytes, write_json
 from erda.methods.base import Checkpoint, Method
-from erda.types import Example, Relation
+from erda.types import EncoderSpec, Example, Relation
 
 FORMAT = 2
 ABOUT = "method.json"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.encoders.base import Encoder
-from erda.encoders.settings import EncoderSpec
-from erda.types import Entity, Example, Relation, Span, Task
+from erda.types import EncoderSpec, Entity, Example, Relation, Span, Task
 
 if TYPE_CHECKING:
     from erda.encoders.bilstm import BiLstmEncoder

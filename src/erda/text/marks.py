@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from erda.errors import DataError
-from erda.text.sentences import words_of
 from erda.types import Entity, Example, Span
 
 _MARK = re.compile(r"\[\[|\]\](?!\])|\{\{|\}\}(?!\})")
@@ -64,6 +63,8 @@ def example_from_text(
     if head.start < tail.end and tail.start < head.end:
         spans = f"head span ({head.start}, {head.end}) overlaps tail span ({tail.start}, {tail.end})"
         raise DataError(f"{spans}; mark two separate mentions.")
+    from erda.text.sentences import words_of  # compiles large regular expressions
+
     tokens: list[str] = []
     token_at = {0: 0}
     for left, right in pairwise(sorted({0, len(text), head.start, head.end, tail.start, tail.end})):

@@ -10,9 +10,7 @@ from pathlib import Path
 from erda.errors import DataError, unknown_name
 from erda.text.reading import Faults
 from erda.text.relation_names import readable_name
-from erda.types import Example
-
-NO_RELATION = "no_relation"
+from erda.types import NO_RELATION, Example
 
 
 @dataclass(frozen=True, slots=True)
