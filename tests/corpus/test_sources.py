@@ -3,7 +3,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import time
 
 import pytest
 from toy_corpus import row, write_rows
@@ -280,14 +279,13 @@ def test_the_page_title_is_a_mention_outside_links():
     assert [(m.id, m.span.start) for m in sentence.entities] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "markup", ["<div>", "<ref ", '<div a="', "[[a|", "{{{a|", "{|\n", "[http://a ", "<!--", "<nowiki>"]
 )
 def test_a_page_that_would_take_the_parser_hours_is_dropped(markup):
     tally = Tally()
-    began = time.process_time()
     assert page_rows("Odd", markup * 20_000, WIKI, Limits(), tally) == []
-    assert time.process_time() - began < 5
     assert tally.places == {"page too long, or with too much unclosed markup": ["Odd"]}
 
 

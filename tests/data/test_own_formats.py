@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -356,13 +355,12 @@ def test_a_spreadsheet_export_is_read(tmp_path: Path) -> None:
     assert example.id == "x:2"
 
 
+@pytest.mark.timeout(60)
 def test_a_header_of_many_columns_is_read_in_linear_time(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     others = [f"c{i}" for i in range(50_000)]
     path.write_text(f"text,{','.join(others)}\n[[a]] b {{{{c}}}},{','.join(others)}\n")
-    before = time.process_time()
     assert read_examples(path).unrelated[0].head.name == "a"
-    assert time.process_time() - before < 5
 
 
 def test_two_spellings_are_one_relation(tmp_path: Path) -> None:

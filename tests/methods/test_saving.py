@@ -186,7 +186,7 @@ def test_a_save_of_an_earlier_version_is_read_and_replaced(saved: Path) -> None:
     assert not (saved / "weights.safetensors").exists()
 
 
-@pytest.mark.parametrize("place", ["write_bytes", "write_json"])
+@pytest.mark.parametrize("place", [pytest.param("write_bytes", marks=pytest.mark.long), "write_json"])
 def test_a_real_kill_while_writing_leaves_the_earlier_save(saved: Path, place: str) -> None:
     before = scores(load(saved))
     script = (

@@ -189,16 +189,17 @@ def rejects_relations_without_examples(toy: Toy) -> None:
 
 def survives_interruptions(toy: Toy) -> None:
     """An interruption at any batch leaves the method as it was."""
+    encoder = toy.encoder()
+    work = _watch(encoder)
+    method = toy.build(encoder=encoder)
+    for index in range(2):
+        method.learn(toy_task(index))
+    before, checkpoint, work.n_batches = _scores(method), method.checkpoint(), 0
+    method.learn(toy_task(2))
+    method.restore(checkpoint)
+    last = work.n_batches - 1
     for batches in (0, 1, 3, 5):
-        encoder = toy.encoder()
-        work = _watch(encoder)
-        method = toy.build(encoder=encoder)
-        for index in range(2):
-            method.learn(toy_task(index))
-        before, checkpoint, work.n_batches = _scores(method), method.checkpoint(), 0
-        method.learn(toy_task(2))
-        method.restore(checkpoint)
-        work.left = min(batches, work.n_batches - 1)
+        work.left = min(batches, last)
         try:
             method.learn(toy_task(2))
         except KeyboardInterrupt:
@@ -206,8 +207,8 @@ def survives_interruptions(toy: Toy) -> None:
         assert work.left is None, "the interruption was swallowed"
         _same(_scores(method), before, f"interrupted at batch {batches}")
         assert (method.n_tasks, len(method.relations)) == (2, 4)
-        method.learn(toy_task(2))
-        _same(_scores(method), _scores(toy.learned(3)), "learned after an interruption")
+    method.learn(toy_task(2))
+    _same(_scores(method), _scores(toy.learned(3)), "learned after interruptions")
 
 
 def work_is_bounded(toy: Toy) -> None:
