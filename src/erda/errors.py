@@ -21,6 +21,7 @@ EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
     **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub", "pebble"), "train"),
     **dict.fromkeys(("optuna", "sqlalchemy"), "search"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
     "ray": "ray",
     "spacy": "entities",
 }
@@ -32,6 +33,10 @@ class ErdaError(Exception):
 
 class DataError(ErdaError):
     """Invalid data: a file, an example or a relation."""
+
+
+class BusyError(DataError):
+    """Another process holds the lock for too long; the same call can succeed later."""
 
 
 class SettingsError(ErdaError):

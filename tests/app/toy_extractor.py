@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from toy_words import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words
 
 from erda.app.extractor import Extractor
-from erda.encoders.base import Encoder
 from erda.encoders.trainable import TrainableEncoder
-from erda.types import EncoderSpec, Example
+from erda.types import Example
 
-DIM = 12
-
-
-class Words(Encoder):
-    """The sum of a vector for each word; a word always has the same. `kind` makes another set of weights."""
-
-    def __init__(self, kind: str = "words") -> None:
-        self.spec, self.dim = EncoderSpec("words", {}, kind), DIM
-
-    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
-        return self.stacked([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        return self.stacked([text.split() for text in texts])
-
-    def stacked(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        rows = [sum(word_vector(self.spec.fingerprint, word) for word in words) for words in texts]
-        return np.array(rows, dtype=np.float32).reshape(-1, DIM)
+__all__ = ["BORN", "CAPITAL", "DIM", "FOUNDED", "QUESTIONS", "Words"]
 
 
 class TrainableWords(TrainableEncoder):
@@ -50,25 +31,6 @@ class TrainableWords(TrainableEncoder):
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         return torch.from_numpy(self.words.embed_texts(texts))
-
-
-@lru_cache(maxsize=20_000)
-def word_vector(kind: str, word: str) -> np.ndarray:
-    return np.random.default_rng(zlib.crc32(f"{kind} {word}".encode())).normal(size=DIM)
-
-
-FOUNDED = [
-    "[[Tesla]] was founded by {{Martin}} .",
-    "{{Bill}} founded [[Microsoft]] .",
-    "[[Apple]] , founded by {{Steve}}",
-]
-BORN = ["[[Marie]] was born in {{Warsaw}} .", "{{Ulm}} is where [[Albert]] was born ."]
-CAPITAL = ["[[Paris]] is the capital of {{France}} .", "the capital of {{Norway}} is [[Oslo]]"]
-QUESTIONS = [
-    "[[SpaceX]] was founded by {{Elon}} .",
-    "[[Ada]] was born in {{London}} .",
-    "[[Rome]] is the capital of {{Italy}} .",
-]
 
 
 def some_relation(number: int) -> dict[str, list[str]]:

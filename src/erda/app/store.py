@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, VersionInfo, parts_of
 from erda.app.store_format import FORMAT, StoreHead, StoreMarker, VersionFile, object_names
 from erda.app.store_objects import DAMAGED, DECODING, StoreObjects
-from erda.errors import DataError, ErdaError, ModelError, WriteError
+from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
     is_unfinished,
@@ -120,7 +120,7 @@ class Store:
         is_new_folder = not self.folder.exists()
         busy = f"another process has been teaching this extractor for {WAIT:g} seconds; try again when it is done"
         try:
-            with locked(self.folder, busy=busy, wait=WAIT):
+            with locked(self.folder, busy=busy, error=BusyError, wait=WAIT):
                 self._refuse_links()
                 for folder in (self.folder, self.folder / VERSIONS, self.folder / OBJECTS):
                     remove_unfinished(folder)

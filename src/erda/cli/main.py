@@ -28,6 +28,7 @@ GROUPS: dict[
         "edit": ("rename", "merge", "describe"),
         "predict": ("predict", "extract", "evaluate"),
         "export": ("export",),
+        "serve": ("serve",),
     },
     "experiments": {"run": ("run",), "paper": ("paper",), "search": ("search",), "report": ("report",)},
     "data and unlabelled text": {"data": ("data",), "corpus": ("corpus",)},

@@ -30,18 +30,19 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         type=named_path,
         metavar="DIR",
-        default=_default_store(),
+        default=default_store(),
         help=f"folder of the extractor (default: $ERDA_STORE, else {STORE})",
     )
 
 
 def command(options: argparse.Namespace, words: str) -> str:
     """A command to suggest to the user, with `--store` where the store is not the default one."""
-    is_default = options.store == _default_store()
+    is_default = options.store == default_store()
     return f"erda {words}" + ("" if is_default else f" --store {shlex.quote(str(options.store))}")
 
 
-def _default_store() -> Path:
+def default_store() -> Path:
+    """The store of commands that name none."""
     return Path(os.environ.get("ERDA_STORE") or STORE)
 
 

@@ -6,13 +6,40 @@ The contract speaks NumPy. Encoders that can be trained add PyTorch tensors behi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
 from erda.encoders.background import BackgroundFile
 from erda.errors import ModelError
 from erda.types import EncoderSpec, Example
+
+_watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(each: Callable[[int], None]) -> Iterator[None]:
+    """Call `each` with the number of sentences embedded so far in this thread; what it raises ends the embedding."""
+    n_done = 0
+
+    def count() -> None:
+        nonlocal n_done
+        n_done += 1
+        each(n_done)
+
+    before = _watcher.set(count)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+def embedded_one() -> None:
+    """Tell `watched` that a sentence is embedded; called by encoders whose work takes long."""
+    if count := _watcher.get():
+        count()
 
 
 class Encoder(ABC):

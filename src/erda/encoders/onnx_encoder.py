@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from erda.encoders.background import BackgroundFile
-from erda.encoders.base import Encoder
+from erda.encoders.base import Encoder, embedded_one
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ModelError, SettingsError
@@ -149,12 +149,14 @@ class OnnxEncoder(Encoder):
         if n_threads <= 1:
             for row, pieces in enumerate(batch):
                 vectors[row] = self._vector(pieces)
+                embedded_one()
             return vectors
         starts = range(0, len(batch), batch_size)
         with ThreadPoolExecutor(n_threads) as pool:
             for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):
                 for row, vector in enumerate(pool.map(self._vector, batch[start : start + batch_size]), start):
                     vectors[row] = vector
+                    embedded_one()
         return vectors
 
     def _vector(self, pieces: Pieces) -> np.ndarray:

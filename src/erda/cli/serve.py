@@ -1,0 +1,65 @@
+"""`erda serve`: answer and teach over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.store import default_store
+
+SERVE = """\
+Without a token only this machine can ask. --token-file adds a token; the printed address carries it. Every other --host
+needs one. Several --workers share the store: each answers, and one at a time teaches.
+
+examples:
+  erda serve my-extractor
+  erda serve my-extractor --host 0.0.0.0 --token-file token.txt --allow-host erda.example.org
+"""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    about = "Serve an extractor: a page for the browser, and calls for programs (docs/server.md)."
+    serve = add_command(commands, "serve", about, SERVE, brief="serve an extractor over HTTP, with a page")
+    store = "folder of the extractor; the first teaching creates it (default: $ERDA_STORE, else my-extractor)"
+    serve.add_argument("store", type=named_path, metavar="STORE", nargs="?", default=default_store(), help=store)
+    serve.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)"
+    )
+    serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free one)")
+    token = "file with the token that clients must send; created with a random token if missing"
+    serve.add_argument("--token-file", type=Path, metavar="FILE", help=token)
+    names = "a further name of this server, as behind a proxy (may be repeated)"
+    serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
+    serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes that answer (default: 1)")
+    rate = "requests per second and client (default: 1000)"
+    serve.add_argument("--rate", type=int, default=1000, metavar="N", help=rate)
+    serve.add_argument("--no-browser", action="store_true", help="do not open the page")
+    serve.set_defaults(handler=run_serve)
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from erda.errors import require
+
+    require("fastapi", "uvicorn", "prometheus_client")
+    from erda.serve.application import ServerSettings
+    from erda.serve.launch import read_token, serve
+    from erda.serve.limits import Limits
+
+    refuse(below_one(options, "workers", "rate"))
+    token = read_token(options.token_file) if options.token_file else None
+    limits = Limits(rate=options.rate)
+    settings = ServerSettings(options.store, options.host, options.port, token, tuple(options.allow_host), limits)
+
+    def started(address: str) -> None:
+        print(f"{address}\nThe page and the calls are at this address; Ctrl-C stops the server.", flush=True)
+        if not options.no_browser and sys.stdout.isatty():
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(settings, n_workers=options.workers, started=started)
+    return 0

@@ -1,0 +1,70 @@
+"""The ASGI application: routes behind the guard, over one extractor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from erda import __version__
+from erda.app.extractor import Extractor
+from erda.serve import changes, job_routes, questions, status_routes
+from erda.serve.failures import add_failures
+from erda.serve.guard import LOOPBACK, Guard, is_loopback
+from erda.serve.jobs import Jobs
+from erda.serve.limits import Limits
+from erda.serve.metrics import Measured, Metrics
+from erda.serve.page_files import page_routes
+from erda.serve.service import Service
+from erda.serve.work import job_work
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The store to serve, the address, and who may ask."""
+
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 8111
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()  # further names of the server
+    limits: Limits = field(default_factory=Limits)
+
+
+def build_application(settings: ServerSettings, extractor: Extractor | None = None) -> FastAPI:
+    """Build the application. The extractor is opened now; its encoder loads in the background."""
+    service = Service(extractor or Extractor.open(settings.store), settings.limits)
+    jobs = Jobs(service.folder, job_work(service), settings.limits)
+
+    @asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[dict[str, Service]]:
+        jobs.take_over()
+        yield {"service": service}
+        service.is_stopping = True
+        jobs.stop()
+        service.stop()
+
+    app = FastAPI(
+        title="erda", version=__version__, docs_url=None, redoc_url=None, lifespan=running, redirect_slashes=False
+    )
+    app.state.service, app.state.jobs, app.state.metrics = service, jobs, Metrics(service)
+    for router in (questions.router, changes.router, job_routes.router, status_routes.router, page_routes()):
+        app.include_router(router)
+    add_failures(app, service.folder)
+    app.add_middleware(
+        Guard,
+        limits=settings.limits,
+        hosts=host_names(settings.host, settings.hosts),
+        any_address=not is_loopback(settings.host),
+        token=settings.token,
+    )
+    app.add_middleware(Measured, metrics=app.state.metrics)
+    return app
+
+
+def host_names(host: str, more: Iterable[str]) -> frozenset[str]:
+    """The names by which a server may be addressed."""
+    return frozenset(one.lower().strip("[]") for one in (*LOOPBACK, host, *more))

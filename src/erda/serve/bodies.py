@@ -1,0 +1,230 @@
+"""The bodies of requests. Unknown fields are rejected, and so is an entity whose characters are not its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from erda.app.inputs import MOST_CHARACTERS, Given, example_of
+from erda.app.version import TOP
+from erda.errors import DataError, join_faults
+from erda.serve.failures import Refused
+from erda.text.marks import Mark
+from erda.types import Example
+
+Whole = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+Name = Annotated[str, Field(max_length=1_000)]
+Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both entities marked: [[head]] and {{tail}}")]
+TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
+OFFSETS = {"text": "Tesla was started by Martin Eberhard.", "head": {"span": [0, 5]}, "tail": {"span": [21, 36]}}
+
+
+class Body(BaseModel):
+    """A request; `EXAMPLE` is shown in the reference and runs in a test."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+
+def shown(*examples: dict[str, Any]) -> ConfigDict:
+    """The configuration of a body with examples."""
+    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": list(examples)})
+
+
+class EntityBody(Body):
+    """An entity: characters of `text`, or tokens of `tokens`, the end excluded. `name`, if given, must stand there."""
+
+    span: Annotated[list[Whole], Field(min_length=2, max_length=2)]
+    name: Name | None = None
+    id: Name | None = None
+    type: Name | None = None
+
+    def refuse_mismatch(self, text: str, role: str) -> None:
+        """Reject a name that is not at the span: the offsets count something else than the characters of `text`."""
+        start, end = self.span
+        there = text[start:end]
+        if self.name is not None and _plain(there) != _plain(self.name):
+            raise DataError(
+                f"{role}: characters {start} to {end} of the text are '{there[:80]}', not '{self.name[:80]}'. Spans "
+                "count characters (Unicode code points) from 0 and exclude their end."
+            )
+
+    def mark(self, text: str) -> Mark:
+        """The entity as a mark in a text."""
+        self.refuse_mismatch(text, "entities")
+        return Mark(self.span[0], self.span[1], self.name, self.id, self.type)
+
+
+class ExampleBody(Body):
+    """A sentence: `text` with inline marks, `text` with character spans, or `tokens` with token spans."""
+
+    text: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
+    tokens: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=2_000)] | None = None
+    head: EntityBody | None = None
+    tail: EntityBody | None = None
+    relation: Name | None = None
+    id: Name | None = None
+
+    model_config = shown({"text": TESLA}, OFFSETS)
+
+    def example(self) -> Example:
+        """The example, validated."""
+        for role, entity in (("head", self.head), ("tail", self.tail)):
+            if entity is not None and self.text is not None:
+                entity.refuse_mismatch(self.text, role)
+        return example_of(self.model_dump(exclude_none=True, include=set(ExampleBody.model_fields)))
+
+
+GivenBody = Sentence | ExampleBody
+GivenBodies = Annotated[list[GivenBody], Field(max_length=50_000)]
+
+
+def given_of(body: str | ExampleBody) -> Given:
+    """What the library accepts: a text with marks or an example."""
+    return body if isinstance(body, str) else body.example()
+
+
+def givens_of(bodies: Iterable[str | ExampleBody]) -> list[Given]:
+    """Many of them; all faults are reported at once."""
+    found, faults = list[Given](), list[str]()
+    for place, body in enumerate(bodies, 1):
+        try:
+            found.append(example_of(given_of(body)))
+        except DataError as fault:
+            faults.append(f"example {place}: {fault}")
+    if faults:
+        raise DataError(join_faults(faults))
+    return found
+
+
+def refuse_many(given: Sequence[object], most: int, where: str) -> None:
+    """Reject a request that is too large to be answered at once."""
+    if len(given) > most:
+        raise Refused(422, "too_many", f"{len(given):,} {where}; at most {most:,} at once.", where)
+
+
+class PredictBody(ExampleBody):
+    """One sentence, or many as `questions`."""
+
+    questions: GivenBodies | None = None
+    top: Annotated[int, Field(ge=1, le=1_000)] = TOP
+
+    model_config = shown({"text": TESLA}, OFFSETS, {"questions": [TESLA, OFFSETS], "top": 3})
+
+
+class DocumentBody(Body):
+    """A text; its entities are names, or character spans. Without them a tagger finds them."""
+
+    text: Annotated[str, Field(max_length=1_000_000)]
+    entities: Annotated[list[Name | EntityBody], Field(max_length=10_000)] | None = None
+    id: Name | None = None
+
+    def names_or_marks(self) -> list[str | Mark] | None:
+        """The entities as the library accepts them."""
+        if self.entities is None:
+            return None
+        return [one if isinstance(one, str) else one.mark(self.text) for one in self.entities]
+
+
+Keep = Literal["likelier", "both", "all"]
+
+
+class ExtractBody(Body):
+    """One text, or many as `documents`, which become a job."""
+
+    text: Annotated[str, Field(max_length=1_000_000)] | None = None
+    entities: Annotated[list[Name | EntityBody], Field(max_length=10_000)] | None = None
+    documents: Annotated[list[DocumentBody], Field(max_length=50_000)] | None = None
+    keep: Annotated[Keep, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
+        "likelier"
+    )
+    top: Annotated[int, Field(ge=1, le=1_000)] = TOP
+
+    model_config = shown(
+        {"text": "Tesla was started by Martin Eberhard."},
+        {"text": "Tesla was started by Martin Eberhard.", "entities": ["Tesla", "Martin Eberhard"], "keep": "all"},
+        {"documents": [{"id": "a", "text": "Tesla was started by Martin Eberhard."}]},
+    )
+
+
+class TeachBody(Body):
+    """Examples of one relation, or, without `relation`, examples that name theirs. `job`: answer before it is done."""
+
+    relation: Name | None = None
+    examples: GivenBodies = []
+    description: Annotated[str, Field(max_length=5_000)] = ""
+    job: bool = False
+
+    model_config = shown(
+        {"relation": "founded by", "examples": [TESLA, "{{Jobs}} founded [[Apple]] in a garage."]},
+        {"examples": [{"text": "[[Oslo]] is the capital of {{Norway}}.", "relation": "capital of"}]},
+    )
+
+
+class SuggestBody(Body):
+    """The relation to find examples of, and unlabelled texts to search."""
+
+    relation: Name
+    texts: Annotated[list[Annotated[str, Field(max_length=100_000)]], Field(min_length=1, max_length=10_000)]
+    n: Annotated[int, Field(ge=1, le=1_000)] = 10
+
+    model_config = shown({"relation": "founded by", "texts": ["Tesla was started by Martin Eberhard."], "n": 3})
+
+
+class RenameBody(Body):
+    """A relation and its new name."""
+
+    relation: Name
+    to: Name
+
+    model_config = shown({"relation": "founded by", "to": "founder"})
+
+
+class MergeBody(Body):
+    """A relation, and the one that takes over its examples."""
+
+    relation: Name
+    into: Name
+
+    model_config = shown({"relation": "begun by", "into": "founded by"})
+
+
+class DescribeBody(Body):
+    """A relation and its description; an empty one removes it."""
+
+    relation: Name
+    description: Annotated[str, Field(max_length=5_000)]
+
+    model_config = shown({"relation": "founded by", "description": "the person who began an organisation"})
+
+
+class EvaluateBody(Body):
+    """Labelled examples; `no_relation` are names which mean that none holds."""
+
+    examples: Annotated[GivenBodies, Field(min_length=1)]
+    no_relation: Annotated[list[Name], Field(max_length=100)] = []
+
+    model_config = shown({"examples": [{"text": TESLA, "relation": "founded by"}]})
+
+
+class CompareBody(Body):
+    """Two versions, and the questions to compare them on."""
+
+    before: Whole
+    after: Whole
+    examples: Annotated[GivenBodies, Field(min_length=1)]
+
+    model_config = shown({"before": 1, "after": 2, "examples": [TESLA]})
+
+
+class UndoBody(Body):
+    """The version to return to; without it the one before the current one."""
+
+    to: Whole | None = None
+
+    model_config = shown({}, {"to": 1})
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,115 @@
+"""The one error body of the server, and the status of each kind of fault."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from erda.app.version import NOTHING_TAUGHT
+from erda.errors import EXTRAS, BusyError, ErdaError, ModelError, WriteError, join_faults, not_installed, printable
+from erda.fields import fault_text
+
+_EXAMPLE = re.compile(r"(?:^|: )example (\d+): ")
+_NAMES = {400: "unreadable", 404: "unknown_path", 405: "wrong_method"}
+_UNAVAILABLE: dict[type[ErdaError], str] = {
+    BusyError: "busy",
+    WriteError: "cannot_write",
+    ModelError: "store_unavailable",
+}
+log = logging.getLogger("erda.serve")
+
+
+class Failure(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: str  # a word for programs
+    message: str  # a sentence for people
+    where: str = ""  # the field, header or example at fault
+
+    model_config = {"json_schema_extra": {"examples": [{"error": "invalid", "message": "the text is empty."}]}}
+
+
+class Refused(Exception):  # noqa: N818 (an answer, not a fault of ours)
+    """A request that is rejected, with its status."""
+
+    def __init__(self, status: int, error: str, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.status, self.failure = status, Failure(error=error, message=message, where=where)
+
+
+class Json(JSONResponse):
+    """A JSON answer; a lone surrogate is replaced, since it has no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode the content."""
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
+
+
+def refusal(fault: Refused) -> Json:
+    """The answer to a rejected request."""
+    headers = {"retry-after": "1"} if fault.status in (429, 503) else {}
+    if fault.status == 401:
+        headers["www-authenticate"] = 'Bearer realm="erda"'
+    return Json(fault.failure.model_dump(), fault.status, headers)
+
+
+def refused(fault: Exception, folder: Path) -> Refused:
+    """Translate a fault of the library; the path of the store is not shown to clients."""
+    if isinstance(fault, Refused):
+        return fault
+    message = printable(str(fault)).replace(str(folder), "the store")
+    found = _EXAMPLE.search(message)
+    where = f"examples[{int(found[1]) - 1}]" if found else ""
+    if message == NOTHING_TAUGHT:
+        return Refused(409, "nothing_taught", message)
+    for kind, error in _UNAVAILABLE.items():
+        if isinstance(fault, kind):
+            return Refused(503, error, message)
+    if isinstance(fault, ErdaError):
+        return Refused(422, "invalid", message, where)
+    if isinstance(fault, ModuleNotFoundError) and fault.name in EXTRAS:
+        return Refused(501, "not_installed", not_installed([fault.name]))
+    log.exception("A request failed.", exc_info=fault)
+    return Refused(500, "internal", "The server failed; its log says why.")
+
+
+def add_failures(app: FastAPI, folder: Path) -> None:
+    """Answer every fault with the one error body."""
+
+    async def of_library(request: Request, fault: Exception) -> Json:
+        return refusal(refused(fault, folder))
+
+    async def of_body(request: Request, fault: Exception) -> Json:
+        assert isinstance(fault, RequestValidationError)
+        said = [(_place(one["loc"]), fault_text(one)) for one in fault.errors()]
+        message = join_faults([f"{place}: {text}" if place else text for place, text in said])
+        return refusal(Refused(422, "invalid", printable(message), said[0][0]))
+
+    async def of_path(request: Request, fault: Exception) -> Json:
+        detail: HTTPException = fault  # type: ignore[assignment]  # the handlers of a status receive nothing else
+        answer = refusal(Refused(detail.status_code, _NAMES[detail.status_code], f"{detail.detail}.", request.url.path))
+        answer.headers.update(detail.headers or {})
+        return answer
+
+    app.add_exception_handler(RequestValidationError, of_body)
+    for status in _NAMES:
+        app.add_exception_handler(status, of_path)
+    for kind in (Refused, ErdaError, Exception):
+        app.add_exception_handler(kind, of_library)
+
+
+def _place(steps: tuple[int | str, ...]) -> str:
+    """The field at fault, as `examples[2].text`; the kinds that a union tried are left out."""
+    kinds = ("body", "path", "query", "str", "constrained-str", "ExampleBody", "EntityBody")
+    named = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps if one not in kinds)
+    return "".join(named).removeprefix(".")

@@ -1,0 +1,52 @@
+"""What every route shares: the service, the reference of its errors, and answers as JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+
+from erda.serve.failures import Failure
+from erda.serve.jobs import Jobs
+from erda.serve.service import Service
+
+FAILURES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure, "description": about}
+    for status, about in {
+        400: "The request is not readable.",
+        401: "The token is missing or wrong.",
+        403: "A page of another origin asks.",
+        408: "The body came too slowly.",
+        409: "Nothing was taught yet.",
+        413: "The body is too large.",
+        415: "The body is not JSON.",
+        421: "The server has another name.",
+        422: "The request is invalid.",
+        429: "Too many requests.",
+        500: "The server failed.",
+        501: "An extra is not installed.",
+        503: "Busy, or the store cannot be used.",
+    }.items()
+}
+
+
+def service_of(request: Request) -> Service:
+    """The extractor behind the server."""
+    found: Service = request.app.state.service
+    return found
+
+
+def jobs_of(request: Request) -> Jobs:
+    """The jobs of the server."""
+    found: Jobs = request.app.state.jobs
+    return found
+
+
+TheService = Annotated[Service, Depends(service_of)]
+TheJobs = Annotated[Jobs, Depends(jobs_of)]
+
+
+def replies(model: type[BaseModel], about: str, *, status: int = 200, **more: Any) -> dict[int | str, dict[str, Any]]:
+    """The documented success of a route; the answer itself is written without a second validation."""
+    return {status: {"model": model, "description": about, **more}}

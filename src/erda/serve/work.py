@@ -1,0 +1,52 @@
+"""The work of jobs: large teachings, and extraction from many documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from erda.app.answers import Taught
+from erda.app.extractor import Extractor
+from erda.encoders.base import watched
+from erda.errors import ErdaError
+from erda.serve.bodies import ExtractBody, TeachBody, givens_of
+from erda.serve.jobs import Kind, Work
+from erda.serve.replies import extraction_row, taught_row
+from erda.serve.service import Service
+
+Progress = Callable[[int, int], None]
+
+
+def teach_from(extractor: Extractor, body: TeachBody) -> Taught:
+    """Teach the examples of a request."""
+    given = givens_of(body.examples)
+    if body.relation is None:
+        return extractor.teach_many(given)
+    return extractor.teach(body.relation, given, description=body.description)
+
+
+def job_work(service: Service) -> dict[Kind, Work]:
+    """The work of each kind of job."""
+
+    def teach(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        body = TeachBody.model_validate(request)
+
+        def work(extractor: Extractor) -> Taught:
+            with watched(lambda n_done: progress(n_done, len(body.examples))):
+                return teach_from(extractor, body)
+
+        return taught_row(service.write_later(work).result())
+
+    def extract(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        body, version = ExtractBody.model_validate(request), service.newest()
+        documents, rows = body.documents or [], list[dict[str, Any]]()
+        for done, document in enumerate(documents, 1):
+            try:
+                found = version.extract(document.text, document.names_or_marks(), top=body.top)
+                rows.append({"id": document.id, **extraction_row(found, body.keep)})
+            except ErdaError as fault:
+                rows.append({"id": document.id, "error": str(fault)})
+            progress(done, len(documents))
+        return {"version": version.number, "documents": rows}
+
+    return {"teach": teach, "extract": extract}

@@ -1,0 +1,163 @@
+"""Every route, over a real connection."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_server import QUESTION, Served, serving
+from toy_words import FOUNDED, QUESTIONS, Words
+
+from erda.app.extractor import Extractor
+
+OFFSETS = {"text": "SpaceX was founded by Elon .", "head": {"span": [0, 6]}, "tail": {"span": [22, 26], "name": "Elon"}}
+
+
+def test_answers_are_those_of_the_library_and_name_their_version(served: Served, extractor: Extractor) -> None:
+    expected = extractor.predict(QUESTION)
+    one = served.post("/v1/predict", {"text": QUESTION})
+    assert (one["version"], one["relation"]) == (2, "founded by")
+    assert one["confidence"] == round(expected.confidence, 4)
+    assert [ranked["relation"] for ranked in one["ranked"]] == [ranked.relation for ranked in expected.ranked]
+    many = served.post("/v1/predict", {"questions": [*QUESTIONS, OFFSETS], "top": 1})
+    assert [answer["relation"] for answer in many["answers"]] == ["founded by", "born in", "capital of", "founded by"]
+    assert all(len(answer["ranked"]) == 1 for answer in many["answers"])
+    assert many["version"] == 2
+    assert served.post("/v1/predict", {"questions": []}) == {"version": 2, "answers": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "part"),
+    [
+        ({"text": 3}, "text", "expected text"),
+        ({"text": QUESTION, "tpo": 1}, "tpo", "not known"),
+        ({"text": "no marks"}, "", "no head is marked"),
+        ({"questions": [QUESTION, "no marks"]}, "examples[1]", "no head is marked"),
+        (
+            {**OFFSETS, "tail": {"span": [4, 5], "name": "Elon"}},
+            "",
+            "characters 4 to 5 of the text are 'e', not 'Elon'",
+        ),
+        ({**OFFSETS, "tail": {"span": [22, 99]}}, "", "ends after the last character"),
+        ({"text": QUESTION, "questions": []}, "", "not both"),
+    ],
+)
+def test_a_fault_names_its_place(served: Served, body: Any, where: str, part: str) -> None:
+    failure = served.post("/v1/predict", body, status=422)
+    assert failure.keys() == {"error", "message", "where"}
+    assert (failure["error"], failure["where"]) == ("invalid", where)
+    assert part in failure["message"]
+
+
+def test_a_teaching_answers_at_once(served: Served) -> None:
+    taught = served.post(
+        "/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} .", "[[Joe]] owns the {{hat}} ."]}
+    )
+    assert (taught["version"], taught["new"], taught["n_examples"]) == (3, ["owns"], 2)
+    answer = served.post("/v1/predict", {"text": "[[Joe]] owns the {{hat}} ."})
+    assert (answer["version"], answer["ranked"][0]["relation"]) == (3, "owns")
+    many = served.post("/v1/teach", {"examples": [{"text": "[[x]] near {{y}}", "relation": "near"}]})
+    assert many["new"] == ["near"]
+
+
+def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> None:
+    body = {"text": "Yes. SpaceX was founded by Elon .", "entities": ["SpaceX", {"span": [27, 31]}], "keep": "all"}
+    assert "names or marks" in served.post("/v1/extract", body, status=422)["message"]
+    body["entities"] = [{"span": [5, 11], "name": "SpaceX", "type": "ORG"}, {"span": [27, 31]}]
+    found = served.post("/v1/extract", body)
+    assert (found["version"], found["tagger"], found["n_entities"]) == (2, "given", 2)
+    answer = next(one for one in found["answers"] if one["head"] == "SpaceX")
+    assert (answer["head_start"], answer["head_end"], answer["tail_start"]) == (5, 11, 27)
+    assert (answer["relation"], answer["head_type"]) == ("founded by", "ORG")
+    body["entities"][0]["span"] = [4, 10]
+    assert "not 'SpaceX'" in served.post("/v1/extract", body, status=422)["message"]
+
+
+def test_explanations_evaluations_and_comparisons(served: Served) -> None:
+    why = served.post("/v1/explain", {"text": QUESTION})
+    assert why["nearest"][0]["relation"] == "founded by"
+    assert {word["word"] for word in why["words"]} == {"was", "founded", "by", "."}
+    labelled = [{"text": QUESTION, "relation": "founded by"}, {"text": QUESTIONS[1], "relation": "Other"}]
+    scored = served.post("/v1/evaluate", {"examples": labelled, "no_relation": ["Other"]})
+    assert (scored["n"], scored["relations"]["founded by"]["recall"]) == (2, 1.0)
+    assert {"truth": "founded by", "answer": "founded by", "n": 1} in scored["confusion"]
+    changes = served.post("/v1/compare", {"before": 1, "after": 2, "examples": QUESTIONS})["changes"]
+    assert {one["after"] for one in changes} <= {"born in", "capital of", None}
+    assert (
+        "no version 77" in served.post("/v1/compare", {"before": 77, "after": 2, "examples": QUESTIONS}, 422)["message"]
+    )
+
+
+def test_relations_examples_and_versions(served: Served) -> None:
+    assert [one["n_examples"] for one in served.get("/v1/relations")["relations"]] == [3, 2, 2]
+    assert served.post("/v1/relations/rename", {"relation": "born in", "to": "birthplace"})["version"] == 3
+    assert served.post("/v1/relations/describe", {"relation": "birthplace", "description": "a town"})["version"] == 4
+    assert served.post("/v1/relations/merge", {"relation": "capital of", "into": "birthplace"})["version"] == 5
+    _, place = served.get("/v1/relations")["relations"]
+    assert (place["id"], place["description"], place["n_examples"]) == ("birthplace", "a town", 4)
+    listed = served.get("/v1/examples", params={"relation": "founded by"})["examples"]
+    assert [one["text"] for one in listed] == FOUNDED
+    assert served.call("DELETE", f"/v1/examples/{listed[0]['number']}").json() == {"version": 6}
+    assert served.call("DELETE", "/v1/relations", params={"relation": "birthplace"}).json() == {"version": 7}
+    assert [one["n_examples"] for one in served.get("/v1/relations")["relations"]] == [2]
+    assert served.post("/v1/undo", {}) == {"version": 6}
+    assert served.post("/v1/undo", {"to": 2}) == {"version": 2}
+    history = served.get("/v1/history")["versions"]
+    assert [one["number"] for one in history] == list(range(8))
+    assert [one["is_current"] for one in history].index(True) == 2
+
+
+def test_the_export_answers_elsewhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "erda.serve.changes.export", lambda version, folder: (folder.mkdir(), (folder / "a").write_text("b"))
+    )
+    answer = served.call("GET", "/v1/export")
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as file:
+        assert file.read("extractor/a") == b"b"
+
+
+def test_health_readiness_metrics_reference_and_page(served: Served) -> None:
+    assert served.get("/health")["status"] == "UP"
+    assert served.get("/ready") == {"status": "ready", "version": 2, "trouble": ""}
+    served.post("/v1/predict", {"text": QUESTION})
+    metrics = served.call("GET", "/metrics").text
+    assert 'erda_requests_total{method="POST",route="/v1/predict",status="200"} 1.0' in metrics
+    assert "erda_version 2.0" in metrics
+    reference = served.call("GET", "/docs")
+    assert reference.headers["content-type"].startswith("text/html")
+    assert "POST /v1/teach" in reference.text
+    assert "<html" in served.call("GET", "/").text
+    assert served.call("GET", "/page/../application.py").status_code == 404
+    assert served.call("GET", "/page/%2e%2e/application.py").status_code == 404
+
+
+def test_an_extractor_that_knows_nothing_says_so_until_it_is_taught(tmp_path: Path) -> None:
+    with serving(Extractor.open(tmp_path / "new", method="posterior", encoder=Words())) as served:
+        assert served.post("/v1/predict", {"text": QUESTION}, status=409)["error"] == "nothing_taught"
+        assert served.get("/v1/relations") == {"version": 0, "relations": []}
+        assert served.post("/v1/teach", {"relation": "founded by", "examples": FOUNDED})["version"] == 1
+        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
+
+
+def test_every_call_of_the_reference_has_an_example_that_works(served: Served) -> None:
+    document = served.get("/openapi.json")
+    served.post("/v1/teach", {"relation": "begun by", "examples": ["[[Rome]] was begun by {{Romulus}} ."]})
+    called = 0
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            assert call["description"], path
+            if method != "post":
+                continue
+            name = call["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            for example in document["components"]["schemas"][name]["examples"]:
+                answer = served.call("POST", path, example)
+                assert answer.status_code in (200, 202), (path, json.dumps(example), answer.text)
+                called += 1
+                if "relations/" in path:
+                    served.post("/v1/undo", {})
+    assert called >= 10

@@ -1,0 +1,70 @@
+"""A real server on loopback, in a thread, over the extractor of a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import requests
+import uvicorn
+from toy_words import BORN, CAPITAL, FOUNDED, Words
+
+from erda.app.extractor import Extractor
+from erda.serve.application import ServerSettings, build_application
+from erda.serve.launch import bound_socket, server_config
+from erda.serve.limits import Limits
+
+QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
+
+
+@dataclass(frozen=True)
+class Served:
+    """The address of a running server and its parts."""
+
+    url: str
+    app: Any
+    http: requests.Session = field(default_factory=requests.Session)
+
+    def call(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
+        return self.http.request(method, self.url + path, json=body, timeout=20, **more)
+
+    def get(self, path: str, **more: Any) -> Any:
+        answer = self.call("GET", path, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any, status: int = 200) -> Any:
+        answer = self.call("POST", path, body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+
+def toy_store(folder: Path) -> Extractor:
+    """Three relations in two teachings."""
+    extractor = Extractor.open(folder, method="posterior", encoder=Words())
+    extractor.teach("founded by", FOUNDED)
+    extractor.teach_many({"born in": BORN, "capital of": CAPITAL})
+    return extractor
+
+
+@contextmanager
+def serving(extractor: Extractor, *, token: str | None = None, limits: Limits | None = None) -> Iterator[Served]:
+    limits = limits or Limits()
+    settings = ServerSettings(extractor.folder, token=token, limits=limits)
+    app = build_application(settings, extractor)
+    listening = bound_socket("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(lambda: app, limits))
+    thread = Thread(target=server.run, args=([listening],))
+    thread.start()
+    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)
+    try:
+        yield served
+    finally:
+        served.http.close()
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
