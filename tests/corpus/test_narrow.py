@@ -97,6 +97,7 @@ def test_the_command_writes_the_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"{n_rows:,} of 60 rows are near 3 examples" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_several_processes_give_the_vectors_of_one(tmp_path: Path) -> None:
     store = toy_store(tmp_path, random_rows(50))
     folder = build_model(tmp_path / "tiny").path

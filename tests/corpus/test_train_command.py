@@ -31,7 +31,14 @@ raise SystemExit(options.handler(options))
 """
 
 
-@pytest.mark.slow
+def test_training_imports_no_corpus_libraries():
+    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_train"
+    code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.long
 def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, capsys):
     write_tagged(tmp_path / "tagged.jsonl", toy_sentences(100))
     packed = tmp_path / "pairs.npz"

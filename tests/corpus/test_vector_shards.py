@@ -76,7 +76,7 @@ def test_out_of_memory_while_loading_a_model_has_a_remedy(tmp_path: Path, monkey
 
 def test_an_error_in_an_embedding_process_keeps_its_message(tmp_path: Path) -> None:
     store, model = toy_store(tmp_path, random_rows(20)), ToySimilarity()
-    nowhere = process_embedder(replace(_worker(store), model=str(tmp_path / "nowhere"), device="cpu"), 2)
+    nowhere = process_embedder(replace(_worker(store), model=str(tmp_path / "nowhere"), device="cpu"), 1)
     with pytest.raises(ModelError, match="No model folder at"):
         embed_corpus(store, model, shard_rows=10, embedder=nowhere)
     assert not list(vectors_folder(store.folder, model.fingerprint).glob("*.npy"))
