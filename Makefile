@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast check format bench torture docs clean
+.PHONY: help demo test test-all check format bench torture docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,11 +24,8 @@ demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an 
 test: $(STAMP)  ## set up, then the tests, but for the long ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-all: $(STAMP)  ## every test: also kills, Ray, two processes, newly drawn cases
+test-all: $(STAMP)  ## every test, also the long ones: many kills, Ray, several processes; new random cases
 	HYPOTHESIS_PROFILE=explore OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
-
-test-fast: $(STAMP)  ## the tests that take seconds
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not long'
 
 check: $(STAMP)  ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check .

@@ -207,6 +207,7 @@ def test_unknown_formats_are_rejected(tmp_path: Path) -> None:
         read_examples(path)
 
 
+@pytest.mark.long
 @pytest.mark.fewrel
 def test_shape_of_the_real_redoc41(data_folder: Path) -> None:
     stream = open_stream("redoc41", shots=10, folder=data_folder)
@@ -215,7 +216,7 @@ def test_shape_of_the_real_redoc41(data_folder: Path) -> None:
     assert stream.manifest.hygiene["test_in_train"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.fewrel
 def test_the_continual_setting(data_folder: Path) -> None:
     stream = open_stream("fewrel-full", folder=data_folder)

@@ -163,7 +163,10 @@ def test_the_twelve_orders_are_the_published_ones(data_folder: Path) -> None:
 
 
 @pytest.mark.fewrel
-@pytest.mark.parametrize(("shots", "overlaps"), [(2, 13), (5, 11), (10, 20)])
+@pytest.mark.parametrize(
+    ("shots", "overlaps"),
+    [pytest.param(2, 13, marks=pytest.mark.long), (5, 11), pytest.param(10, 20, marks=pytest.mark.long)],
+)
 def test_the_real_splits(data_folder: Path, shots: int, overlaps: int) -> None:
     stream = published_stream(data_folder / "fewrel", shots=shots, family="sckd", seed=600)
     assert [len(task.relations) for task in stream] == [10] * 8

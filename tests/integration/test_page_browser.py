@@ -77,7 +77,6 @@ def look(page: Path, profile: Path) -> dict[str, Any]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_fits_and_sorts(width: int, seen: dict[str, Any]) -> None:
     found = seen[str(width)]
