@@ -67,10 +67,10 @@ class Watch:
     """Replaces the gradient loop: records its arguments and leaves the weights unchanged."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[list[tuple[Example, bool]], int]] = []
+        self.calls: list[tuple[list[Any], int]] = []
         self.before_step: Callable[[], None] = lambda: None
 
-    def __call__(self, items: Sequence[tuple[Example, bool]], *_: object, **settings: Any) -> float:
+    def __call__(self, items: Sequence[Any], *_: object, **settings: Any) -> float:
         self.before_step()
         self.calls.append((list(items), settings["epochs"]))
         return 0.0

@@ -14,22 +14,15 @@ from erda.learning.losses import cosine_similarity
 from erda.methods import trained as base
 from erda.methods.emar import Emar
 from erda.types import Example
-from toy_world import toy_encoder, toy_questions, toy_task
+from toy_world import Watch, toy_encoder, toy_questions, toy_task
 
 
-def test_a_task_is_learned_alone_then_activated_and_reconsolidated_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[list[Example], int]] = []
-
-    def record(items: Sequence[Example], *_: object, **settings: Any) -> float:
-        calls.append((list(items), settings["epochs"]))
-        return 0.0
-
-    monkeypatch.setattr(base, "descend", record)
+def test_a_task_is_learned_alone_then_activated_and_reconsolidated_in_turn(watch: Watch) -> None:
     method = Emar(toy_encoder(), new_epochs=4, iterations=2, activation_epochs=3, reconsolidation_epochs=2)
     method.learn(toy_task(0))
     method.learn(toy_task(1))
-    assert [epochs for _, epochs in calls] == [4, 3, 2, 3, 2] * 2
-    new, both, exemplars, both_again, exemplars_again = (items for items, _ in calls[5:])
+    assert [epochs for _, epochs in watch.calls] == [4, 3, 2, 3, 2] * 2
+    new, both, exemplars, both_again, exemplars_again = (items for items, _ in watch.calls[5:])
     assert new == list(toy_task(1).examples)
     assert [example.relation for example in exemplars] == ["r0", "r1", "r2", "r3"]
     assert exemplars_again == exemplars
