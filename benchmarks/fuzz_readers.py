@@ -86,18 +86,6 @@ _TOML = 'dataset = "atlas"\nmethods = ["posterior"]\nseeds = [100, 110]\nshots =
 _OFFSETS = (
     'text;head_start;head_end;tail_start;tail_end;relation\r\nAnn met Bob.;0;3;8;11;met\r\n"a;\nb c";0;1;3;4;r\r\n'
 )
-_DOCUMENTS = [
-    {
-        "title": "Ann",
-        "sents": [["Ann", "met", "Bob", "."], ["Bob", "left", "Oslo", "."]],
-        "vertexSet": [
-            [{"name": "Ann", "sent_id": 0, "pos": [0, 1], "type": "PER"}],
-            [{"name": "Bob", "sent_id": 0, "pos": [2, 3], "type": "PER"}, {"name": "Bob", "sent_id": 1, "pos": [0, 1]}],
-            [{"name": "Oslo", "sent_id": 1, "pos": [2, 3], "type": "LOC"}],
-        ],
-        "labels": [{"h": 0, "t": 1, "r": "P1", "evidence": [0]}],
-    }
-]
 _WIKI = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
 <siteinfo><dbname>enwiki</dbname><namespaces><namespace key="0"/><namespace key="14">Category</namespace></namespaces>
 </siteinfo><page><title>Ann Lee</title><ns>0</ns><id>1</id><revision><text>'''Ann Lee''' met [[Bob Roe|Bob]] in
@@ -197,7 +185,6 @@ TARGETS = (
     Target("settings", "x.toml", _TOML.encode(), lambda path: run_settings(file=path)),
     Target("corpus rows", "x.jsonl", _lines(*_ROWS), _read_source),
     Target("corpus text", "x.txt", f"{_TEXT}\nAnn Lee met Bob.\n".encode(), _read_source),
-    Target("corpus documents", "x.json", json.dumps(_DOCUMENTS).encode(), _read_source),
     Target("corpus wikipedia", "x.xml", _WIKI.encode(), _read_source),
     Target("store", "extractor.json", STORE["extractor.json"], _read_store),
     Target("store version", "2.json", STORE["versions/2.json"], _read_store),

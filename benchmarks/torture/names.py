@@ -101,16 +101,12 @@ def entity(here: Path, name: str) -> Iterator[Call]:
 
 
 def title(here: Path, name: str) -> Iterator[Call]:
-    """A page of a dump and an entity of a document."""
+    """A page of a dump."""
     text = name.encode(errors="replace").decode().replace("\0", "").replace("&", "&amp;").replace("<", "&lt;")
     page = f"<title>{text}</title><ns>0</ns><id>1</id><revision><text>[[{text}]] met [[Bob]] .</text></revision>"
     (here / "dump.xml").write_text(toys.dump(f"<page>{page}</page>"), errors="replace")
-    mentions = [[{"name": one, "sent_id": 0, "pos": [at, at + 1]}] for one, at in ((name, 0), ("bob", 2))]
-    document = {"title": name, "sents": [[name, "met", "bob"]], "vertexSet": mentions}
-    (here / "documents.json").write_text(json.dumps([document]))
     yield ["corpus", "build", "dump.xml", "--out", "pages"]
-    yield ["corpus", "build", "documents.json", "--out", "documents"]
-    yield ["corpus", "stats", "documents"]
+    yield ["corpus", "stats", "pages"]
 
 
 def file_name(here: Path, name: str) -> Iterator[Call]:

@@ -194,9 +194,6 @@ def _write_annotations(folder: Path) -> None:
 def _write_sources(folder: Path) -> None:
     """Unlabelled text of every kind."""
     folder.mkdir()
-    mentions = [[{"name": name, "sent_id": 0, "pos": [at, at + 1]}] for name, at in (("ada", 0), ("bob", 2))]
-    document = {"title": "a", "sents": [["ada", "met", "bob", "."]], "vertexSet": mentions}
-    (folder / "documents.json").write_text(json.dumps([document] * 3))
     (folder / "text.txt").write_text("ada met bob in the city .\n\ncarl was the king of dora .\n")
     (folder / "names.txt").write_text("ada\nbob\tQ1\ncarl\ndora\n")
     text = "'''Ada''' was a [[king]] of [[Bob|the bob]].<ref>no</ref> {{box|a=b}}\n== More ==\n[[Carl]] met [[Dora]]."

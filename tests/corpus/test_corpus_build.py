@@ -108,18 +108,15 @@ def test_redirects_are_resolved_in_any_order_of_pages(tmp_path):
 
 
 def test_several_sources_and_settings(tmp_path):
-    document = {
-        "title": "t",
-        "sents": [["A", "met", "B", "and", "C", "."]],
-        "vertexSet": [[{"name": n, "sent_id": 0, "pos": [p, p + 1]}] for n, p in (("A", 0), ("B", 2), ("C", 4))],
-    }
-    (tmp_path / "d.json").write_text(json.dumps([document]))
+    (tmp_path / "names.txt").write_text("A\nB\nC\n")
+    (tmp_path / "d.txt").write_text("A met B and C .\n")
     rows = write_rows(tmp_path / "r.jsonl", [ANNA])
-    settings = BuildSettings(limits=Limits(max_pairs=2))
-    report = build_corpus([rows, tmp_path / "d.json"], tmp_path / "c", settings=settings)
+    reading = SourceSettings(names=tmp_path / "names.txt")
+    settings = BuildSettings(limits=Limits(max_pairs=2), reading=reading)
+    report = build_corpus([rows, tmp_path / "d.txt"], tmp_path / "c", settings=settings)
     assert report.n_added == 3
     assert report.manifest.dropped == {"pair over max_pairs": 4}
-    assert [Path(s.path).name for s in report.manifest.segments[0].sources] == ["r.jsonl", "d.json"]
+    assert [Path(s.path).name for s in report.manifest.segments[0].sources] == ["r.jsonl", "d.txt"]
 
 
 @pytest.mark.parametrize(

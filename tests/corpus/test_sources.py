@@ -148,49 +148,6 @@ def test_unknown_formats_raise(tmp_path, name):
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
-def mention(name, sentence, start, end):
-    return {"name": name, "sent_id": sentence, "pos": [start, end], "type": "PER"}
-
-
-DOCUMENT = {
-    "title": "Oslo",
-    "sents": [["Anna", "Lee", "lives", "in", "Oslo", "."], ["Lee", "likes", " ", "it", "in", "Oslo", "."]],
-    "vertexSet": [
-        [mention("Anna Lee", 0, 0, 2), mention("Lee", 1, 0, 1)],
-        [mention("Oslo", 0, 4, 5), mention("Oslo", 1, 5, 6)],
-    ],
-}
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
-def test_documents(tmp_path, name):
-    raw = json.dumps([DOCUMENT] * 3, indent=1).encode()
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
-    rows, tally = read(path)
-    assert len(rows) == 3 * 4
-    check_spans(rows)
-    assert rows[2].text == "Lee likes it in Oslo ."
-    assert (rows[2].head_name, rows[2].head_id, rows[2].tail_start) == ("Lee", "name:Anna Lee", 4)
-    assert tally.read == 3
-    assert read(path, skip=2)[0] == rows[8:]
-
-
-def test_invalid_documents_are_counted(tmp_path):
-    faulty = {**DOCUMENT, "vertexSet": [*DOCUMENT["vertexSet"], [], [mention("X", 0, 4, 99)], [mention("Y", 7, 0, 1)]]}
-    (tmp_path / "x.json").write_text(json.dumps([faulty, {"title": "no sentences"}, 3]))
-    rows, tally = read(tmp_path / "x.json")
-    assert len(rows) == 4
-    assert tally.dropped == {"entity without a mention": 3, "document without 'sents' and 'vertexSet'": 2}
-
-
-@pytest.mark.parametrize("text", ['[{"a": 1}, {"b"', "[1, 2", "[", "{}", "", "[1 x]"])
-def test_broken_json_raises(tmp_path, text):
-    (tmp_path / "x.json").write_text(text)
-    with pytest.raises(DataError, match=r"x\.json"):
-        read(tmp_path / "x.json")
-
-
 # --- plain text -------------------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ same command; more --trials add to it.
 examples:
   erda search --preset fewrel-5-shot --seeds 100,130 --out runs/search --jobs 2
   erda search --preset fewrel-5-shot --method emr --space epochs=1:5 --sampler grid --out runs/emr
-  erda search --preset fewrel-5-shot --space temperature=0.05:1:log --space encoder.hidden_size=50:200:50 --out runs/t
+  erda search --preset fewrel-5-shot --space temperature=0.05:1:log --space encoder.hidden_size=50,100,200 --out runs/t
   erda run --config runs/search/best.toml --out runs/best
 """
 TEST_DATA = (
@@ -36,8 +36,8 @@ TEST_DATA = (
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Search for settings of one method with Optuna: the best table, OUT/best.toml for `erda run "
-        "--config`, and figures; records of every trial are in OUT/trials."
+        "Search for settings of one method with Optuna: the best table, and OUT/best.toml for `erda run "
+        "--config`; records of every trial are in OUT/trials."
     )
     parser = add_command(commands, "search", about, EPILOG, brief="choose settings of a method on validation data")
     add_settings(parser)
@@ -48,7 +48,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=[],
         dest="spaces",
         metavar="NAME=VALUES",
-        help="values to try: v1,v2,... or low:high, low:high:step, low:high:log (default: the paper's grid)",
+        help="values to try: v1,v2,... or low:high or low:high:log (default: the paper's grid)",
     )
     parser.add_argument(
         "--sampler",
@@ -70,7 +70,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, and print the best settings."""
-    from erda.benchmark.search.result import BEST, best_table, write_search
+    from erda.benchmark.search.result import BEST, best_table, write_best
     from erda.benchmark.search.search import search
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
     options.kept = f"What was measured is kept in {options.out}; the same command goes on."
     found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
-    if write_search(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
+    if write_best(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
         print_tables([best_table(asked, found)])
         print(f"Settings of the best trial: {options.out / BEST}")
         print(f"Measure them on test data: erda run --config {options.out / BEST} --out DIR")

@@ -27,7 +27,6 @@ from erda.text.keys import sentence_key
 OVERLAP = 0.5
 SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
-_SIEVE_BITS = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ class _SortedRuns:
     runs: np.ndarray  # [n]
     owners: np.ndarray  # [n] index of the sentence among the sorted keys
     needed: np.ndarray  # [n_sentences]
-    sieve: np.ndarray  # [2^bits] whether any hash begins with these bits
 
 
 class Excluded:
@@ -102,12 +100,11 @@ class Excluded:
         if not texts or not len(known.runs):
             return rejected
         runs, ends = word_runs(texts)
-        places = np.flatnonzero(known.sieve[runs >> np.uint64(64 - _SIEVE_BITS)])
-        left, right = (known.runs.searchsorted(runs[places], side) for side in ("left", "right"))
-        there = right > left
-        places, left, right = places[there], left[there], right[there]
+        left = known.runs.searchsorted(runs)
+        places = np.flatnonzero(known.runs.take(left, mode="clip") == runs)
+        right = known.runs.searchsorted(runs[places], "right")
         shared: dict[int, set[tuple[int, int]]] = {}  # text -> (excluded sentence, shared 8-gram)
-        for number, run, start, end in zip(ends.searchsorted(places), runs[places], left, right, strict=True):
+        for number, run, start, end in zip(ends.searchsorted(places), runs[places], left[places], right, strict=True):
             for owner in known.owners[start:end].tolist():
                 shared.setdefault(int(number), set()).add((owner, int(run)))
         for number, found in shared.items():
@@ -132,10 +129,8 @@ class Excluded:
     def _sorted_runs(self) -> _SortedRuns:
         arrays = self._arrays()
         order = np.argsort(arrays["runs"], kind="stable")
-        runs = arrays["runs"][order]
-        sieve = np.zeros(1 << _SIEVE_BITS, np.bool_)
-        sieve[runs >> np.uint64(64 - _SIEVE_BITS)] = True
-        return _SortedRuns(runs, np.repeat(np.arange(len(self)), arrays["n_runs"])[order], arrays["needed"], sieve)
+        owners = np.repeat(np.arange(len(self)), arrays["n_runs"])
+        return _SortedRuns(arrays["runs"][order], owners[order], arrays["needed"])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         ordered = [self._sentences[key] for key in self.keys.tolist()]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from erda.corpus.exclude import NEAR, Excluded
 from erda.corpus.sources import CorpusRow, Limits, Source, Tally
 from erda.corpus.sql import connect, is_full, quoted
-from erda.files import decode_json
+from erda.files import decode_json, remove_own
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
@@ -74,7 +74,7 @@ class Staging:
             if is_full(error):
                 raise
             for path in folder.glob(f"{STAGING_FILE}*"):  # damaged, or truncated by a full disk: start over
-                path.unlink()
+                remove_own(path)
             self.connection = opened()
 
     def __enter__(self) -> Staging:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ import numpy as np
 
 from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
 from erda.corpus.sql import disk_faults
-from erda.encoders.devices import is_out_of_memory
+from erda.encoders.devices import memory_faults_explained
 from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     UNREADABLE,
@@ -35,6 +35,7 @@ from erda.files import (
     is_unfinished,
     locked,
     read_bytes,
+    remove_own,
     remove_unfinished,
     sealed,
     whole_file,
@@ -49,6 +50,10 @@ SHARD_ROWS = 16_384
 JOURNAL = "journal.jsonl"
 _OURS = re.compile(r"shard-\d{12}\.npy|(vectors|index|checked)\.json|journal\.jsonl|index\.faiss")
 BATCH_SIZE = 64
+OUT_OF_MEMORY = (
+    "out of memory while embedding. Finished shards are kept: run the same command again with a smaller --batch-size "
+    "or fewer --jobs."
+)
 BUSY = "another 'erda corpus index' is running on this folder; wait for it"
 
 
@@ -127,7 +132,7 @@ def clear_folder(folder: Path) -> None:
     """Remove the vectors and the index of a folder, and nothing else."""
     for path in folder.iterdir():
         if _OURS.fullmatch(path.name) or is_unfinished(path.name):
-            path.unlink()
+            remove_own(path)
 
 
 class VectorShards:
@@ -246,7 +251,7 @@ def embed_shard(
     rows = [sentence.example for batch in store.batches(start=plan.start, stop=plan.stop) for sentence in batch]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
     vectors = np.empty((len(rows), model.dim), np.float16)
-    with memory_faults_explained():
+    with memory_faults_explained(OUT_OF_MEMORY):
         for left in range(0, len(order), batch_size):
             some = order[left : left + batch_size]
             vectors[some] = model.encode([rows[i] for i in some], batch_size=batch_size)
@@ -257,21 +262,6 @@ def embed_shard(
             f"{plan.stop - 1}; its weights are damaged or its training diverged."
         )
     return write_shard(folder, plan, vectors)
-
-
-@contextmanager
-def memory_faults_explained() -> Iterator[None]:
-    """Raise 'out of memory' of the machine or of a GPU as an error with a remedy."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ErdaError(
-            f"out of memory while embedding ({reason}). Finished shards are kept: run the same command again with a "
-            "smaller --batch-size, or fewer --jobs."
-        ) from error
 
 
 def _refuse_foreign(folder: Path, journal: dict[ShardPlan, Shard], plans: Sequence[ShardPlan]) -> None:
@@ -302,7 +292,7 @@ class ShardWorker:
 
     def embed(self, folder: Path, plan: ShardPlan) -> Shard:
         """Embed one shard."""
-        with memory_faults_explained():  # loading the model may already exceed the free memory of a GPU
+        with memory_faults_explained(OUT_OF_MEMORY):  # loading the model may already exceed the free memory of a GPU
             store, model = _opened(self)
             return embed_shard(store, model, plan, folder, batch_size=self.batch_size)
 

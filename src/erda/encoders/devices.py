@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from erda.errors import SettingsError
+from erda.errors import ErdaError, SettingsError
 
 _NAMES = re.compile(r"cpu|cuda(:(?P<number>\d+))?")
 _FULL = ("out of memory", "can't allocate memory")  # from CUDA, and from PyTorch's CPU allocator
@@ -35,3 +37,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, RuntimeError):
         return any(text in str(error).lower() for text in _FULL)
     return isinstance(error, MemoryError)
+
+
+@contextmanager
+def memory_faults_explained(said: str) -> Iterator[None]:
+    """Raise 'out of memory' of the machine or of a GPU as an error that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ErdaError(f"{said} ({reason})") from error

@@ -19,9 +19,10 @@ from tqdm import tqdm
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import measure
 from erda.benchmark.records import RECORD, Record, measured, read_record, write_predictions, write_record
-from erda.benchmark.run.machine import memory_faults_explained, peak_memory_mb, versions, wait_for_device
+from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
+from erda.encoders.devices import memory_faults_explained
 from erda.files import write_json
 from erda.settings.runs import Run
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from erda.methods.base import Method
 
 MANIFEST = "manifest.json"
+OUT_OF_MEMORY = (
+    "{title}: out of memory on {device}. Earlier tasks are saved; repeat the command with more memory or fewer --jobs, "
+    "or use a smaller encoder and another --out."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
         method = parts.restore(progress.method_folder) if progress.n_done else parts.build()
         with (
             TaskBar(asked.title, len(stream), progress.n_done, line=bar) as shown,
-            memory_faults_explained(asked),
+            memory_faults_explained(OUT_OF_MEMORY.format(title=asked.title, device=asked.device)),
             _threads(method.encoder.n_threads),
         ):
             for task in stream:

@@ -1,18 +1,13 @@
-"""The machine of a run: peak memory, versions, and a readable out-of-memory error."""
+"""The machine of a run: peak memory and versions."""
 
 from __future__ import annotations
 
 import platform
 import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 
 from erda import __version__
-from erda.encoders.devices import is_out_of_memory
-from erda.errors import ErdaError
-from erda.settings.runs import Run
 
 PACKAGES = ("torch", "transformers", "numpy")
 
@@ -41,17 +36,3 @@ def wait_for_device(device: str) -> None:
         import torch
 
         torch.cuda.synchronize(device)
-
-
-@contextmanager
-def memory_faults_explained(asked: Run) -> Iterator[None]:
-    """Turn an out-of-memory error of the machine or a GPU into a message that says what to do."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ErdaError(
-            f"{asked.title}: out of memory on {asked.device}. Earlier tasks are saved; "
-            "repeat the command with more memory or fewer --jobs, or use a smaller encoder and another --out."
-        ) from error

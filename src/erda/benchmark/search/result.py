@@ -1,22 +1,16 @@
-"""Results of a search: a table, `best.toml` and figures."""
+"""Results of a search: a table and `best.toml`."""
 
 from __future__ import annotations
 
-import io
 import json
-import warnings
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optuna.importance import FanovaImportanceEvaluator
-
 from erda import __version__
 from erda.benchmark.experiments import PERCENT
-from erda.benchmark.report.figures.figure import FORMATS
 from erda.benchmark.report.table_formats import Table
-from erda.benchmark.search.search import STATES, Search, SearchResult, Tried, importance_of, study_of
+from erda.benchmark.search.search import STATES, Search, SearchResult, Tried
 from erda.benchmark.search.space import as_text as as_setting
 from erda.benchmark.statistics import Summary
 from erda.files import write_bytes
@@ -40,9 +34,6 @@ def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) ->
     notes = [f"Trials: {', '.join(f'{counts[state]} {state}' for state in STATES.values() if counts[state])}."]
     if len(found.trials) == asked.n_grid:
         notes.append("Every choice of values was tried.")
-    if found.importance:
-        shares = ", ".join(f"{_short(name, asked)} {share:.0%}" for name, share in found.importance.items())
-        notes.append(f"Share of the variance that each setting explains: {shares}.")
     seeds = ", ".join(map(str, asked.settings.seeds))
     return Table(
         name="best",
@@ -53,13 +44,12 @@ def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) ->
     )
 
 
-def write_search(asked: Search, found: SearchResult, *, out: Path, command: str) -> list[Path]:
-    """Write `best.toml` and the figures to `out`; write nothing if no trial is complete."""
+def write_best(asked: Search, found: SearchResult, *, out: Path, command: str) -> bool:
+    """Write `best.toml` to `out`; write nothing and return False if no trial is complete."""
     ranked = found.ranked()
-    if not ranked:
-        return []
-    write_bytes(out / BEST, best_toml(asked, ranked[0], command=command).encode())
-    return [out / BEST, *_save_figures(asked, out)]
+    if ranked:
+        write_bytes(out / BEST, best_toml(asked, ranked[0], command=command).encode())
+    return bool(ranked)
 
 
 def best_toml(asked: Search, best: Tried, *, command: str) -> str:
@@ -102,36 +92,3 @@ def _summary(one: Tried) -> Summary | None:
 
 def _short(name: str, asked: Search) -> str:
     return name.removeprefix(f"{asked.method}.")
-
-
-# -- figures -----------------------------------------------------------------------------------------------------------
-
-
-def _save_figures(asked: Search, out: Path) -> list[Path]:
-    """Write Optuna's figures: the history of the search and, if trials differ, the importance of settings."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot
-    from optuna.visualization import matplotlib as figures
-
-    paths = []
-    with (
-        study_of(asked, out) as study,
-        warnings.catch_warnings(action="ignore"),  # Optuna calls these figures experimental
-        mpl.rc_context({"svg.hashsalt": "erda"}),  # reproducible bytes
-    ):
-        draw = {"history": partial(figures.plot_optimization_history, study, target_name="accuracy")}
-        if importance_of(study):
-            evaluator = FanovaImportanceEvaluator(seed=0)
-            draw["importance"] = partial(figures.plot_param_importances, study, evaluator=evaluator)
-        for name, plot in draw.items():
-            figure = plot().figure
-            for suffix in FORMATS:
-                file = io.BytesIO()
-                metadata = {"Date": None} if suffix == "svg" else None
-                figure.savefig(file, format=suffix, bbox_inches="tight", metadata=metadata)
-                paths.append(out / f"{name}.{suffix}")
-                write_bytes(paths[-1], file.getvalue())
-            pyplot.close(figure)
-    return paths

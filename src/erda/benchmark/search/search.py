@@ -129,10 +129,9 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Trials of a search without duplicates, importance of each setting, and faults."""
+    """Trials of a search without duplicates, and faults."""
 
     trials: tuple[Tried, ...]
-    importance: dict[str, float]  # setting -> share of the variance that it explains; empty where unknown
     faults: tuple[str, ...]
 
     def ranked(self) -> list[Tried]:
@@ -308,12 +307,4 @@ def _result(study: optuna.Study, faults: list[str]) -> SearchResult:
             tried = Tried(one.number, STATES[one.state], values, accuracies, attributes.get(FAULT, ""))
             trials.setdefault(folder_of(values), tried)
     failed = [f"trial {one.number}: {one.fault}" for one in trials.values() if one.fault]
-    return SearchResult(tuple(trials.values()), importance_of(study), (*failed, *faults))
-
-
-def importance_of(study: optuna.Study) -> dict[str, float]:
-    """Share of the variance between complete trials that each setting explains (fANOVA); {} if no trials differ."""
-    reached = {trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
-    if len(reached) < 2:
-        return {}
-    return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+    return SearchResult(tuple(trials.values()), (*failed, *faults))

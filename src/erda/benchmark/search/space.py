@@ -1,10 +1,9 @@
-"""Search space: `NAME=v1,v2,...` or `NAME=low:high[:step|:log]` -> validated choices."""
+"""Search space: `NAME=v1,v2,...` or `NAME=low:high[:log]` -> validated choices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from erda.errors import SettingsError, join_faults, unknown_name
@@ -13,11 +12,11 @@ from erda.settings.load import tidy_name
 from erda.settings.runs import RUN_KINDS, Setting, default_settings
 
 # the paper's search space for ERDA; the settings of augmentation need a corpus
-PAPER_AUGMENTATION = ("match_threshold=0.3:0.8:0.05", "n_neighbours=1:3")
+PAPER_AUGMENTATION = ("match_threshold=0.3,0.35,0.4,0.45,0.5,0.55,0.6,0.65,0.7,0.75,0.8", "n_neighbours=1:3")
 PAPER_LOSSES = (
-    "multi_margin=0.1:0.3:0.1",
-    "pairwise_margin=0.1:0.3:0.1",
-    "contrastive_margin=0.01:0.03:0.01",
+    "multi_margin=0.1,0.2,0.3",
+    "pairwise_margin=0.1,0.2,0.3",
+    "contrastive_margin=0.01,0.02,0.03",
     "memory_iterations=1:3",
 )
 LOG = "log"
@@ -27,28 +26,24 @@ MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One setting and its possible values: a list, steps of a range, or a continuous range."""
+    """One setting and its possible values: a list, the whole numbers of a range, or a continuous range."""
 
     name: str  # METHOD.NAME or encoder.NAME
     kind: type
-    values: tuple[Setting, ...] = ()
-    step: float = 0.0  # if the values are steps of a range
+    values: tuple[Setting, ...] = ()  # none: a continuous range
     low: float = 0.0
     high: float = 0.0
     log: bool = False
 
     def suggest(self, trial: Any) -> Setting:
-        """Value suggested by Optuna's trial, rounded to the decimals of the space."""
-        if self.values and not self.step:
+        """Value suggested by Optuna's trial, rounded to four digits."""
+        if self.low == self.high:
             found: Setting = trial.suggest_categorical(self.name, self.values)
             return found
-        ask = trial.suggest_int if self.kind is int else trial.suggest_float
-        if not self.values:
-            number: float = ask(self.name, self.kind(self.low), self.kind(self.high), log=self.log)
-            return min(max(self.kind(f"{number:.4g}"), self.low), self.high) if self.kind is float else number
-        low, high = self.kind(self.values[0]), self.kind(self.values[-1])
-        near = ask(self.name, low, high, step=self.kind(self.step))
-        return min(self.values, key=lambda value: abs(float(value) - near))
+        if self.kind is int:
+            return int(trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log))
+        number: float = trial.suggest_float(self.name, self.low, self.high, log=self.log)
+        return min(max(float(f"{number:.4g}"), self.low), self.high)
 
     def has(self, value: Setting) -> bool:
         """Whether the search may try this value."""
@@ -84,7 +79,7 @@ def parse_space(
 ) -> tuple[Choice, ...]:
     """Parse choices, and report all faults at once.
 
-    `check(name, value)` raises a `SettingsError` for an invalid value. A `grid` needs values or steps.
+    `check(name, value)` raises a `SettingsError` for an invalid value. A `grid` needs values or whole numbers.
     """
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
@@ -112,7 +107,7 @@ def parse_space(
 def _parse(text: str, kinds: dict[str, type], method: str, *, grid: bool) -> Choice:
     name, sign, given = (part.strip() for part in text.partition("="))
     if not sign or not name or not given:
-        raise SettingsError("expected NAME=v1,v2,... or NAME=low:high[:step|:log].")
+        raise SettingsError("expected NAME=v1,v2,... or NAME=low:high[:log].")
     name = tidy_name(name)
     if name in RUN_KINDS:
         raise SettingsError("changes what is measured, so its values cannot be compared; search settings of a method.")
@@ -139,25 +134,19 @@ def _value(text: str, kind: type) -> Setting:
 
 
 def _range(name: str, kind: type, parts: list[str], *, grid: bool) -> Choice:
-    if len(parts) not in (2, 3):
-        raise SettingsError("expected low:high, low:high:step or low:high:log.")
-    low, high = (_value(part, kind) for part in parts[:2])
-    if not float(low) < float(high):
-        raise SettingsError(f"low ({low}) must be below high ({high}).")
-    rule = parts[2] if len(parts) == 3 else "1" if kind is int else ""
-    if rule == LOG and float(low) <= 0:
+    if len(parts) not in (2, 3) or parts[2:] not in ([], [LOG]):
+        raise SettingsError("expected low:high or low:high:log, or a list of values.")
+    low, high = (float(_value(part, kind)) for part in parts[:2])
+    is_log = parts[2:] == [LOG]
+    if not low < high < float("inf"):
+        raise SettingsError(f"low ({low:g}) must be below high ({high:g}), and both must be finite.")
+    if is_log and low <= 0:
         raise SettingsError("a logarithmic range must start above 0.")
-    if rule in ("", LOG):
-        if grid:
-            raise SettingsError("a grid needs values or a step (low:high:step), or use --sampler tpe.")
-        return Choice(name, kind, low=float(low), high=float(high), log=rule == LOG)
-    if float(_value(rule, kind)) <= 0:
-        raise SettingsError(f"the step must be above 0, got {rule}.")
-    try:
-        start, end, step = (Decimal(part) for part in (*parts[:2], rule))
-        count = int((end - start) / step) + 1
-    except (InvalidOperation, OverflowError):
-        raise SettingsError("the numbers are too large or too small.") from None
-    if not 2 <= count <= MOST_VALUES:
-        raise SettingsError(f"makes {count} values; expected 2 to {MOST_VALUES:,}.")
-    return Choice(name, kind, tuple(kind(start + k * step) for k in range(count)), float(step))
+    values: tuple[Setting, ...] = ()
+    if kind is int and not is_log:
+        if high - low >= MOST_VALUES:
+            raise SettingsError(f"makes {high - low + 1:,.0f} values; expected at most {MOST_VALUES:,}.")
+        values = tuple(range(int(low), int(high) + 1))
+    if grid and not values:
+        raise SettingsError("a grid needs a list of values, or use --sampler tpe.")
+    return Choice(name, kind, values, low, high, is_log)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from erda.corpus.sources.document_source import DocumentSource
 from erda.corpus.sources.jsonl_source import JsonlSource
 from erda.corpus.sources.plain_text_source import PlainSource
 from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally
@@ -48,10 +47,9 @@ def _plain(path: Path, settings: SourceSettings) -> Source:
 SOURCES: dict[str, Callable[[Path, SourceSettings], Source]] = {
     "jsonl": lambda path, settings: JsonlSource(path),
     "wikipedia": lambda path, settings: WikipediaSource(path, n_workers=settings.n_workers),
-    "documents": lambda path, settings: DocumentSource(path),
     "text": _plain,
 }
-_BY_ENDING = {".jsonl": "jsonl", ".xml": "wikipedia", ".json": "documents", ".txt": "text"}
+_BY_ENDING = {".jsonl": "jsonl", ".xml": "wikipedia", ".txt": "text"}
 
 
 def open_source(path: Path, settings: SourceSettings) -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +34,11 @@ class CorpusRow(NamedTuple):
     @classmethod
     def of(cls, example: Example) -> CorpusRow:
         """Convert an example; a token that contains spaces becomes several tokens."""
-        words, places = split_spaced(example.tokens)
+        words: list[str] = []
+        places = [0]  # index of the first word of each token, and the end
+        for token in example.tokens:
+            words += token.split()
+            places.append(len(words))
         pair = example.head, example.tail
         head, tail = (replace(one, span=Span(places[one.span.start], places[one.span.end])) for one in pair)
         return cls(" ".join(words), *_columns(head), *_columns(tail), example.relation, example.source)
@@ -134,13 +138,3 @@ def pair_rows(sentence: TaggedSentence, *, source: str | None, limits: Limits, t
     text = " ".join(sentence.tokens)
     for pair in pairs.examples:
         yield CorpusRow(text, *_columns(pair.head), *_columns(pair.tail), None, source)
-
-
-def split_spaced(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Split tokens that contain spaces; return the words, and the word index of each token and of the end."""
-    words: list[str] = []
-    places = [0]
-    for token in tokens:
-        words += token.split()
-        places.append(len(words))
-    return words, places
