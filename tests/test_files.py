@@ -22,17 +22,16 @@ from erda.files import (
     read_arrays,
     read_json,
     read_sealed,
-    refuse_overwriting_input,
     remove_own,
     remove_unfinished,
     sealed,
     sha256_of,
     verify_sha256,
     whole_file,
-    work_folder,
     write_arrays,
     write_json,
 )
+from erda.outputs import refuse_overwriting_input, work_folder
 
 
 @dataclass(frozen=True, slots=True)

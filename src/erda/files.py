@@ -19,12 +19,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
-from erda.errors import DataError, ErdaError, SettingsError, WriteError
+from erda.errors import DataError, ErdaError, WriteError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,21 +89,6 @@ def cannot_write(path: Path, error: OSError) -> str:
     """The message of a failed write."""
     reason = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     return f"Cannot write {path}: {reason}. The previous content is intact. Fix this and run the same command again."
-
-
-def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
-    """Reject an output that is the same file as an input (path or open descriptor), links resolved."""
-    for one in inputs:
-        with suppress(OSError):  # a file that does not exist cannot be overwritten
-            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
-                name = "standard input" if isinstance(one, int) else f"the input {one}"
-                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
-
-
-def refuse_existing(out: Path, *, overwrite: bool) -> None:
-    """Reject an output file that exists, unless the user agreed to replace it."""
-    if not overwrite and (out.exists() or out.is_symlink()):
-        raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -336,43 +321,6 @@ def locked(
         with suppress(OSError):
             place.unlink(missing_ok=True)  # a process that opened it earlier notices that it is unlinked
         lock.release()
-
-
-@dataclass(frozen=True, slots=True)
-class FolderOwner:
-    """`.erda.json`: the proof that erda created a folder, and for what."""
-
-    purpose: str
-
-
-@contextmanager
-def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
-    """Lock a folder for unfinished work. It survives a kill; `remove_own` removes it once the work is done.
-
-    A folder of that name that erda did not create for this `purpose` is rejected and left alone.
-    """
-    _refuse_foreign(folder, purpose)
-    with locked(folder, busy=busy):
-        if not (folder / OWNER).exists():
-            _refuse_foreign(folder, purpose)
-            write_json(folder / OWNER, FolderOwner(purpose))
-        yield
-
-
-def _refuse_foreign(folder: Path, purpose: str) -> None:
-    with suppress(OSError):  # a file in its place
-        if not folder.is_symlink() and (not folder.exists() or _is_own_work(folder, purpose)):
-            return
-    raise DataError(f"{folder} exists and was not written by this command. Move it away, or name another output.")
-
-
-def _is_own_work(folder: Path, purpose: str) -> bool:
-    found = list(folder.iterdir())
-    if all(path.name == LOCK or is_unfinished(path.name) for path in found):
-        return True  # the process was killed before it wrote the owner file
-    with suppress(DataError):
-        return not any(map(Path.is_symlink, found)) and read_json(folder / OWNER, FolderOwner).purpose == purpose
-    return False
 
 
 def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -> list[Path]:

@@ -20,7 +20,7 @@ from erda.cli.export import EXPORT
 from erda.cli.main import main
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
-from erda.files import work_folder
+from erda.outputs import work_folder
 from erda.text.marks import example_from_marks
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")

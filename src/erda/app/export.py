@@ -28,13 +28,13 @@ from erda.files import (
     read_bytes,
     remove_own,
     user_path,
-    work_folder,
     write_arrays,
     write_bytes,
     write_json,
 )
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
+from erda.outputs import work_folder
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"

@@ -36,14 +36,12 @@ from erda.files import (
     SEAL,
     cannot_write,
     read_sealed,
-    refuse_existing,
-    refuse_overwriting_input,
     remove_own,
     remove_unfinished,
     sealed,
-    work_folder,
     write_json,
 )
+from erda.outputs import refuse_existing, refuse_overwriting_input, work_folder
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example

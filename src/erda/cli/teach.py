@@ -340,7 +340,7 @@ def run_suggest(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from erda.data.convert import write_examples
-    from erda.files import refuse_existing
+    from erda.outputs import refuse_existing
     from erda.text.marks import example_to_marks
 
     if options.out:

@@ -12,7 +12,8 @@ from erda.data.formats.brat import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_lines
 from erda.data.own_data import read_examples, relation_files
 from erda.errors import SettingsError
-from erda.files import refuse_existing, refuse_overwriting_input, write_lines
+from erda.files import write_lines
+from erda.outputs import refuse_existing, refuse_overwriting_input
 from erda.types import Example
 
 

@@ -27,7 +27,8 @@ from typing import Any, Literal
 import filelock
 
 from erda.errors import ErdaError
-from erda.files import read_json, remove_own, remove_unfinished, work_folder, write_bytes, write_json
+from erda.files import read_json, remove_own, remove_unfinished, write_bytes, write_json
+from erda.outputs import work_folder
 from erda.serve.failures import Failure, Refused, refused
 from erda.serve.limits import Limits
 

@@ -39,7 +39,6 @@ from erda.settings.runs import RunSettings, Setting
 
 STUDY = "study.db"
 TRIALS = "trials"
-SAMPLERS = ("grid", "tpe", "random")
 N_TRIALS = 40  # of a search without a grid
 WHOLE, CUT, FAILED = "whole", "cut short", "failed"
 STATES = {TrialState.COMPLETE: WHOLE, TrialState.PRUNED: CUT, TrialState.FAIL: FAILED}

@@ -25,7 +25,6 @@ EXPECTED = "brat annotations, one per line"
 NO_RELATION = "the text has no relation"
 IN_PIECES = "an entity has several fragments"
 EVENT = "an argument is an event"
-BRAT_LINE = re.compile(r"(?:[TREAMN]\S*\d\S*|#\S*|\*)\t")
 _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
 _RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
 _REFERENCE = re.compile(r"Reference (\S+) (\S+)")

@@ -1,0 +1,64 @@
+"""What a command may write: outputs that are neither inputs nor files of the user, and folders of unfinished work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from erda.errors import DataError, SettingsError
+from erda.files import LOCK, OWNER, is_unfinished, locked, read_json, write_json
+
+
+def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
+    """Reject an output that is the same file as an input (path or open descriptor), links resolved."""
+    for one in inputs:
+        with suppress(OSError):  # a file that does not exist cannot be overwritten
+            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
+                name = "standard input" if isinstance(one, int) else f"the input {one}"
+                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
+
+
+def refuse_existing(out: Path, *, overwrite: bool) -> None:
+    """Reject an output file that exists, unless the user agreed to replace it."""
+    if not overwrite and (out.exists() or out.is_symlink()):
+        raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOwner:
+    """`.erda.json`: the proof that erda created a folder, and for what."""
+
+    purpose: str
+
+
+@contextmanager
+def work_folder(folder: Path, *, purpose: str, busy: str) -> Iterator[None]:
+    """Lock a folder for unfinished work. It survives a kill; `remove_own` removes it once the work is done.
+
+    A folder of that name that erda did not create for this `purpose` is rejected and left alone.
+    """
+    _refuse_foreign(folder, purpose)
+    with locked(folder, busy=busy):
+        if not (folder / OWNER).exists():
+            _refuse_foreign(folder, purpose)
+            write_json(folder / OWNER, FolderOwner(purpose))
+        yield
+
+
+def _refuse_foreign(folder: Path, purpose: str) -> None:
+    with suppress(OSError):  # a file in its place
+        if not folder.is_symlink() and (not folder.exists() or _is_own_work(folder, purpose)):
+            return
+    raise DataError(f"{folder} exists and was not written by this command. Move it away, or name another output.")
+
+
+def _is_own_work(folder: Path, purpose: str) -> bool:
+    found = list(folder.iterdir())
+    if all(path.name == LOCK or is_unfinished(path.name) for path in found):
+        return True  # the process was killed before it wrote the owner file
+    with suppress(DataError):
+        return not any(map(Path.is_symlink, found)) and read_json(folder / OWNER, FolderOwner).purpose == purpose
+    return False
