@@ -12,11 +12,22 @@ import numpy as np
 import pytest
 from tiny_models import SENTENCES, sentence
 
+from erda.app.extractor import Extractor
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders import build_encoder, onnx_build, onnx_encoder
 from erda.encoders.base import Encoder, unit_rows
 from erda.encoders.frozen import FrozenCache
-from erda.encoders.onnx_encoder import ABOUT, GRAPH, PACKAGED, TOKENIZER, OnnxEncoder, PackedEncoder
+from erda.encoders.onnx_encoder import (
+    ABOUT,
+    GRAPH,
+    PACKAGED,
+    TOKENIZER,
+    OnnxEncoder,
+    PackedEncoder,
+    crc32_of,
+    digests,
+    read_about,
+)
 from erda.encoders.onnx_graph import LARGEST
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
@@ -99,6 +110,25 @@ def test_the_fingerprint_covers_encoder_json(tmp_path: Path, monkeypatch: pytest
     place = tmp_path / "minilm" / ABOUT
     place.write_text(json.dumps(json.loads(place.read_text()) | {"max_pieces": 12}))
     assert build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint != before
+
+
+def test_both_checksums_of_the_packaged_file_are_right() -> None:
+    about, folder = read_about(PACKAGED / "minilm"), PACKAGED / "minilm"
+    files = {name: (folder / name).read_bytes() for name in (GRAPH, TOKENIZER)}
+    assert (about.crc32, about.sha256) == (crc32_of(files), digests(files))
+
+
+def test_the_files_of_mpnet_are_looked_for_in_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERDA_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match="erda data get mpnet"):
+        build_encoder("mpnet", trained_layers=0, engine="packaged")
+    with pytest.raises(ModelError, match="erda data get mpnet"):
+        Extractor.open(tmp_path / "store", encoder="mpnet").teach("founded by", ["[[Apple]] by {{Steve}}"])
+    copytree(PACKAGED / "minilm", tmp_path / "encoders" / "mpnet")
+    extractor = Extractor.open(tmp_path / "store", encoder="mpnet")
+    extractor.teach("founded by", ["[[Apple]] was founded by {{Steve}} ."])
+    spec = extractor.version.method.encoder.spec
+    assert (spec.name, spec.settings["engine"]) == ("mpnet", "packaged")
 
 
 @pytest.mark.parametrize("given", [{"trained_layers": 1}, {"max_pieces": 12}, {"adapter": ""}, {"projection": 4}])

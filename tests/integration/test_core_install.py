@@ -61,9 +61,7 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
         _, loaded = run(tmp_path, *command)
         assert not loaded & {*TRAINING}, command
         if command[0] in ("relations", "history", "forget", "undo"):
-            assert not loaded & {"onnxruntime", "tokenizers"}, command
-        if command[0] in ("relations", "history"):
-            assert not loaded & {"numpy", "pydantic"}, command
+            assert not loaded & {"onnxruntime", "tokenizers", "numpy", "pydantic"}, command
     assert (tmp_path / "answers.csv").is_file()
     said = subprocess.run(
         [sys.executable, "exported/predict.py", QUESTION], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -20,13 +20,14 @@ from erda.app.answers import (
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
 from erda.app.inputs import Given, example_of, known_relation, refuse_lookalikes
-from erda.app.lesson_changes import added, described, merged, renamed, taken_back, without_lost_inverses
+from erda.app.lesson_changes import added, described, merged, renamed, taken_back
 from erda.app.lessons import Lesson, Teachable, Wanted, wanted
 from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State, VersionInfo
+from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State, VersionInfo, now
 from erda.app.store import Store
+from erda.app.store_edits import forget, undo
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
-from erda.app.version_log import VersionLog, now
+from erda.app.version_log import VersionLog
 from erda.encoders.base import Encoder
 from erda.errors import DataError
 from erda.files import user_path
@@ -274,10 +275,7 @@ class Extractor:
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        with self._log.writing() as before:
-            gone = known_relation(relation, self.relations).id
-            known = without_lost_inverses(one for one in before.known if one.id != gone)
-            return self._change(replace(before, known=known), f"forgot {gone}")
+        return self._log.edit(lambda store: forget(store, relation))
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
@@ -313,10 +311,7 @@ class Extractor:
 
     def undo(self) -> int:
         """Return to the version before the current one; return its number."""
-        with self._log.writing() as state:
-            if state.stamp.parent is None:
-                raise DataError("There is nothing to undo: this is the first version.")
-            return self._log.go_to(state.stamp.parent)
+        return self._log.edit(lambda store: undo(store).parent or 0)
 
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from erda.app.lessons import Known, Lesson
@@ -146,3 +147,8 @@ def parts_of(state: State) -> list[RelationPart]:
         )
         for one in state.known
     ]
+
+
+def now() -> str:
+    """The current time in UTC, in ISO format."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

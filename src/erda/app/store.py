@@ -24,7 +24,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, State, VersionInfo, parts_of
+from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, Stamp, State, VersionInfo, parts_of
 from erda.app.store_format import FORMAT, StoreHead, StoreMarker, VersionFile, object_names
 from erda.app.store_objects import DAMAGED, DECODING, StoreObjects
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
@@ -168,7 +168,7 @@ class Store:
         """Read a version; reuse the relations that it shares with `near`."""
         from erda.methods.base import Checkpoint
 
-        version = self._read_version(number)
+        version = self.version_file(number)
         if version.format < FORMAT:
             known = tuple(self.objects.read_about(files).known for files in version.relations)
             return State(version.stamp, known, is_old=True)
@@ -202,18 +202,24 @@ class Store:
             version.unrelated,
         )
 
+    def verify(self, number: int) -> None:
+        """Raise a ModelError if a version cannot be read."""
+        version = self.version_file(number)
+        old = {f"{files.about}.json" for files in version.relations}
+        self.objects.verify(version.objects() if version.format == FORMAT else old)
+
     def identity(self, number: int) -> str:
         """The identity of a version, which changes when another version takes its number."""
-        return self._read_version(number).stamp.identity
+        return self.version_file(number).stamp.identity
 
     def current(self) -> VersionInfo:
         """The current version's line of the history."""
         number = self.head().current
-        return self._read_version(number).info(number)
+        return self.version_file(number).info(number)
 
     def content(self) -> State:
         """What was taught, as the current version holds it; the method's arrays are not read."""
-        version = self._read_version(self.head().current)
+        version = self.version_file(self.head().current)
         known = tuple(self.objects.read_about(files).known for files in version.relations)
         return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
 
@@ -228,7 +234,8 @@ class Store:
                     raise
         return found
 
-    def _read_version(self, number: int) -> VersionFile:
+    def version_file(self, number: int) -> VersionFile:
+        """Read the file of a version."""
         head = self.head()
         self.refuse_missing(number)
         found = self._read_file(number)
@@ -279,9 +286,9 @@ class Store:
         unrelated = near.unrelated_file if near and near.unrelated == state.unrelated else ""
         if not self.objects.has([f"{unrelated}.json"]):
             unrelated = self.objects.write_unrelated(state.unrelated)
-        version = self._numbered(
+        stamp = self.add(
             VersionFile(
-                replace(state.stamp, identity=token_hex(16)),
+                state.stamp,
                 learned.n_tasks if learned else 0,
                 tuple(files[one.id] for one in state.known),
                 tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
@@ -292,10 +299,15 @@ class Store:
                 state.thresholds,
             )
         )
-        stamp = version.stamp
-        write_json(self._version_path(stamp.number), sealed(version))
-        write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
         return replace(state, stamp=stamp, files=files, unrelated_file=unrelated)
+
+    def add(self, version: VersionFile) -> Stamp:
+        """Write the file of a version whose objects exist, with the next free number, and make it current."""
+        numbered = self._numbered(replace(version, stamp=replace(version.stamp, identity=token_hex(16))))
+        stamp = numbered.stamp
+        write_json(self._version_path(stamp.number), sealed(numbered))
+        write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
+        return stamp
 
     def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
         """The objects that `near` shares with a relation; None if it changed or they are gone."""

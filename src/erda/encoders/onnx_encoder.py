@@ -1,7 +1,8 @@
 """A frozen transformer on ONNX Runtime: sentences to vectors on a CPU, without PyTorch.
 
-An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. The files of MiniLM ship with erda
-(engine `packaged`); `erda.encoders.onnx_build` builds them from other weights. An export holds the same three files.
+An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. With engine `packaged`, the files of
+MiniLM ship with erda, and `erda data get mpnet` builds those of MPNet once, into the cache folder. For other weights,
+`erda.encoders.onnx_build` builds them. An export holds the same three files.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -24,12 +26,14 @@ from erda.encoders.base import Encoder, embedded_one
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ModelError, SettingsError
-from erda.files import read_bytes, read_json, write_bytes, write_json
+from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
 
 VERSION = 4  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 PACKAGED = Path(__file__).parent / "packaged"
+BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
+GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
 FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter")  # settings of packaged files
@@ -48,11 +52,19 @@ class AboutEncoder:
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
+    crc32: dict[str, int] = field(default_factory=dict)  # of each file, fast to verify
 
     @property
     def fingerprint(self) -> str:
         """Sha256 of everything that determines a vector."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        fields = {name: value for name, value in asdict(self).items() if name != "crc32"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def describes(self, files: dict[str, bytes]) -> bool:
+        """Whether these are the files, undamaged."""
+        if self.crc32.keys() == self.sha256.keys():
+            return self.crc32 == crc32_of(files)
+        return self.sha256 == digests(files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +86,7 @@ class PackedEncoder:
         """Read and verify the three files."""
         about = read_about(folder)
         files = {name: read_bytes(folder / name, error=ModelError) for name in (GRAPH, TOKENIZER)}
-        if about.sha256 != digests(files):
+        if not about.describes(files):
             raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Reinstall erda or rebuild the encoder.")
         return cls(about, files[GRAPH], files[TOKENIZER])
 
@@ -90,6 +102,11 @@ def read_about(folder: Path) -> AboutEncoder:
 def digests(files: dict[str, bytes]) -> dict[str, str]:
     """Sha256 of each file."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
+    """CRC-32 of each file."""
+    return {name: zlib.crc32(content) for name, content in files.items()}
 
 
 class OnnxEncoder(Encoder):
@@ -170,9 +187,11 @@ class OnnxEncoder(Encoder):
 
 
 def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes, np.ndarray] | None) -> OnnxEncoder:
-    """Open an encoder that ships with erda."""
-    folder = PACKAGED / name
-    if name not in packaged_names():
+    """Open an encoder that ships with erda, or that `erda data get` has built."""
+    folder = packaged_folder(name)
+    if not (folder / ABOUT).is_file():
+        if name == BUILT:
+            raise ModelError(f"The files of encoder '{BUILT}' are not on this machine. Build them once: {GET}")
         known = ", ".join(sorted(packaged_names()))
         raise SettingsError(f"engine 'packaged': expected encoder {known}, got '{name}'; use engine 'onnx'.")
     default = TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
@@ -190,8 +209,13 @@ def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes,
 
 
 def packaged_names() -> set[str]:
-    """Names of the encoders that ship with erda."""
-    return {path.parent.name for path in PACKAGED.glob(f"*/{ABOUT}")}
+    """Names of the encoders that ship with erda, and of those that `erda data get` builds."""
+    return {BUILT, *(path.parent.name for path in PACKAGED.glob(f"*/{ABOUT}"))}
+
+
+def packaged_folder(name: str) -> Path:
+    """The folder of a packaged encoder; that of MPNet is in the cache folder."""
+    return cache_folder() / "encoders" / name if name == BUILT else PACKAGED / name
 
 
 def available_threads() -> int:
