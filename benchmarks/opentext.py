@@ -4,7 +4,7 @@ The definition is in docs/open-text.md. Vectors and entity types are computed on
 
 python benchmarks/opentext.py prepare /tmp/opentext --tagger FOLDER_OF_THE_SPACY_MODEL
 python benchmarks/opentext.py score /tmp/opentext                      # 5 relations x 5 sentences, nothing judged
-python benchmarks/opentext.py score /tmp/opentext --relations 15 --shots 20 --types none --unlabelled packaged
+python benchmarks/opentext.py score /tmp/opentext --relations 15 --shots 20 --types none
 python benchmarks/opentext.py judge /tmp/opentext                      # after 50 judgements of each relation
 """
 
@@ -21,25 +21,16 @@ from pathlib import Path
 import numpy as np
 
 import opentext_cache
-from erda.encoders import build_encoder
-from erda.methods.expected import Fitted
+from erda.encoders.unlabelled import Unlabelled
+from erda.methods.open_head import Pairs, compete
+from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.types import Relation, Task
-from opentext_score import (
-    Pairs,
-    Unlabelled,
-    compete,
-    evidence,
-    judged_evidence,
-    kernel_rows,
-)
 from targets import Figure, measure
 
 LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
-N_SAMPLE = 4_000  # unlabelled pairs that scores are compared with
 N_BINS = 15
 ANSWERED_AT = 0.25  # confidence of the default operating point, chosen on the half `choose`
-OPEN, JUDGED = (1.166, -7.783), (1.132, -0.622)  # slope and intercept of the log odds, chosen on the half `choose`
 ROUNDS, PER_ROUND = 5, 10
 TARGETS = {"score": (38, 36, 45, 35), "judge": (50, 55, 65, 40)}  # mean AP, precision at recall 0.5, precision, recall
 
@@ -95,11 +86,22 @@ def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray) -> M
 
 @dataclass(frozen=True)
 class Bench:
-    """The data of the benchmark and the unlabelled text that scores are compared with."""
+    """The data of the benchmark, and the packaged statistics that scores are compared with."""
 
-    world: opentext_cache.World
+    folder: Path
     types: str  # tagger, none
-    unlabelled: str  # own, packaged
+
+    @cached_property
+    def unlabelled(self) -> Unlabelled:
+        """The packaged statistics of unlabelled pairs."""
+        found = opentext_cache.packaged_encoder().unlabelled()
+        assert found is not None
+        return found
+
+    @cached_property
+    def world(self) -> opentext_cache.World:
+        """Questions and teaching sentences."""
+        return opentext_cache.load(self.folder, self.unlabelled.type_names)
 
     @cached_property
     def documents(self) -> np.ndarray:
@@ -148,22 +150,9 @@ class Bench:
         return self.typed(self.world.asked)
 
     @cached_property
-    def statistics(self) -> Unlabelled:
-        """Statistics of the user's own text and the packaged background, or of the background alone."""
-        world, background = self.world, self.typed(self.world.background)
-        own = self.asked[self.even]
-        if self.unlabelled == "packaged":
-            return Unlabelled.of(background.vectors, background[np.arange(N_SAMPLE)], self.smoothing)
-        rows = np.sort(np.random.default_rng(0).choice(len(own), N_SAMPLE, replace=False))
-        return Unlabelled.of(np.concatenate([own.vectors, world.background.vectors]), own[rows], self.smoothing)
-
-    @cached_property
-    def smoothing(self) -> np.ndarray:
-        """How tags stand for each other: P(tag t | annotated type) P(annotated type | tag s), of the even documents."""
-        world = self.world
-        counts = np.full((len(world.type_names), len(world.annotated_names) - 1), 0.5)
-        np.add.at(counts, (world.asked.types[self.even].ravel(), world.annotated[self.even].ravel() - 1), 1)
-        return np.asarray((counts / counts.sum(axis=1, keepdims=True)) @ (counts / counts.sum(axis=0)).T)
+    def lessons(self) -> Pairs:
+        """All teaching sentences, with the types that count."""
+        return self.typed(self.world.lessons)
 
     @cached_property
     def encoder(self) -> opentext_cache.CachedEncoder:
@@ -171,12 +160,7 @@ class Bench:
         world = self.world
         examples = [*world.teaching, *(one.example for one in world.questions)]
         vectors = np.concatenate([world.lessons.vectors, world.asked.vectors])
-        return opentext_cache.CachedEncoder(examples, vectors, build_encoder("minilm"))
-
-    @cached_property
-    def kernels(self) -> np.ndarray:
-        """Kernel rows of all questions."""
-        return kernel_rows(self.asked, self.statistics).astype(np.float32)
+        return opentext_cache.CachedEncoder(examples, vectors, opentext_cache.packaged_encoder())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,87 +186,65 @@ def draws(bench: Bench, half: str, n_relations: int, shots: int, n_draws: int) -
         yield Draw(tuple(known[name] for name in names), tuple(rows))
 
 
-def fitted(bench: Bench, draw: Draw, judged: Sequence[np.ndarray]) -> tuple[Fitted, np.ndarray, list[Pairs]]:
-    """Posterior taught by the draw's sentences and by questions judged right; centred names; examples as pairs."""
-    world, lessons = bench.world, bench.typed(bench.world.lessons)
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Log odds of each relation in open text, and the two-covariance scores: [n, n_relations] each."""
+
+    log_odds: np.ndarray  # after the competition of the pairs of a sentence
+    likelihoods: np.ndarray
+
+
+def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np.ndarray, np.ndarray]] = ()) -> Scored:
+    """Teach the draw's sentences and the questions judged right and wrong, and score questions `rows`."""
+    world, nothing = bench.world, np.zeros(0, dtype=int)
+    judged = judged or [(nothing, nothing)] * len(draw.relations)
     examples = []
-    for relation, rows, right in zip(draw.relations, draw.rows, judged, strict=True):
-        examples += [world.teaching[row] for row in rows]
+    for relation, own, (right, _) in zip(draw.relations, draw.rows, judged, strict=True):
+        examples += [world.teaching[row] for row in own]
         examples += [replace(world.questions[row].example, relation=relation.id) for row in right]
     method = Posterior(bench.encoder)
     method.learn(Task(0, draw.relations, tuple(examples)))
-    names = np.stack([method.rows["name"][relation.id] for relation in draw.relations])
-    names = names - np.concatenate([names, method.shared["common"]]).mean(axis=0)
-    pairs = [lessons[rows] + bench.asked[right] for rows, right in zip(draw.rows, judged, strict=True)]
-    return method.fitted, names, pairs
-
-
-def scores_of(
-    bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[np.ndarray] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Evidence for each relation on questions `rows`, and today's score: [n, n_relations] each."""
-    judged = judged or [np.zeros(0, dtype=int)] * len(draw.relations)
-    model, names, pairs = fitted(bench, draw, judged)
-    asked, statistics = bench.asked[rows], bench.statistics
-    today, sample = model.scores(asked.vectors), model.scores(statistics.sample.vectors)
-    columns = [
-        evidence(own, names[i], statistics, asked, likelihoods=today[:, i], sample_likelihoods=sample[:, i])
-        for i, own in enumerate(pairs)
+    names = method.centred_names()
+    taught = [
+        TaughtPairs(
+            Pairs.joined([bench.lessons[own], bench.asked[right]]), names[i], counterexamples=bench.asked[wrong]
+        )
+        for i, (own, (right, wrong)) in enumerate(zip(draw.rows, judged, strict=True))
     ]
-    return np.stack(columns, axis=1), today
+    head = fit_open_head(taught, method.fitted, bench.unlabelled)
+    asked = bench.asked[rows]
+    likelihoods = method.fitted.scores(asked.vectors)
+    return Scored(compete(head.log_odds(likelihoods, asked), bench.sentences[rows]), likelihoods)
 
 
-def competing(bench: Bench, scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Scores after the competition of the pairs of a sentence."""
-    return np.stack([compete(column, bench.sentences[rows]) for column in scores.T], axis=1)
-
-
-def judged_scores(bench: Bench, draw: Draw, gold: np.ndarray) -> np.ndarray:
-    """Scores of the odd documents after all rounds of judgements on the even ones: [n, n_relations]."""
-    n_even, statistics = len(bench.even), bench.statistics
-    rows = np.concatenate([bench.even, bench.odd])
-    seen: list[np.ndarray] = [np.zeros(0, dtype=int) for _ in draw.relations]  # positions in `even`
-    for _ in range(ROUNDS + 1):
-        right = [bench.even[some[gold[bench.even[some], i] == 1]] for i, some in enumerate(seen)]
-        scores, _ = scores_of(bench, draw, rows, right)
+def judged_questions(bench: Bench, draw: Draw, gold: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows of the questions judged right and wrong in all rounds, for each relation."""
+    seen: list[np.ndarray] = [np.zeros(0, dtype=int) for _ in draw.relations]
+    judged: list[tuple[np.ndarray, np.ndarray]] = []
+    for _ in range(ROUNDS):
+        scores = scored(bench, draw, bench.even, judged).log_odds
         for i, some in enumerate(seen):
-            if len(some):
-                lessons = bench.typed(bench.world.lessons)[draw.rows[i]]
-                kernels = np.concatenate([bench.kernels[bench.even[some]], kernel_rows(lessons, statistics)])
-                known = np.concatenate([scores[some, i], np.full(len(lessons), np.nan)])
-                holds = np.concatenate([gold[bench.even[some], i] == 1, np.ones(len(lessons))]).astype(float)
-                (scores[:, i],) = judged_evidence(
-                    [scores[:, i]],
-                    scores[:n_even, i],
-                    rows=[bench.kernels[rows]],
-                    judged_rows=kernels,
-                    judged_scores=known,
-                    holds=holds,
-                )
-        final = competing(bench, scores, rows)
-        for i, some in enumerate(seen):
-            own = np.where(gold[bench.even, i] < 0, -np.inf, final[:n_even, i])
-            own[some] = -np.inf
+            own = np.where(gold[bench.even, i] < 0, -np.inf, scores[:, i])
+            own[np.isin(bench.even, some)] = -np.inf
             order = np.argsort(-own, kind="stable")
             _, first = np.unique(bench.sentences[bench.even[order]], return_index=True)
-            seen[i] = np.concatenate([some, order[np.sort(first)[:PER_ROUND]]])
-    return final[n_even:]
+            seen[i] = np.concatenate([some, bench.even[order[np.sort(first)[:PER_ROUND]]]])
+        judged = [(some[gold[some, i] == 1], some[gold[some, i] == 0]) for i, some in enumerate(seen)]
+    return judged
 
 
 def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     """Measure all draws and compare the means with the targets."""
-    bench = Bench(opentext_cache.load(arguments.folder), arguments.types, arguments.unlabelled)
+    bench = Bench(arguments.folder, arguments.types)
     found, before = [], []
-    slope, intercept = JUDGED if arguments.command == "judge" else OPEN
     chosen = draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws)
     for draw in chosen:
         gold = bench.gold([relation.id for relation in draw.relations])
-        scores, today = scores_of(bench, draw, bench.odd)
-        final = competing(bench, scores, bench.odd)
-        if arguments.command == "judge":
-            final = judged_scores(bench, draw, gold)
-        confidences = 1 / (1 + np.exp(-(slope * final + intercept)))
-        found.append(measured(final, confidences, gold[bench.odd]))
+        judged = judged_questions(bench, draw, gold) if arguments.command == "judge" else ()
+        scores = scored(bench, draw, bench.odd, judged)
+        confidences = 1 / (1 + np.exp(-scores.log_odds))
+        found.append(measured(scores.log_odds, confidences, gold[bench.odd]))
+        today = scores.likelihoods
         before.append(np.mean([ranked(today[:, i], gold[bench.odd][:, i]) for i in range(today.shape[1])], axis=0))
     means = np.mean([astuple(one) for one in found], axis=0)
     has_targets = (arguments.relations, arguments.shots) == (5, 5)
@@ -313,7 +275,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--draws", type=int, default=10)
         one.add_argument("--half", choices=("choose", "report", "all"), default="report")
         one.add_argument("--types", choices=("tagger", "none"), default="tagger")
-        one.add_argument("--unlabelled", choices=("own", "packaged"), default="own")
     given = parser.parse_args(arguments)
     if given.command == "prepare":
         opentext_cache.prepare(given.folder, tagger=given.tagger)

@@ -37,14 +37,15 @@ class TextPlace:
 class Answer:
     """The relation between the two entities of a sentence; None if no known relation is likely enough.
 
-    `ranked` holds the most likely relations, best first, even if `relation` is None. `place` is known for the answers
-    of `extract`.
+    `relations` holds all relations above the threshold, and `relation` is the first of them. `ranked` holds the most
+    likely relations, best first, even if `relation` is None. `place` is known for the answers of `extract`.
     """
 
     example: Example
     relation: str | None
     ranked: tuple[Ranked, ...]
     place: TextPlace | None = None
+    relations: tuple[str, ...] = ()
 
     @property
     def best(self) -> str | None:
@@ -78,6 +79,7 @@ class Answer:
             **(asdict(self.place) if self.place else {}),
             **{name: kind for name, kind in (resolved | types).items() if kind},
             "relation": self.relation,
+            **({"relations": list(self.relations)} if len(self.relations) > 1 else {}),
             "confidence": round(self.confidence, 4),
             "ranked": [{"relation": one.relation, "confidence": round(one.confidence, 4)} for one in self.ranked],
         }

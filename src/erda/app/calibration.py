@@ -8,6 +8,9 @@ is seen, known and unknown are equally likely, and so are the k known relations:
 With few relations, or few examples of each, scores spread wider, so their log odds are divided by that width
 (`Calibration.given`). The constants were chosen on validation data (docs/calibration.md; `benchmarks/teaching.py
 refusing`). Users set nothing, and one example of one relation is enough.
+
+Where the encoder ships statistics of unlabelled pairs, `marked_confidences` and `text_confidences` replace this: see
+docs/open-text.md.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from erda.methods.open_head import OpenHead
 from erda.types import ScoreKind
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
@@ -59,3 +63,34 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "logit": Calibration(1.0),
     "negative distance": Calibration(1.0),
 }
+
+MARKED, IN_TEXT = 0.5, 0.25  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
+LIKELIHOOD_SLOPE, OPEN_SLOPE, JUDGED_SLOPE, OFFSET = 1.09, 0.18, 1.0, 0.92  # log odds that a known relation holds
+FAR, FEW = 4.75, 1.25  # score of a known relation in deviations above unlabelled pairs: 4.75 - 1.25 / sqrt(n)
+SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
+LEAST_COUNT = 0.5  # examples that a relation's name counts for
+
+
+def marked_confidences(scores: np.ndarray, log_odds: np.ndarray, head: OpenHead) -> np.ndarray:
+    """Confidences for pairs that a person marked: [n, n_relations], in the order of the two-covariance scores.
+
+    A known relation holds if the best score is far above those of unlabelled pairs; the relations then share its
+    probability. Log odds of open text below 0 count against it, in full once sentences were taught against a relation.
+    """
+    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
+    counts = np.maximum(head.counts, LEAST_COUNT)
+    far = (scores[rows, best] - head.usual[0]) / head.usual[1] - (FAR - FEW / np.sqrt(counts[best]))
+    against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best], 0)
+    known = _logistic(LIKELIHOOD_SLOPE * far + against + OFFSET)
+    temperature = SHARE_AT * (1 + SHARE_FEW / counts.mean())
+    shares = np.exp((scores - scores[rows, best][:, None]).astype(np.float64) / temperature)
+    return np.asarray(known[:, None] * shares / shares.sum(axis=1, keepdims=True))
+
+
+def text_confidences(log_odds: np.ndarray) -> np.ndarray:
+    """Confidences for all pairs of a text, after their competition: [n, n_relations]. Several relations can hold."""
+    return _logistic(log_odds)
+
+
+def _logistic(log_odds: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))

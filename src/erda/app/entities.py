@@ -8,6 +8,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
 from erda.app.inputs import check_text
 from erda.data.entity_model import GET, PIPELINE, model_folder
@@ -17,7 +18,8 @@ from erda.text.marks import Mark
 from erda.text.names import NameTagger
 from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import Tagger, fetched_tagger, spacy_tagger
+from erda.text.spacy_tagger import Tagger, load_pipeline, pipeline_tagger
+from erda.text.token_types import TokenTagger, token_tagger
 from erda.types import Entity, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
@@ -69,8 +71,13 @@ class Finder:
 
     def __call__(self, text: str, taught: NameTagger | None) -> Tagged:
         """Tag a text; the names of `taught` examples count where no pipeline runs."""
-        tag = _spacy_tagger(self.pipeline) if self.pipeline else CapitalisedTagger(taught)
+        tag = _spacy_taggers(self.pipeline)[0] if self.pipeline else CapitalisedTagger(taught)
         return Tagged(tuple(tag(text)), self.name, self.hint)
+
+    @property
+    def of_tokens(self) -> TokenTagger | None:
+        """The tagger that adds types to taught examples; None where no pipeline runs."""
+        return _spacy_taggers(self.pipeline)[1] if self.pipeline else None
 
 
 def find_tagger() -> Finder:
@@ -95,8 +102,10 @@ def installed_pipeline() -> str | None:
 
 
 @lru_cache(maxsize=2)
-def _spacy_tagger(pipeline: str | Path) -> Tagger:
-    return fetched_tagger(pipeline) if isinstance(pipeline, Path) else spacy_tagger(pipeline)
+def _spacy_taggers(pipeline: str | Path) -> tuple[Tagger, TokenTagger]:
+    """The taggers of texts and of tokens, which share a loaded pipeline and its lock."""
+    loaded, lock = load_pipeline(pipeline), Lock()  # spaCy does not guarantee thread safety
+    return pipeline_tagger(loaded, lock), token_tagger(loaded, lock)
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:

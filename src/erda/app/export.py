@@ -41,6 +41,7 @@ RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
+    "methods.open_head",
     *("app.calibration", "app.standalone"),
 )
 PACKAGE = "erda_export"
@@ -97,7 +98,7 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method = version.method
-    arrays = _score_arrays(method)
+    arrays = _score_arrays(version)
     packed = _packed(method, engine)
     work = folder.with_name(f".{folder.name}.part")
     with work_folder(work, purpose="export", busy=f"another command is writing {folder}"):
@@ -118,10 +119,11 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     return folder
 
 
-def _score_arrays(method: Method) -> dict[str, np.ndarray]:
+def _score_arrays(version: Version) -> dict[str, np.ndarray]:
+    method, head = version.fitted
     if not isinstance(method, Posterior) or method.trains:
         raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
-    return method.fitted.arrays()
+    return {**method.fitted.arrays(), **(head.arrays() if head else {})}
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:
@@ -165,6 +167,7 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "method": version.method.name,
         "scores": version.method.score_kind,
         "calibration": {**asdict(version.calibration), "least_known": LEAST_KNOWN},
+        "least": version.least_confidences,
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],

@@ -115,19 +115,42 @@ class Extractor:
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
-        self, given: Given, *, top: int = TOP, progress: Progress | None = None
+        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
     ) -> Answer: ...
     @overload
-    def predict(self, given: Iterable[Given], *, top: int = TOP, progress: Progress | None = None) -> list[Answer]: ...
     def predict(
-        self, given: Given | Iterable[Given], *, top: int = TOP, progress: Progress | None = None
+        self,
+        given: Iterable[Given],
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[Answer]: ...
+    def predict(
+        self,
+        given: Given | Iterable[Given],
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> Answer | list[Answer]:
-        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
-        return self.version.predict(given, top=top, progress=progress)
+        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list.
 
-    def extract(self, text: str, entities: Entities = None, *, top: int = TOP, pronouns: bool = True) -> Extraction:
+        `min_confidence` replaces the default threshold and those of `tune`.
+        """
+        return self.version.predict(given, top=top, min_confidence=min_confidence, progress=progress)
+
+    def extract(
+        self,
+        text: str,
+        entities: Entities = None,
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        pronouns: bool = True,
+    ) -> Extraction:
         """Predict the relations between all entities of a text that share a sentence (`Version.extract`)."""
-        return self.version.extract(text, entities, top=top, pronouns=pronouns)
+        return self.version.extract(text, entities, top=top, min_confidence=min_confidence, pronouns=pronouns)
 
     def explain(self, given: Given) -> Explanation:
         """Explain an answer by similar examples and influential words (`Version.explain`)."""

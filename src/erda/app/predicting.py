@@ -114,12 +114,14 @@ def ask_rows(
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
     top: int = TOP,
+    min_confidence: float | None = None,
 ) -> Asking:
     """Answer every row of a file in any of a user's own formats; `columns` as in `read_examples`."""
     format = own_format(path, format, columns)
     files = (path, *(brat_files(path) if format == "brat" else ()))
-    job = _job(version, files, format=format, columns=dict(columns or {}), top=top)
-    return Asking(path, files, job, partial(_answer_rows, version, path, row_reader(format, columns), top))
+    job = _job(version, files, format=format, columns=dict(columns or {}), top=top, min_confidence=min_confidence)
+    reader = row_reader(format, columns)
+    return Asking(path, files, job, partial(_answer_rows, version, path, rows_of=reader, top=top, least=min_confidence))
 
 
 def ask_text(
@@ -129,6 +131,7 @@ def ask_text(
     *,
     pairs: Pairs = "likelier",
     pronouns: bool = True,
+    min_confidence: float | None = None,
 ) -> Asking:
     """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
 
@@ -136,23 +139,27 @@ def ask_text(
     """
     tagger = NameTagger(names) if names else None
     found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
-    job = _job(version, [path], entities=found_by, pairs=pairs, pronouns=pronouns)
+    job = _job(version, [path], entities=found_by, pairs=pairs, pronouns=pronouns, min_confidence=min_confidence)
 
     def ask(row: TextRow) -> PairQuestions:
         marks = row.marks()
         return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
 
-    return Asking(path, (path,), job, partial(_answer_text, version, path, ask, pairs), TEXT_COLUMNS)
+    answer = partial(_answer_text, version, path, ask=ask, pairs=pairs, least=min_confidence)
+    return Asking(path, (path,), job, answer, TEXT_COLUMNS)
 
 
 def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
     return AnswerJob(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
 
 
-def _answer_rows(version: Version, path: Path, rows_of: RowReader, top: int, skip: int) -> Iterator[Piece]:
+def _answer_rows(
+    version: Version, path: Path, skip: int, *, rows_of: RowReader, top: int, least: float | None
+) -> Iterator[Piece]:
     rest = islice(in_place(path, partial(rows_of, path)), skip, None)
     while piece := [_read(row) for row in islice(rest, PIECE)]:
-        answers = iter(version.predict([one for _, one in piece if isinstance(one, Example)], top=top))
+        asked = [one for _, one in piece if isinstance(one, Example)]
+        answers = iter(version.predict(asked, top=top, min_confidence=least))
         rows: list[PlainRow] = [
             {"id": None, **asdict(one)}
             if isinstance(one, Unread)
@@ -188,16 +195,18 @@ class AskedLine:
     error: str = ""
 
 
-def _answer_text(version: Version, path: Path, ask: Ask, pairs: Pairs, skip: int) -> Iterator[Piece]:
+def _answer_text(
+    version: Version, path: Path, skip: int, *, ask: Ask, pairs: Pairs, least: float | None
+) -> Iterator[Piece]:
     asked, size = list[AskedLine](), 0
     for line in read_texts(path, skip=skip):
         asked.append(_asked(line, ask))
         size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
         if size >= PIECE:
-            yield _text_piece(version, asked, pairs)
+            yield _text_piece(version, asked, pairs, least)
             asked, size = [], 0
     if asked:
-        yield _text_piece(version, asked, pairs)
+        yield _text_piece(version, asked, pairs, least)
 
 
 def _asked(line: TextLine, ask: Ask) -> AskedLine:
@@ -209,9 +218,9 @@ def _asked(line: TextLine, ask: Ask) -> AskedLine:
         return AskedLine(line.line, line.row, None, str(fault))
 
 
-def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs) -> Piece:
-    examples = [one for own in asked if own.questions for one in own.questions.examples]
-    answers = iter(version.predict(examples, top=1))
+def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: float | None) -> Piece:
+    texts = [own.questions for own in asked if own.questions]
+    extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
     rows, n_entities = list[PlainRow](), 0
     for own in asked:
         place: PlainRow = {"id": own.row.id, "line": own.line}
@@ -219,7 +228,7 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs) -> Piece
             rows.append({**place, "error": own.error})
             continue
         text = own.row.text if len(own.row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
-        found = own.questions.answered(islice(answers, len(own.questions.examples)))
+        found = next(extractions)
         for one in KEPT[pairs](found):
             answer = one.to_json()
             rows.append({**place, "entities": found.tagger, **answer, "text": text, "sentence": answer["text"]})

@@ -53,7 +53,8 @@ class RelationFinder:
         for docs in minibatch(stream, batch_size):
             pairs = [list(_pairs(doc)) for doc in docs]
             asked = [example for own in pairs for _, examples in own for example in examples]
-            answers = iter(self.version.predict(asked, top=1) if asked else ())
+            places = [(i, start) for i, own in enumerate(pairs) for start, examples in own for _ in examples]
+            answers = iter(self.version.answer_pairs(asked, places, top=1))
             for doc, own in zip(docs, pairs, strict=True):
                 doc.user_data[KEY] = [
                     [answer.relation, answer.confidence, *_place(answer.example, start)]

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from erda.app.calibration import Calibration
+from erda.app.calibration import Calibration, marked_confidences
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
+from erda.methods.open_head import OpenHead, Pairs
 from erda.text.marks import Mark, example_from_marks, example_from_text
 from erda.types import Entity, Example, Span
 
@@ -40,7 +41,9 @@ class Predictor:
             if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{folder / name} is damaged or was changed; export it again.")
         with np.load(folder / "scores.npz", allow_pickle=False) as file:
-            self.fitted = Fitted.from_arrays({name: file[name] for name in file.files})
+            arrays = {name: file[name] for name in file.files}
+        self.fitted = Fitted.from_arrays(arrays)
+        self.head = OpenHead.from_arrays(arrays) if OpenHead.is_in(arrays) else None
         calibration = self.known["calibration"]
         self.least_known = calibration.pop("least_known")
         self.calibration = Calibration(**calibration)
@@ -62,25 +65,44 @@ class Predictor:
 
         `relation` is the likeliest, or None if none is likely enough; `ranked` holds the `top` likeliest.
         """
-        scores = self.scores(sentences)
+        examples = [read_sentence(sentence) for sentence in sentences]
         names = [relation["id"] for relation in self.known["relations"]]
+        vectors = _unit_rows(self._embed(examples))
+        scores = self.fitted.scores(vectors).astype(np.float32)
+        confidences = self._confidences(scores, vectors, examples)
+        order = np.lexsort((-scores, -confidences))
         answers = []
-        for row in self.calibration.confidences(scores):
-            order = np.argsort(-row, kind="stable")[:top]
-            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in order]
-            best = ranked[0]["relation"] if row.sum() >= self.least_known else None
-            answers.append({"relation": best, "confidence": ranked[0]["confidence"], "ranked": ranked})
+        for row, columns in zip(confidences, order, strict=True):
+            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in columns[:top]]
+            found = [names[i] for i in self._holding(row, columns)]
+            several = {"relations": found} if len(found) > 1 else {}
+            answer = {"relation": found[0] if found else None, **several, "confidence": ranked[0]["confidence"]}
+            answers.append({**answer, "ranked": ranked})
         return answers
+
+    def _confidences(self, scores: np.ndarray, vectors: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
+        if self.head is None:
+            return self.calibration.confidences(scores)
+        places = np.array([(one.head.span.start, one.tail.span.start) for one in examples]).reshape(-1, 2)
+        types = self.head.type_numbers([(one.head.type, one.tail.type) for one in examples])
+        return marked_confidences(scores, self.head.log_odds(scores, Pairs(vectors, types, places)), self.head)
+
+    def _holding(self, row: np.ndarray, columns: np.ndarray) -> list[int]:
+        """The relations that are answers, best first."""
+        if self.known["least"] is None:
+            return columns[:1].tolist() if row.sum() >= self.least_known else []
+        return [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Log odds of each relation against an unseen relation: [n_sentences, n_relations]."""
-        vectors = self.vectors(sentences)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return self.fitted.scores(vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+        return self.fitted.scores(_unit_rows(self.vectors(sentences))).astype(np.float32)
 
     def vectors(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Vectors of sentences: [n_sentences, dim]."""
-        pieces = self.tokenizer.encode([read_sentence(sentence) for sentence in sentences])
+        return self._embed([read_sentence(sentence) for sentence in sentences])
+
+    def _embed(self, examples: Sequence[Example]) -> np.ndarray:
+        pieces = self.tokenizer.encode(examples)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             rows = list(pool.map(self._vector, pieces))
         return np.stack(rows) if rows else np.zeros((0, self.about["dim"]), dtype=np.float32)
@@ -89,6 +111,10 @@ class Predictor:
         inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
         found: np.ndarray = self.session.run(None, inputs)[0]
         return found
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def read_sentence(sentence: str | Mapping[str, Any]) -> Example:

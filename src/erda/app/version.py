@@ -5,24 +5,29 @@ Any number of threads can share a version while the extractor goes on learning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from threading import Lock
 from typing import overload
 
 import numpy as np
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
-from erda.app.calibration import CALIBRATIONS, LEAST_KNOWN, Calibration
+from erda.app.calibration import CALIBRATIONS, IN_TEXT, MARKED, Calibration, marked_confidences, text_confidences
 from erda.app.derived import DerivedArrays
-from erda.app.entities import GIVEN, Entities, tagged_sentences
+from erda.app.entities import GIVEN, Entities, find_tagger, tagged_sentences
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
 from erda.app.lessons import Known
+from erda.app.open_text import open_head, pairs_of
+from erda.app.scored import Scored, check_confidence
 from erda.app.state import TAUGHT_BY_0_1, State
 from erda.encoders.base import unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
+from erda.methods.open_head import OpenHead, compete
+from erda.methods.posterior import Posterior
 from erda.text.keys import entity_key
 from erda.text.names import NameTagger
 from erda.text.pairs import ordered_pairs
@@ -47,6 +52,11 @@ class PairQuestions:
     n_entities: int
     n_left_out: int
     hint: str = ""
+
+    @property
+    def has_tagger_types(self) -> bool:
+        """Whether a spaCy pipeline found the entities and their types."""
+        return self.tagger.startswith("spacy:")
 
     def answered(self, answers: Iterable[Answer]) -> Extraction:
         """The extraction, given an answer to each example."""
@@ -95,19 +105,36 @@ class Version:
         return self._method
 
     @cached_property
-    def _fitted(self) -> Method:
-        """The method, fitted: with the arrays on disk, which are written if they are missing."""
+    def fitted(self) -> tuple[Method, OpenHead | None]:
+        """The method and its open-text head, fitted: from the arrays on disk, which are written if they are missing."""
         method = self.method
         if self._derived is not None and (found := self._derived.load()) is not None:
             method.use_derived(found)
-        elif self._derived is not None:
-            self._derived.save(method.derived())
-        return method
+            return method, OpenHead.from_arrays(found) if OpenHead.is_in(found) else None
+        head = open_head(method, self.state)
+        if self._derived is not None:
+            self._derived.save({**method.derived(), **(head.arrays() if head else {})})
+        return method, head
+
+    @cached_property
+    def _typed_head(self) -> OpenHead | None:
+        """The open-text head where the tagger at hand adds types to untyped taught examples."""
+        method, head = self.fitted
+        tag = find_tagger().of_tokens if head else None
+        return open_head(method, self.state, tag) if tag and head else head
 
     @cached_property
     def calibration(self) -> Calibration:
         """The calibration that converts scores to confidences."""
         return CALIBRATIONS[self.method.score_kind].given([len(one.lessons) for one in self.state.known])
+
+    @property
+    def least_confidences(self) -> list[float] | None:
+        """The least confidence of an answer of `predict` for each relation; None if all together must be likely."""
+        thresholds = self.state.thresholds
+        if thresholds is not None:
+            return [thresholds.of(one.id) for one in self.state.known]
+        return [MARKED] * len(self.state.known) if self.fitted[1] else None
 
     @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
@@ -122,32 +149,90 @@ class Version:
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a text is many texts to Python
-        self, given: Given, *, top: int = TOP, progress: Progress | None = None
+        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
     ) -> Answer: ...
     @overload
-    def predict(self, given: Iterable[Given], *, top: int = TOP, progress: Progress | None = None) -> list[Answer]: ...
     def predict(
-        self, given: Given | Iterable[Given], *, top: int = TOP, progress: Progress | None = None
+        self,
+        given: Iterable[Given],
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[Answer]: ...
+    def predict(
+        self,
+        given: Given | Iterable[Given],
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> Answer | list[Answer]:
-        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
+        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list.
+
+        `min_confidence` replaces the thresholds of the version and the default.
+        """
         if isinstance(given, str | Example | Mapping):
-            return self._answers(examples_of([given]), top=top)[0]
+            return self._answers(examples_of([given]), top=top, least=min_confidence)[0]
         questions, answers = examples_of(given), list[Answer]()
         for start in range(0, len(questions), AT_ONCE):
-            answers += self._answers(questions[start : start + AT_ONCE], top=top)
+            answers += self._answers(questions[start : start + AT_ONCE], top=top, least=min_confidence)
             if progress:
                 progress(len(answers), len(questions))
         return answers
 
-    def extract(self, text: str, entities: Entities = None, *, top: int = TOP, pronouns: bool = True) -> Extraction:
+    def extract(
+        self,
+        text: str,
+        entities: Entities = None,
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        pronouns: bool = True,
+    ) -> Extraction:
         """Predict the relation of every ordered pair of entities that share a sentence of a text.
 
         `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
         `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
         `pronouns` are asked about as well (`erda.text.pronouns`), except beside offsets, which name every mention.
         """
-        questions = self.questions(text, entities, pronouns=pronouns)
-        return questions.answered(self.predict(questions.examples, top=top))
+        return self.answer_texts(
+            [self.questions(text, entities, pronouns=pronouns)], top=top, min_confidence=min_confidence
+        )[0]
+
+    def answer_texts(
+        self, texts: Sequence[PairQuestions], *, top: int = TOP, min_confidence: float | None = None
+    ) -> list[Extraction]:
+        """Answer the questions of several texts; the pairs of a sentence compete for each relation."""
+        found: dict[int, Extraction] = {}
+        for tagged in (True, False):
+            some = [(i, one) for i, one in enumerate(texts) if one.has_tagger_types == tagged]
+            answers = iter(
+                self.answer_pairs(
+                    [example for _, one in some for example in one.examples],
+                    [(i, example.tokens) for i, one in some for example in one.examples],
+                    top=top,
+                    min_confidence=min_confidence,
+                    tagged=tagged,
+                )
+            )
+            found |= {i: one.answered(islice(answers, len(one.examples))) for i, one in some}
+        return [found[i] for i in range(len(texts))]
+
+    def answer_pairs(
+        self,
+        examples: Sequence[Example],
+        sentences: Sequence[Hashable],
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        tagged: bool = False,
+    ) -> list[Answer]:
+        """Answer all pairs of entities of some sentences; `sentences` are the keys of the sentences of the pairs.
+
+        `tagged`: the tagger at hand adds types to taught examples that have none.
+        """
+        return self._answers(examples, sentences, top=top, least=min_confidence, tagged=tagged)
 
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
@@ -193,30 +278,57 @@ class Version:
         similarities = (vectors[1:] @ vectors[0]).tolist()
         nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
         nearest.sort(key=lambda one: -one.similarity)
-        short = Answer(example, answer.relation, answer.ranked[:TOP])
+        short = replace(answer, ranked=answer.ranked[:TOP])
         return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
 
-    def _answers(self, questions: Sequence[Example], *, top: int) -> list[Answer]:
+    def _answers(
+        self,
+        questions: Sequence[Example],
+        sentences: Sequence[Hashable] | None = None,
+        *,
+        top: int,
+        least: float | None = None,
+        tagged: bool = False,
+    ) -> list[Answer]:
         if not questions:
             return []
-        predictions = self._fitted.predict(questions)
-        confidences = self.calibration.confidences(predictions.scores)
-        known = confidences.sum(axis=1) >= LEAST_KNOWN
-        exemplars = self._exemplars
-        ranks = np.argsort(-predictions.scores, axis=1, kind="stable")[:, : max(top, 1)]
+        check_confidence(least)
+        found = self._scored(questions, sentences, tagged=tagged)
+        names, exemplars = found.relations, self._exemplars
+        holds = found.holds(self.state.thresholds, least)
         answers = []
-        for row, (question, columns) in enumerate(zip(questions, ranks.tolist(), strict=True)):
+        for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
             ranked = tuple(
                 Ranked(
-                    name := predictions.relations[column],
-                    float(confidences[row, column]),
-                    float(predictions.scores[row, column]),
-                    exemplars.get(name),
+                    names[column],
+                    float(found.confidences[row, column]),
+                    float(found.scores[row, column]),
+                    exemplars.get(names[column]),
                 )
-                for column in columns
+                for column in columns[: max(top, 1)]
             )
-            answers.append(Answer(question, ranked[0].relation if known[row] else None, ranked))
+            relations = tuple(names[column] for column in columns if holds[row, column])
+            answers.append(Answer(question, relations[0] if relations else None, ranked, relations=relations))
         return answers
+
+    def _scored(self, questions: Sequence[Example], sentences: Sequence[Hashable] | None, *, tagged: bool) -> Scored:
+        """Scores and confidences of pairs that a person marked, or of all pairs of some `sentences`."""
+        method, head = self.fitted
+        if head is None or not isinstance(method, Posterior):
+            predictions = method.predict(questions)
+            confidences = self.calibration.confidences(predictions.scores)
+            return Scored(predictions.relations, predictions.scores, confidences, None)
+        if tagged:
+            head = self._typed_head or head
+        vectors = method.vectors(questions)
+        scores = method.fitted.scores(vectors).astype(np.float32)
+        log_odds = head.log_odds(scores, pairs_of(questions, vectors, head.type_names))
+        names = tuple(method.index)
+        if sentences is None:
+            return Scored(names, scores, marked_confidences(scores, log_odds, head), MARKED)
+        numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+        log_odds = compete(log_odds, np.array([numbers[one] for one in sentences]))
+        return Scored(names, scores, text_confidences(log_odds), IN_TEXT)
 
 
 def _confidence(answer: Answer, relation: str) -> float:

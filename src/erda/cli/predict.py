@@ -62,6 +62,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_format(predict)
     add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
+    _add_min_confidence(predict)
     add_store(predict)
     predict.set_defaults(handler=run_predict)
 
@@ -77,6 +78,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
+    _add_min_confidence(extract)
     add_store(extract)
     extract.set_defaults(handler=run_extract)
 
@@ -101,6 +103,11 @@ def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     add_overwrite(parser)
 
 
+def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
+    about = "least confidence of an answer, 0 to 1 (default: that of erda tune, else the default of docs/open-text.md)"
+    parser.add_argument("--min-confidence", type=float, metavar="X", help=about)
+
+
 def run_predict(options: argparse.Namespace) -> int:
     """Answer a file; print or write the answers."""
     from erda.app.predicting import ask_rows
@@ -108,7 +115,14 @@ def run_predict(options: argparse.Namespace) -> int:
     refuse(below_one(options, "top"))
     version = open_store(options).version
     with input_file(options.file) as path:
-        asking = ask_rows(version, path, format=options.format, columns=options.columns, top=options.top)
+        asking = ask_rows(
+            version,
+            path,
+            format=options.format,
+            columns=options.columns,
+            top=options.top,
+            min_confidence=options.min_confidence,
+        )
         _answer(asking, options)
     return 0
 
@@ -125,7 +139,14 @@ def run_extract(options: argparse.Namespace) -> int:
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
-        asking = ask_text(version, path, names, pairs=options.pairs, pronouns=options.pronouns)
+        asking = ask_text(
+            version,
+            path,
+            names,
+            pairs=options.pairs,
+            pronouns=options.pronouns,
+            min_confidence=options.min_confidence,
+        )
         answered = _answer(asking, options)
     if not answered.n_rows:
         nothing = "No relation was found; --all shows the pairs."

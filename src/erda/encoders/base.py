@@ -13,6 +13,7 @@ from contextvars import ContextVar
 import numpy as np
 
 from erda.encoders.background import BackgroundFile
+from erda.encoders.unlabelled import Unlabelled, UnlabelledFile
 from erda.errors import ModelError
 from erda.types import EncoderSpec, Example
 
@@ -49,6 +50,7 @@ class Encoder(ABC):
     dim: int
     n_threads: int | None = None  # PyTorch threads during training and embedding; None keeps the current number
     background_file: BackgroundFile | None = None
+    unlabelled_file: UnlabelledFile | None = None
 
     @abstractmethod
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
@@ -64,6 +66,10 @@ class Encoder(ABC):
     def background(self) -> np.ndarray | None:
         """Cluster centres of arbitrary sentences, [n, dim]; None if no background was made with these weights."""
         return self.background_file.read() if self.background_file else None
+
+    def unlabelled(self) -> Unlabelled | None:
+        """Statistics of unlabelled pairs of entities; None if none were made with these weights."""
+        return self.unlabelled_file.read() if self.unlabelled_file else None
 
     def trained_state(self) -> dict[str, np.ndarray]:
         """Copy the trainable parameters. A frozen encoder has none."""

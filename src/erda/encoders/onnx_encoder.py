@@ -25,6 +25,7 @@ from erda.encoders.background import BackgroundFile
 from erda.encoders.base import Encoder, embedded_one
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
+from erda.encoders.unlabelled import UnlabelledFile
 from erda.errors import ModelError, SettingsError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
@@ -205,6 +206,7 @@ def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes,
         kept=kept,
     )
     encoder.background_file = BackgroundFile(folder, about.fingerprint)
+    encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint)
     return encoder
 
 

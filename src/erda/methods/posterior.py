@@ -193,6 +193,28 @@ class Posterior(Method):
         names = self._stacked("name")
         return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        """Vectors of length 1: [n_examples, dim]."""
+        return self._vector_array(examples)
+
+    def centred_names(self) -> np.ndarray:
+        """Return name vectors minus the mean of all known and common names: [n_relations, dim]."""
+        return self._centred_names(self._stacked("mean"))
+
+    def taught_vectors(self, relation_id: str) -> np.ndarray:
+        """Recover the vectors of a relation's examples, in the order of learning: [n, dim].
+
+        After more than dim examples, the factor no longer holds them, and their mean replaces each.
+        """
+        n, factor = int(self.rows["count"][relation_id]), self.rows["factor"][relation_id].astype(np.float64)
+        last = self.rows["mean"][relation_id].astype(np.float64)
+        if len(factor) != n - 1:
+            return np.tile(last, (n, 1))
+        before = np.arange(1, n, dtype=np.float64)[:, None]
+        steps = factor / np.sqrt(before * (before + 1))  # of the mean, with each example after the first
+        means = last - np.concatenate([steps[::-1].cumsum(axis=0)[::-1], np.zeros_like(last)[None]])
+        return np.concatenate([means[:1], means[:-1] + factor / np.sqrt(before / (before + 1))])
+
     def _within(self, counts: np.ndarray, between: np.ndarray, background: Background) -> np.ndarray:
         """Return W_0: the mean over relations of the unbiased covariance of their sentences, [dim, dim].
 

@@ -20,12 +20,24 @@ UNUSED = ("tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched
 
 def spacy_tagger(pipeline: str) -> Tagger:
     """Build a tagger from an installed spaCy pipeline or from a folder."""
+    return pipeline_tagger(load_pipeline(pipeline))
+
+
+def fetched_tagger(folder: Path) -> Tagger:
+    """Build a tagger from the pipeline of `erda data get entities`."""
+    return pipeline_tagger(load_pipeline(folder))
+
+
+def load_pipeline(pipeline: str | Path) -> Any:
+    """Load an installed pipeline by its name or folder, or the pipeline of `erda data get entities` by its path."""
+    if isinstance(pipeline, Path):
+        return _fetched(pipeline)
     try:
         import spacy
     except ImportError:
         raise SettingsError(not_installed(["spacy"])) from None
     try:
-        return pipeline_tagger(spacy.load(pipeline))
+        return spacy.load(pipeline)
     except OSError:
         raise SettingsError(
             f"spaCy has no pipeline {pipeline!r}. Give the folder of one, or run: erda data get entities, and name "
@@ -33,8 +45,7 @@ def spacy_tagger(pipeline: str) -> Tagger:
         ) from None
 
 
-def fetched_tagger(folder: Path) -> Tagger:
-    """Build a tagger from the pipeline of `erda data get entities`."""
+def _fetched(folder: Path) -> Any:
     require("spacy")
     import spacy
 
@@ -45,16 +56,15 @@ def fetched_tagger(folder: Path) -> Tagger:
         raise ModelError(
             f"{folder}: spaCy cannot load it ({first_line(error)}). Run: erda data get entities, which verifies it."
         ) from None
-    return pipeline_tagger(pipeline)
+    return pipeline
 
 
-def pipeline_tagger(pipeline: Callable[[str], Any]) -> Tagger:
+def pipeline_tagger(pipeline: Callable[[str], Any], lock: Lock | None = None) -> Tagger:
     """Build a tagger from a loaded pipeline: its sentences and named entities, without numbers and dates.
 
-    A pipeline that sets no sentence boundaries gets those of `split_sentences`.
+    A pipeline that sets no sentence boundaries gets those of `split_sentences`. Threads take turns.
     """
-
-    lock = Lock()  # spaCy does not guarantee thread safety
+    lock = lock or Lock()  # spaCy does not guarantee thread safety
 
     def tag(text: str) -> Iterator[TaggedSentence]:
         if len(text) > (most := getattr(pipeline, "max_length", len(text))):

@@ -1,0 +1,229 @@
+"""Fit the open-text head: what tells a relation from unlabelled pairs of entities (docs/open-text.md).
+
+The evidence for a relation is the sum of
+- its two-covariance score and two ridge heads (C + r v I)^-1 (m - g), with m the mean of its examples, g, C and v the
+  mean, covariance and mean variance of unlabelled pairs; in units of the spread over a sample of them,
+- log odds of the types of head and tail, of their distance and of their order.
+Counterexamples correct the sum by a logistic regression over vector, types, distance and order. Everything is a sum
+over examples, so their order does not matter, and a forgotten relation leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from erda.encoders.unlabelled import Unlabelled
+from erda.methods.expected import Fitted
+from erda.methods.open_head import OpenHead, Pairs, plain_type
+
+RIDGES = (0.1, 10.0)  # of the mean variance
+NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
+LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
+TYPE_WEIGHT, TYPE_PRIOR = 0.4, 0.5
+BY_HAND = 20.0  # number of examples that types set by hand count for
+GAP_WEIGHT, GAP_PRIOR = 0.4, 2.0
+N_SPREAD = 2_000  # pairs of the sample that scores are compared with
+SLOPE, INTERCEPT = 1.166, -7.783  # from evidence to log odds, without counterexamples
+JUDGED_SLOPE, JUDGED_INTERCEPT = 1.132, -0.622  # the same with counterexamples, above the level of unlabelled pairs
+CORRECTION_SLOPE, CORRECTION_L2, LEVEL = 2.0, 0.03, 0.9975
+KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
+MOST_JUDGED = 1_000  # examples and counterexamples in a regression
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaughtPairs:
+    """What is known of a relation. Types that were set by hand replace those of the examples."""
+
+    examples: Pairs
+    name: np.ndarray  # [dim], vector of the name minus that of a usual name
+    counterexamples: Pairs
+    types_by_hand: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # of head and tail
+
+
+def fit_open_head(
+    taught: Sequence[TaughtPairs], model: Fitted, unlabelled: Unlabelled, *, unrelated: Pairs | None = None
+) -> OpenHead:
+    """Fit the head of all relations. In pairs `unrelated`, none of them holds."""
+    sample = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[:N_SPREAD]
+    names = unlabelled.type_names
+    head = _vector_part(taught, model, unlabelled, sample)
+    gap, order, constant = _place_part(taught, unlabelled)
+    head = replace(
+        head,
+        constant=head.constant + GAP_WEIGHT * constant,
+        gap=GAP_WEIGHT * gap,
+        order=GAP_WEIGHT * order,
+        types=TYPE_WEIGHT * np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
+    )
+    against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
+    judged = [i for i, pairs in enumerate(against) if len(pairs)]
+    head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
+    slope = np.full(len(taught), SLOPE)
+    shift = np.full(len(taught), INTERCEPT)
+    if judged:
+        levels = np.quantile(head.log_odds(model.scores(sample.vectors), sample), LEVEL, axis=0)
+        kernel = _Kernel.of(unlabelled, len(names))
+        for i in judged:
+            pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
+            evidence = head.log_odds(model.scores(pairs.vectors), pairs)[:, i]
+            holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
+            _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
+        slope[judged], shift[judged] = JUDGED_SLOPE, JUDGED_INTERCEPT - JUDGED_SLOPE * levels[judged]
+    return OpenHead.from_arrays(_scaled(head, slope, shift).arrays())  # rounded as in a file
+
+
+def _scaled(head: OpenHead, slope: np.ndarray, shift: np.ndarray) -> OpenHead:
+    """Turn evidence into log odds: slope x evidence + shift."""
+    parts = {name: getattr(head, name) * slope for name in ("likelihood", "weights", "types", "gap", "order")}
+    return replace(head, **parts, constant=head.constant * slope + shift)
+
+
+def _vector_part(taught: Sequence[TaughtPairs], model: Fitted, unlabelled: Unlabelled, sample: Pairs) -> OpenHead:
+    """Two-covariance score and ridge heads, each in units of its spread over the sample, their sum in units of its."""
+    counts = np.array([len(one.examples) for one in taught], dtype=np.float64)
+    means = np.stack([(one.examples.vectors - unlabelled.mean).sum(axis=0) + NAME_WEIGHT * one.name for one in taught])
+    means = (means / (counts + NAME_WEIGHT)[:, None]) @ unlabelled.axes
+    even = unlabelled.variances.mean()
+    ridges = [unlabelled.axes @ (means / (unlabelled.variances + ridge * even)).T for ridge in RIDGES]
+    likelihoods = model.scores(sample.vectors)
+    parts = [likelihoods, *(sample.vectors @ weights for weights in ridges)]
+    scale = [factor / part.std(axis=0) for factor, part in zip((LIKELIHOOD_WEIGHT, 1, 1), parts, strict=True)]
+    total = np.sum([factor * part for factor, part in zip(scale, parts, strict=True)], axis=0)
+    spread = total.std(axis=0)
+    weights = np.sum([factor * part for factor, part in zip(scale[1:], ridges, strict=True)], axis=0) / spread
+    nothing = np.zeros(len(taught))
+    return OpenHead(
+        scale[0] / spread,
+        weights,
+        -total.mean(axis=0) / spread,
+        np.zeros((2, 1 + len(unlabelled.type_names), len(taught))),
+        np.zeros((2, len(taught))),
+        nothing,
+        counts,
+        nothing,
+        np.array([likelihoods.mean(), likelihoods.std(axis=0).mean()]),
+        unlabelled.type_names,
+    )
+
+
+def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
+    """Log odds of each type of the head (side 0) or tail (1): [1 + n_types, n_relations]. Unknown is no evidence."""
+    n_types = 1 + len(unlabelled.type_names)
+    shares = np.bincount(unlabelled.types[:, side], minlength=n_types) + 1.0
+    shares[0] = 0
+    shares /= shares.sum()
+    found = np.zeros((n_types, len(taught)))
+    for i, one in enumerate(taught):
+        if one.types_by_hand[side]:
+            known = {plain_type(name) for name in one.types_by_hand[side]}
+            counts = np.array([0.0, *(name in known for name in unlabelled.type_names)])
+            counts *= BY_HAND / max(counts.sum(), 1)
+        else:
+            counts = np.bincount(one.examples.types[:, side], minlength=n_types).astype(float)
+            counts[0] = 0
+            counts = counts @ unlabelled.smoothing
+        odds = (counts[1:] + TYPE_PRIOR * shares[1:]) / (counts.sum() + TYPE_PRIOR) / shares[1:]
+        found[1:, i] = np.log(odds)
+    return found
+
+
+def _place_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log odds of distance and order: weights of the log distance and its square, of the order, and a constant.
+
+    Log distances are normal; the prior expects half a deviation less than between unlabelled entities.
+    """
+    usual = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts).gaps
+    mean, spread = float(usual.mean()), float(usual.std())
+    n = np.array([len(one.examples) for one in taught])
+    weight = n + GAP_PRIOR
+    gaps = [one.examples.gaps for one in taught]
+    own = (np.array([one.sum() for one in gaps]) + GAP_PRIOR * (mean - spread / 2)) / weight
+    scatter = np.array([np.square(one - centre).sum() for one, centre in zip(gaps, own, strict=True)])
+    variance = (scatter + GAP_PRIOR * spread**2) / weight
+    first = (np.array([one.examples.is_head_first.sum() for one in taught]) + GAP_PRIOR / 2) / weight
+    linear = own / variance - mean / spread**2
+    square = (1 / spread**2 - 1 / variance) / 2
+    constant = (mean**2 / spread**2 - own**2 / variance + np.log(spread**2 / variance)) / 2 + np.log(2 * (1 - first))
+    return np.stack([linear, square]), np.log(first / (1 - first)), constant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernel:
+    """What a counterexample generalises over: whitened vector, types, distance, order, a constant."""
+
+    mean: np.ndarray
+    whitening: np.ndarray  # [dim, dim]
+    n_types: int
+
+    @classmethod
+    def of(cls, unlabelled: Unlabelled, n_types: int) -> _Kernel:
+        """Whiten by the covariance of unlabelled pairs plus a ridge, to a mean length of 1."""
+        deviations = np.sqrt(unlabelled.variances + KERNEL_RIDGE * unlabelled.variances.mean())
+        length = float(np.sqrt((unlabelled.variances / deviations**2).sum()))
+        return cls(unlabelled.mean, unlabelled.axes / (deviations * length), 1 + n_types)
+
+    def rows(self, pairs: Pairs) -> np.ndarray:
+        """Rows [n, k] whose products are the kernel."""
+        types = np.zeros((len(pairs), 2 * self.n_types))
+        types[np.arange(len(pairs)), pairs.types[:, 0]] = KERNEL_TYPE
+        types[np.arange(len(pairs)), self.n_types + pairs.types[:, 1]] = KERNEL_TYPE
+        places = KERNEL_GAP * np.column_stack([pairs.gaps - USUAL_GAP, pairs.is_head_first - 0.5])
+        constant = np.full((len(pairs), 1), np.sqrt(KERNEL_BIAS))
+        return np.hstack([(pairs.vectors - self.mean) @ self.whitening, types, places, constant])
+
+    def add(self, head: OpenHead, relation: int, row: np.ndarray) -> None:
+        """Add a weight row [k] to the head of a relation, in place."""
+        dim, n = len(self.mean), self.n_types
+        vector = self.whitening @ row[:dim]
+        head.weights[:, relation] += vector
+        head.types[0, :, relation] += KERNEL_TYPE * row[dim : dim + n]
+        head.types[1, :, relation] += KERNEL_TYPE * row[dim + n : dim + 2 * n]
+        gap, order, constant = row[-3] * KERNEL_GAP, row[-2] * KERNEL_GAP, row[-1] * np.sqrt(KERNEL_BIAS)
+        head.gap[0, relation] += gap
+        head.order[relation] += order
+        head.constant[relation] += constant - vector @ self.mean - gap * USUAL_GAP - order / 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """Examples and counterexamples of a relation, their evidence, and the level that few unlabelled pairs reach."""
+
+    pairs: Pairs
+    holds: np.ndarray  # [n], whether the relation holds
+    evidence: np.ndarray  # [n]
+    level: float
+
+
+def _correct(head: OpenHead, relation: int, kernel: _Kernel, *, judged: _Judged) -> None:
+    """Correct the evidence of a relation, in place, by its examples and counterexamples."""
+    offsets = CORRECTION_SLOPE * (judged.evidence - judged.level)
+    offsets = np.where(judged.holds, np.minimum(offsets, 1.0), offsets)
+    row = correction(kernel.rows(judged.pairs), offsets, judged.holds.astype(float))
+    kernel.add(head, relation, row / CORRECTION_SLOPE)
+
+
+def correction(rows: np.ndarray, offsets: np.ndarray, holds: np.ndarray, *, n_steps: int = 50) -> np.ndarray:
+    """Weights that correct the log odds `offsets` of pairs: logistic regression by Newton steps on the dual, [k]."""
+    kernel, duals = rows @ rows.T, np.zeros(len(rows))
+
+    def loss(duals: np.ndarray) -> float:
+        shift = kernel @ duals
+        logits = offsets + shift
+        return float((np.logaddexp(0, logits) - holds * logits).sum() + CORRECTION_L2 / 2 * duals @ shift)
+
+    for _ in range(n_steps):
+        shift = kernel @ duals
+        chance = 1 / (1 + np.exp(-(offsets + shift)))
+        curve = np.maximum(chance * (1 - chance), 1e-9)
+        scaled = kernel * curve[:, None] + CORRECTION_L2 * np.eye(len(rows))
+        step = np.linalg.solve(scaled, curve * shift + holds - chance) - duals
+        size, before = 1.0, loss(duals)
+        while loss(duals + size * step) > before and size > 1e-4:
+            size /= 2
+        duals = duals + size * step
+        if np.abs(size * step).max() < 1e-6:
+            break
+    return np.asarray(rows.T @ duals)

@@ -1,0 +1,143 @@
+"""The open-text head: its parts against slow or known answers, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from erda.encoders.unlabelled import Unlabelled, UnlabelledFile, save_unlabelled
+from erda.errors import ModelError
+from erda.methods.expected import Background, Expected, Fitted, NeverSeen
+from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers
+from erda.methods.openness import TaughtPairs, correction, fit_open_head
+
+DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
+
+
+def some_pairs(n: int, seed: int, *, head: int = 3, gap: int = 3, around: int | None = None) -> Pairs:
+    """Pairs of a head and a place; near one axis of the space if `around` is given."""
+    vectors = np.random.default_rng(seed).normal(size=(n, DIM))
+    if around is not None:
+        vectors[:, around] += 4
+    types = np.tile([head, 2], (n, 1))
+    return Pairs(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), types, np.tile([0, gap], (n, 1)))
+
+
+@pytest.fixture
+def unlabelled() -> Unlabelled:
+    sample = Pairs.joined([some_pairs(100, 0), some_pairs(100, 1, head=1, gap=12)])
+    mean = sample.vectors.mean(axis=0)
+    variances, axes = np.linalg.eigh(np.cov(sample.vectors.T, bias=True))
+    return Unlabelled(mean, axes, variances, sample.vectors, sample.types, sample.starts, TYPES, np.eye(4))
+
+
+@pytest.fixture
+def model() -> Fitted:
+    means = np.stack([some_pairs(5, 2, around=0).vectors.mean(axis=0), some_pairs(5, 3, around=1).vectors.mean(axis=0)])
+    spread = np.full(DIM, 0.5)
+    never = NeverSeen.of(Background(np.zeros((0, DIM))), np.zeros(DIM), np.eye(DIM), spread)
+    return Fitted(np.zeros(DIM), np.eye(DIM), Expected.given(np.array([5.0, 5.0]), means, spread), never)
+
+
+def taught(*examples: Pairs, against: Pairs | None = None) -> list[TaughtPairs]:
+    none = some_pairs(0, 0)
+    return [TaughtPairs(one, np.zeros(DIM), against or none if not i else none) for i, one in enumerate(examples)]
+
+
+def both() -> tuple[Pairs, Pairs]:
+    return some_pairs(5, 2, around=0), some_pairs(5, 3, around=1, head=1, gap=12)
+
+
+def asked(head: OpenHead, model: Fitted, pairs: Pairs) -> np.ndarray:
+    return head.log_odds(model.scores(pairs.vectors), pairs)
+
+
+def test_vector_types_and_place_are_evidence(unlabelled: Unlabelled, model: Fitted) -> None:
+    """A pair like the examples is likelier in each respect; an unknown type is no evidence."""
+    head = fit_open_head(taught(*both()), model, unlabelled)
+    like = some_pairs(1, 9, around=0)
+    usual = asked(head, model, like)[0, 0]
+    assert usual > asked(head, model, like)[0, 1]
+    assert asked(head, model, replace(like, starts=np.array([[0, 30]])))[0, 0] < usual
+    other, unknown = (asked(head, model, replace(like, types=np.array([[kind, 2]])))[0, 0] for kind in (1, 0))
+    assert other < unknown < usual
+
+
+def test_types_set_by_hand_replace_those_of_the_examples(unlabelled: Unlabelled, model: Fitted) -> None:
+    learned = taught(*both())
+    by_hand = [replace(learned[0], types_by_hand=(("date",), ())), learned[1]]
+    heads = [fit_open_head(one, model, unlabelled) for one in (learned, by_hand)]
+    dates, people = (type_numbers([(kind, "GPE")], TYPES) for kind in ("DATE", "PER"))
+    odds = [[head.types[0][kinds[0, 0], 0] for kinds in (dates, people)] for head in heads]
+    assert odds[0][0] < 0 < odds[0][1]
+    assert odds[1][1] < 0 < odds[1][0]
+
+
+def test_counterexamples_lower_what_is_like_them(unlabelled: Unlabelled, model: Fitted) -> None:
+    """They change their own relation alone; sentences without a relation change all."""
+    wrong = some_pairs(3, 30, around=0, head=1)
+    before, after, everywhere = (
+        fit_open_head(taught(*both(), against=against), model, unlabelled, unrelated=unrelated)
+        for against, unrelated in ((None, None), (wrong, None), (None, wrong))
+    )
+    new = some_pairs(4, 31, around=0, head=1)
+    right = some_pairs(4, 32, around=0)
+    gaps = [asked(head, model, right)[:, 0].mean() - asked(head, model, new)[:, 0].mean() for head in (before, after)]
+    assert gaps[1] > gaps[0]
+    assert np.array_equal(asked(before, model, new)[:, 1], asked(after, model, new)[:, 1])
+    assert (everywhere.against == 3).all()
+    assert not np.array_equal(asked(before, model, new)[:, 1], asked(everywhere, model, new)[:, 1])
+
+
+def test_the_order_of_teaching_does_not_matter(unlabelled: Unlabelled, model: Fitted) -> None:
+    wrong, new = some_pairs(6, 30), some_pairs(9, 31, around=0)
+
+    def odds(order: Sequence[int]) -> np.ndarray:
+        first, second = both()
+        own = taught(first[np.array(order)], second, against=wrong[np.array([*order, 5])])
+        return asked(fit_open_head(own, model, unlabelled), model, new)
+
+    assert odds([0, 1, 2, 3, 4]) == pytest.approx(odds([3, 1, 4, 0, 2]), abs=1e-3)
+
+
+def test_the_correction_is_a_logistic_regression() -> None:
+    """Newton steps on the dual end where a general optimiser ends on the primal."""
+    optimize = pytest.importorskip("scipy.optimize")
+    draw = np.random.default_rng(0)
+    rows, offsets = draw.normal(size=(30, 6)), draw.normal(size=30)
+    holds = (rows[:, 0] + draw.normal(size=30) > 0).astype(float)
+
+    def loss(weights: np.ndarray) -> float:
+        logits = offsets + rows @ weights
+        return float((np.logaddexp(0, logits) - holds * logits).sum() + 0.03 / 2 * weights @ weights)
+
+    slow = optimize.minimize(loss, np.zeros(6), tol=1e-10).x
+    assert correction(rows, offsets, holds) == pytest.approx(slow, abs=1e-3)
+
+
+def test_the_best_pair_of_a_sentence_keeps_its_log_odds() -> None:
+    scores = np.array([[1.0], [3.0], [5.0], [2.0]])
+    assert compete(scores, np.array([7, 7, 9, 7])).ravel().tolist() == [-1, 3, 5, 1]
+
+
+def test_a_head_is_restored_from_its_arrays(unlabelled: Unlabelled, model: Fitted) -> None:
+    head, new = fit_open_head(taught(*both()), model, unlabelled), some_pairs(3, 9)
+    restored = OpenHead.from_arrays(head.arrays())
+    assert np.array_equal(asked(head, model, new), asked(restored, model, new))
+    assert restored.type_names == TYPES
+
+
+def test_statistics_are_read_for_their_own_weights_only(unlabelled: Unlabelled, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    assert UnlabelledFile(tmp_path, "mine").read() is None
+    path = save_unlabelled(tmp_path, unlabelled, "mine")
+    found = UnlabelledFile(tmp_path, "mine").read()
+    assert found is not None
+    assert found.vectors == pytest.approx(unlabelled.vectors, abs=0.01)
+    assert np.array_equal(found.types, unlabelled.types)
+    assert UnlabelledFile(tmp_path, "other").read() is None
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="Reinstall"):
+        UnlabelledFile(tmp_path, "mine").read()

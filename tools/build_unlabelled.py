@@ -1,0 +1,153 @@
+"""Make the statistics of unlabelled pairs of an encoder (`erda.encoders.unlabelled`) from Wikipedia sentences.
+
+Pairs are all ordered pairs of tagged entities of sentences of `corpus/wiki-large`, minus every sentence that also
+stands in redoc41 or in the documents of the open-text benchmark. Nothing annotated is read: the confusions of types are
+counted over names that the tagger saw in several sentences.
+
+python tools/build_unlabelled.py --tagger FOLDER                       the packaged encoder
+python tools/build_unlabelled.py --tagger FOLDER --encoder mpnet --out FOLDER
+python tools/build_unlabelled.py --tagger FOLDER --vectors FILE.npz    vectors that `--keep FILE.npz` wrote before
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import spacy
+
+from erda.data.catalogue import load_dataset
+from erda.encoders import build_encoder
+from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.onnx_encoder import PACKAGED
+from erda.encoders.unlabelled import Unlabelled, save_unlabelled
+from erda.files import data_folder
+from erda.text.keys import entity_key
+from erda.text.spacy_tagger import UNUSED
+from erda.text.token_types import Tag, token_tagger
+from erda.types import Entity, Example, Span
+
+N_PAIRS, N_SAMPLE = 30_000, 4_000
+ROWS, SHARE = 120_000, 0.03  # rows read of each part of wiki-large, and the share of them kept
+LEAST = 0.5  # added to each count of confused types
+
+
+def letters(tokens: Sequence[str]) -> str:
+    """Return the letters and digits of a sentence, to find equal sentences."""
+    return "".join(character for character in " ".join(tokens).lower() if character.isalnum())
+
+
+def sentences() -> Iterator[tuple[str, ...]]:
+    """Sentences of wiki-large that stand in no benchmark, each once."""
+    with gzip.open(data_folder() / "corpus/redocred-dev.json.gz", "rt", encoding="utf-8") as file:
+        seen = {letters(sentence) for document in json.load(file) for sentence in document["sents"]}
+    redoc41 = load_dataset("redoc41")
+    seen |= {letters(one.tokens) for one in (*redoc41.train, *redoc41.unrelated)}
+    draw = random.Random(0)
+    for part in range(4):
+        with gzip.open(data_folder() / f"corpus/wiki-large-{part}.jsonl.gz", "rt", encoding="utf-8") as file:
+            for _, line in zip(range(ROWS), file, strict=False):
+                if draw.random() < SHARE:
+                    tokens = tuple(json.loads(line)["tokens"])
+                    if 5 <= len(tokens) <= 80 and letters(tokens) not in seen:
+                        seen.add(letters(tokens))
+                        yield tokens
+
+
+def confusions(texts: Sequence[Sequence[str]], tagged: Sequence[Sequence[Tag]], names: Sequence[str]) -> np.ndarray:
+    """Distribution of the type of another mention of a name, given the type of one: [1 + n_types, 1 + n_types]."""
+    of_name: dict[str, Counter[str]] = defaultdict(Counter)
+    for tokens, tags in zip(texts, tagged, strict=True):
+        for tag in tags:
+            of_name[entity_key(" ".join(tokens[tag.start : tag.end]), None)][tag.type] += 1
+    number = {name: 1 + i for i, name in enumerate(names)}
+    counts = np.zeros((1 + len(names), 1 + len(names)))
+    for types in of_name.values():
+        total = sum(types.values())
+        for one, n in types.items():
+            for other, m in types.items():
+                counts[number[one], number[other]] += n * (m - (one == other)) / max(total - 1, 1)
+    counts[1:, 1:] += LEAST * np.eye(len(names))
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9))
+
+
+def pairs_of(texts: Sequence[tuple[str, ...]], tagged: Sequence[Sequence[Tag]]) -> list[Example]:
+    """Draw ordered pairs of tagged entities."""
+    pairs = [
+        Example(text, _entity(text, head), _entity(text, tail))
+        for text, tags in zip(texts, tagged, strict=True)
+        for head in tags
+        for tail in tags
+        if head is not tail
+    ]
+    random.Random(0).shuffle(pairs)
+    return pairs[:N_PAIRS]
+
+
+def _entity(tokens: Sequence[str], tag: Tag) -> Entity:
+    return Entity(" ".join(tokens[tag.start : tag.end]), Span(tag.start, tag.end), type=tag.type)
+
+
+def statistics(pairs: Sequence[Example], vectors: np.ndarray, names: Sequence[str], smooth: np.ndarray) -> Unlabelled:
+    """Moments of all pairs, and a sample of them."""
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    centred = vectors - mean
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
+    some = pairs[:N_SAMPLE]
+    return Unlabelled(
+        mean,
+        axes,
+        np.maximum(variances, 0),
+        vectors[:N_SAMPLE],
+        np.array([[1 + names.index(str(e.type)) for e in (one.head, one.tail)] for one in some]),
+        np.array([[one.head.span.start, one.tail.span.start] for one in some]),
+        tuple(names),
+        smooth,
+    )
+
+
+def _encoder(name: str) -> Encoder:
+    if (PACKAGED / name).is_dir():
+        return build_encoder(name, adapter="shipped", engine="packaged", trained_layers=0)
+    return build_encoder(name)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--tagger", type=Path, required=True, help="folder of a spaCy pipeline (erda data get entities)"
+    )
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--out", type=Path, help="folder of the encoder (default: that of the package)")
+    parser.add_argument("--keep", type=Path, help="also write the vectors of all pairs to this file")
+    parser.add_argument("--vectors", type=Path, help="read the vectors of all pairs from this file")
+    options = parser.parse_args()
+    texts = list(sentences())
+    tagged = token_tagger(spacy.load(options.tagger, exclude=[*UNUSED, "senter"]))(texts)
+    names = sorted({tag.type for tags in tagged for tag in tags})
+    pairs = pairs_of(texts, tagged)
+    encoder = _encoder(options.encoder)
+    if options.vectors:
+        vectors = unit_rows(np.load(options.vectors)["vectors"].astype(np.float32))
+        if len(vectors) != len(pairs):
+            raise SystemExit(f"{options.vectors} has {len(vectors)} vectors, not those of {len(pairs)} pairs.")
+    else:
+        vectors = unit_rows(encoder.embed(pairs))
+    if options.keep:
+        np.savez(options.keep, vectors=vectors.astype(np.float16))
+    made = statistics(pairs, vectors, names, confusions(texts, tagged, names))
+    path = save_unlabelled(options.out or PACKAGED / options.encoder, made, encoder.spec.fingerprint)
+    content = path.read_bytes()
+    print(f"{path.name} {len(content) / 1e6:.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
+
+
+if __name__ == "__main__":
+    main()
