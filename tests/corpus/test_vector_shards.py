@@ -55,7 +55,7 @@ class Full(ToySimilarity):
 def test_out_of_memory_on_a_gpu_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = toy_store(tmp_path, random_rows(20))
     monkeypatch.setattr(vector_shards, "_opened", lambda worker: (store, Full()))
-    with pytest.raises(ErdaError, match="smaller --batch-size, or fewer --jobs") as caught:
+    with pytest.raises(ErdaError, match="smaller --batch-size or fewer --jobs") as caught:
         _worker(store).embed(tmp_path, _plan(store))
     assert "Tried to allocate 2.00 GiB." in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
