@@ -43,6 +43,12 @@ class Served:
         return answer.json()
 
 
+def wait_for(served: Served, id: str) -> Any:
+    """The job, once it is finished; the events end then."""
+    served.call("GET", f"/v1/jobs/{id}/events")
+    return served.get(f"/v1/jobs/{id}")
+
+
 def toy_store(folder: Path) -> Extractor:
     """Three relations in two teachings."""
     extractor = Extractor.open(folder, method="posterior", encoder=Words())

@@ -163,9 +163,9 @@ class Jobs:
             nonlocal job, saved_at
             job = replace(job, done=min(done, total), total=total)
             self._own[job.id] = job
+            self._check(job)
             if time() - saved_at > TICK_SECONDS:
                 saved_at = time()
-                self._check(job)
                 self._save(job)
 
         try:

@@ -39,7 +39,7 @@ class Service:
         self._readers = ThreadPoolExecutor(READERS, "erda-reads")
         self._writer = ThreadPoolExecutor(1, "erda-writes")
         self._lock, self._n_writes = Lock(), 0
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = ()  # nothing yet
         self.batcher = Batcher(self.newest, most_queued=limits.n_queued)
         self._writer.submit(self._publish)
 
@@ -74,11 +74,11 @@ class Service:
             self.extractor.refresh()
             self.trouble = ""
         except ErdaError as fault:
-            self.trouble = str(fault)
+            self.trouble = str(fault) if self.version.relations else ""  # else nothing was ever taught
             return
         self._publish()
 
-    def _head(self) -> tuple[int, int, int] | None:
+    def _head(self) -> tuple[int, ...] | None:
         with suppress(OSError):
             found = (self.folder / HEAD).stat()
             return found.st_ino, found.st_mtime_ns, found.st_size

@@ -24,6 +24,7 @@ async def health() -> Response:
 )
 async def ready(service: TheService) -> Response:
     """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
+    await service.read(lambda version: None)  # looks at the store
     is_ready = service.is_warm and not service.is_stopping
     trouble = service.trouble.replace(str(service.folder), "the store")
     row = {"status": "ready" if is_ready else "busy", "version": service.version.number, "trouble": trouble}

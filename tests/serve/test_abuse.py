@@ -1,0 +1,277 @@
+"""One test for each fault that such servers had, over every route and method of the OpenAPI document."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from toy_server import QUESTION, Served, serving, toy_store, wait_for
+from toy_words import Words
+
+from erda.app.extractor import Extractor
+from erda.serve.launch import TimedProtocol
+from erda.serve.limits import Limits
+
+TOKEN = "a-token-of-more-than-16-letters"
+
+
+def routes(served: Served) -> Iterator[tuple[str, str]]:
+    """Every method and path, with values in the place of path parameters."""
+    for path, methods in served.app.openapi()["paths"].items():
+        for method in methods:
+            yield method.upper(), path.replace("{number}", "0").replace("{id}", "0123456789abcdef")
+
+
+def statuses(served: Served, headers: dict[str, str]) -> dict[tuple[str, str], int]:
+    """The status of every route, called with these headers."""
+    found = {}
+    for method, path in [*routes(served), ("GET", "/"), ("GET", "/docs"), ("GET", "/page/index.html")]:
+        body = {} if method == "POST" else None
+        answer = served.call(method, path, body, headers=headers)
+        if answer.status_code >= 400:
+            assert answer.json().keys() >= {"error", "message", "where"}, (method, path, answer.text)
+        found[method, path] = answer.status_code
+    return found
+
+
+def test_a_server_that_is_addressed_by_another_name_answers_nothing(served: Served) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example:8111", "", "0.0.0.0"):
+        assert set(statuses(served, {"Host": host}).values()) == {421}
+
+
+def test_pages_of_another_origin_cannot_ask_or_change(served: Served) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+        assert set(statuses(served, {"Origin": origin}).values()) == {403}
+        for method in ("PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"):
+            assert served.call(method, "/v1/relations", headers={"Origin": origin}).status_code == 403
+    assert served.app.state.service.version.number == 2
+
+
+def test_requests_that_a_foreign_page_sends_without_an_origin_are_rejected_too(served: Served) -> None:
+    foreign = statuses(served, {"Sec-Fetch-Site": "cross-site"})
+    assert {status for (_, path), status in foreign.items() if path.startswith("/v1/")} == {403}
+    assert served.call("GET", "/v1/relations", headers={"Origin": served.url}).status_code == 200
+
+
+def test_every_route_but_health_needs_the_token(extractor: Extractor) -> None:
+    with serving(extractor, token=TOKEN) as served:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Cookie": "erda-0=1"}):
+            found = statuses(served, headers)
+            assert {route for route, status in found.items() if status != 401} == {
+                ("GET", "/health"),
+                ("GET", "/ready"),
+            }
+        good = {"Authorization": f"Bearer {TOKEN}"}
+        assert served.call("GET", "/v1/relations", headers=good).status_code == 200
+        basic = served.call("GET", "/v1/relations", auth=("anyone", TOKEN))
+        assert basic.status_code == 200
+        assert served.call("GET", "/?token=wrong").status_code == 401
+        opened = served.http.get(f"{served.url}/?token={TOKEN}", timeout=5)  # follows to the page, with a cookie
+        assert (opened.url, opened.status_code) == (f"{served.url}/", 200)
+        assert TOKEN not in str(served.http.cookies)
+        assert served.call("GET", "/v1/relations").status_code == 200
+
+
+def test_only_json_is_read(served: Served) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        for method, path in routes(served):
+            if method == "POST":
+                answer = served.http.post(served.url + path, data=b"{}", headers={"Content-Type": kind}, timeout=5)
+                assert answer.status_code == 415
+    for body in (b"", b"{", b"[" * 100_000, b'{"text": "\xff"}', b"9" * 5_000, b"null", b"[]"):
+        answer = served.http.post(
+            f"{served.url}/v1/predict", data=body, headers={"Content-Type": "application/json"}, timeout=5
+        )
+        assert answer.status_code in (400, 422), body[:10]
+        assert answer.json().keys() == {"error", "message", "where"}
+
+
+def test_names_and_sentences_cannot_become_html(served: Served) -> None:
+    name = "<script>alert(1)</script>"
+    served.post("/v1/teach", {"relation": name, "examples": ["[[<b>]] near {{<i>}} <img src=x>"]})
+    answers = [
+        served.call("GET", "/v1/relations"),
+        served.call("GET", "/v1/examples", params={"relation": name}),
+        served.call("GET", "/v1/examples", params={"relation": f"{name}x"}),
+        served.call("POST", "/v1/predict", {"text": "[[<b>]] near {{<i>}} <img src=x>"}),
+        served.call("GET", f"/{name}"),
+        served.call("GET", "/health"),
+    ]
+    for answer in answers:
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "server" not in answer.headers
+        assert "access-control-allow-origin" not in answer.headers
+    assert name not in served.call("GET", "/docs").text
+
+
+def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Served) -> None:
+    for text in ("[[a\\u0000]] b {{c}}", "[[\\ud800]] b {{c}}", "[[a]] b {{c}} \\u001b[31m"):
+        raw = f'{{"text": "{text}"}}'.encode()
+        answer = served.http.post(f"{served.url}/v1/predict", data=raw, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+    raw = b'{"relation": "\\ud800", "examples": []}'
+    answer = served.http.post(f"{served.url}/v1/teach", data=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+
+
+def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extractor) -> None:
+    limits = Limits(body_size=2_000, n_batch=3, text_size=100, n_job=2, rate=1_000)
+    with serving(extractor, limits=limits) as served:
+        assert served.post("/v1/predict", {"text": "x" * 3_000}, 413)["error"] == "too_large"
+        chunks = served.http.post(
+            f"{served.url}/v1/predict", data=iter([b"x" * 1_500] * 2), headers={"Content-Type": "application/json"}
+        )
+        assert chunks.status_code == 413
+        assert served.post("/v1/predict", {"questions": [QUESTION] * 4}, 422)["error"] == "too_many"
+        assert served.post("/v1/extract", {"text": "x " * 60}, 422)["error"] == "too_large"
+        assert served.post("/v1/extract", {"documents": [{"text": "x"}] * 3}, 422)["error"] == "too_many"
+    with serving(extractor, limits=Limits(n_queued=2)) as served:
+        assert served.post("/v1/predict", {"questions": [QUESTION] * 3}, 503)["error"] == "queue_full"
+        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
+    with serving(extractor, limits=Limits(rate=3)) as served:
+        seen = [served.call("GET", "/health") for _ in range(6)]
+        assert {answer.status_code for answer in seen} == {200, 429}
+        assert next(one for one in seen if one.status_code == 429).headers["retry-after"] == "1"
+
+
+def test_slow_clients_are_cut_off_and_dropped_connections_cost_nothing(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TimedProtocol, "seconds", 0.3)
+    with serving(extractor, limits=Limits(request_seconds=0.3)) as served:
+        address = ("127.0.0.1", int(served.url.rpartition(":")[2]))
+        head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 50\r\n\r\n"
+        silent, slow_head, slow_body = (socket.create_connection(address, timeout=5) for _ in range(3))
+        slow_head.sendall(head[:40])
+        slow_body.sendall(head + b'{"text"')
+        for _ in range(20):
+            with socket.create_connection(address) as dropped:
+                dropped.sendall(head + b'{"te')
+        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
+        assert (silent.recv(100), slow_head.recv(100)) == (b"", b"")
+        assert slow_body.recv(100).startswith(b"HTTP/1.1 408")
+        assert served.get("/health")["status"] == "UP"
+        for one in (silent, slow_head, slow_body):
+            one.close()
+
+
+def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
+    def teach(number: int) -> Any:
+        body = {"relation": f"relation {number}", "examples": [f"[[a{number}]] is {{{{b{number}}}}} ."]}
+        return requests.post(f"{served.url}/v1/teach", json=body, timeout=60).json()
+
+    with ThreadPoolExecutor(32) as pool:
+        versions = [one["version"] for one in pool.map(teach, range(100))]
+        asked = served.post("/v1/predict", {"text": QUESTION, "top": 200})
+    assert sorted(versions) == list(range(3, 103))
+    assert (asked["version"], len(asked["ranked"])) == (102, 103)
+
+
+def test_answers_go_on_while_the_store_is_gone_and_follow_it_when_it_is_back(
+    served: Served, extractor: Extractor
+) -> None:
+    store = extractor.folder
+    copy = store.with_name("copy")
+    shutil.copytree(store, copy)
+    served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})
+    shutil.rmtree(store)
+    answer = served.post("/v1/predict", {"text": QUESTION})
+    assert (answer["version"], answer["relation"]) == (3, "founded by")
+    failure = served.post("/v1/teach", {"relation": "has", "examples": ["[[Ann]] has a {{cat}} ."]}, 503)
+    assert failure["error"] == "store_unavailable"
+    assert str(store) not in failure["message"]
+    trouble = served.get("/ready")["trouble"]
+    assert "gone" in trouble
+    assert not store.exists()
+    shutil.copytree(copy, store)
+    assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
+    assert served.post("/v1/teach", {"relation": "has", "examples": ["[[Ann]] has a {{cat}} ."]})["version"] == 3
+    assert served.get("/ready")["trouble"] == ""
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("erda.files.os.fsync", full)
+    failure = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]}, 503)
+    assert failure["error"] == "cannot_write"
+    assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
+    monkeypatch.undo()
+    assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["version"] == 3
+
+
+def test_what_another_process_teaches_is_answered(served: Served, extractor: Extractor) -> None:
+    other = Extractor.open(extractor.folder, encoder=Words())
+    other.teach("owns", ["[[Ann]] owns the {{dog}} ."])
+    assert served.post("/v1/predict", {"text": QUESTION})["version"] == 3
+    assert len(served.get("/v1/relations")["relations"]) == 4
+
+
+# -- kills -------------------------------------------------------------------------------------------------------------
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+import uvicorn
+from toy_words import Words
+from erda.app.extractor import Extractor
+from erda.serve.application import ServerSettings, build_application
+from erda.serve.launch import bound_socket, server_config
+from erda.serve.limits import Limits
+extractor = Extractor.open(sys.argv[1], method="posterior", encoder=Words())
+listening = bound_socket("127.0.0.1", 0)
+print(listening.getsockname()[1], flush=True)
+app = build_application(ServerSettings(Path(sys.argv[1])), extractor)
+uvicorn.Server(server_config(lambda: app, Limits())).run([listening])
+"""
+
+
+def teach_until_killed(url: str, known: set[str]) -> None:
+    """Teach one relation after another, and note those that were answered."""
+    with suppress(requests.ConnectionError):
+        while True:
+            name = f"relation {len(known)}"
+            body = {"relation": name, "examples": [f"[[a{len(known)}]] is {{{{b}}}} ."]}
+            requests.post(f"{url}/v1/teach", json=body, timeout=30).raise_for_status()
+            known.add(name)
+
+
+@pytest.mark.parametrize("n_kills", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: Path, n_kills: int) -> None:
+    store, known = tmp_path / "store", set[str]()
+    toy_store(store)
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "app")]
+    for kill in range(n_kills):
+        command = [sys.executable, "-c", KILLED.format(paths=paths), str(store)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            rows = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": f"job {kill}"} for n in range(30)]
+            requests.post(f"{url}/v1/teach", json={"examples": rows, "job": True}, timeout=30).raise_for_status()
+            with ThreadPoolExecutor(1) as pool:
+                teaching = pool.submit(teach_until_killed, url, known)
+                time.sleep(0.1 + 0.02 * kill)
+                server.kill()
+                teaching.result()
+        assert known <= {one.id for one in Extractor.open(store).relations}
+    with serving(Extractor.open(store, encoder=Words())) as served:
+        jobs = [wait_for(served, job["id"]) for job in served.get("/v1/jobs")["jobs"]]
+        assert [job["state"] for job in jobs] == ["done"] * n_kills
+        names = {one["id"] for one in served.get("/v1/relations")["relations"]}
+        assert names >= known | {f"job {kill}" for kill in range(n_kills)}
