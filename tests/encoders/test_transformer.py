@@ -191,7 +191,7 @@ def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_trained", [-1, 1, 0])
+@pytest.mark.parametrize("n_trained", [1, 0])
 def test_threads_get_the_same_vectors(
     bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trained: int
 ) -> None:
@@ -214,5 +214,5 @@ def test_threads_get_the_same_vectors(
         return worst
 
     with ThreadPoolExecutor(8) as pool:
-        assert max(pool.map(ask, range(24))) < 1e-4
+        assert max(pool.map(ask, range(8))) < 1e-4
     assert not encoder.training
