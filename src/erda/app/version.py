@@ -236,7 +236,7 @@ class Version:
 
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
-        taught = self._taught_names if entities is None else None
+        taught = self.taught_names if entities is None else None
         tagged = tagged_sentences(text, entities, taught=taught)
         is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
         sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
@@ -256,7 +256,8 @@ class Version:
         return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
 
     @cached_property
-    def _taught_names(self) -> NameTagger | None:
+    def taught_names(self) -> NameTagger | None:
+        """Finds the entities of the taught examples in other texts; None if nothing is taught."""
         found = (entity for one in self.state.known for entity in _entities(one))
         names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
         return NameTagger(names) if names else None

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from erda import __version__
 from erda.app.extractor import Extractor
-from erda.serve import changes, job_routes, questions, status_routes
+from erda.serve import changes, job_routes, questions, status_routes, view_routes
 from erda.serve.failures import add_failures
 from erda.serve.guard import LOOPBACK, Guard, is_loopback
 from erda.serve.jobs import Jobs
@@ -51,7 +51,14 @@ def build_application(settings: ServerSettings, extractor: Extractor | None = No
         title="erda", version=__version__, docs_url=None, redoc_url=None, lifespan=running, redirect_slashes=False
     )
     app.state.service, app.state.jobs, app.state.metrics = service, jobs, Metrics(service)
-    for router in (questions.router, changes.router, job_routes.router, status_routes.router, page_routes()):
+    for router in (
+        questions.router,
+        changes.router,
+        job_routes.router,
+        view_routes.router,
+        status_routes.router,
+        page_routes(),
+    ):
         app.include_router(router)
     add_failures(app, service.folder)
     app.add_middleware(

@@ -162,6 +162,15 @@ class TeachBody(Body):
     )
 
 
+class JudgeBody(ExampleBody):
+    """A sentence, a known relation, and whether it holds between the two entities."""
+
+    relation: Name
+    holds: bool = True
+
+    model_config = shown({"text": TESLA, "relation": "founded by", "holds": False})
+
+
 class SuggestBody(Body):
     """The relation to find examples of, and unlabelled texts to search."""
 

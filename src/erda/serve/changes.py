@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from erda.app.export import export
 from erda.app.version import Version
-from erda.serve.bodies import DescribeBody, MergeBody, Name, RenameBody, TeachBody, UndoBody
+from erda.serve.bodies import DescribeBody, JudgeBody, MergeBody, Name, RenameBody, TeachBody, UndoBody
 from erda.serve.failures import Json
 from erda.serve.job_routes import added_job
 from erda.serve.replies import Changed, JobReply, Reply, TaughtReply, history_row, lesson_row, relations_row, taught_row
@@ -36,6 +36,14 @@ async def teach(body: TeachBody, service: TheService, jobs: TheJobs) -> Response
     if body.job or len(body.examples) > service.limits.n_batch:
         return added_job(jobs, "teach", body, len(body.examples), service.limits)
     return Json(taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
+
+
+@router.post("/judge", responses=replies(TaughtReply, "What the judgement changed."))
+async def judge(body: JudgeBody, service: TheService) -> Response:
+    """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
+    example = body.example()
+    done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
+    return Json(taught_row(done))
 
 
 @router.get("/relations", responses=replies(Reply, "All relations."))
@@ -68,12 +76,14 @@ async def describe(body: DescribeBody, service: TheService) -> Response:
     return Json({"version": await service.write(lambda one: one.describe(body.relation, body.description))})
 
 
-@router.get("/examples", responses=replies(Reply, "The examples of a relation."))
+@router.get("/examples", responses=replies(Reply, "The examples and counterexamples of a relation."))
 async def examples(relation: Relation, service: TheService) -> Response:
-    """List the examples of a relation with their numbers."""
+    """List the examples and counterexamples of a relation with their numbers."""
 
     def listed(version: Version) -> dict[str, object]:
-        return {"version": version.number, "examples": [lesson_row(one) for one in version.known(relation).lessons]}
+        known = version.known(relation)
+        rows = {"examples": known.lessons, "counterexamples": known.counterexamples}
+        return {"version": version.number, **{name: [lesson_row(one) for one in own] for name, own in rows.items()}}
 
     return Json(await service.read(listed))
 

@@ -125,7 +125,8 @@ def example_row(example: Example) -> Row:
     """A sentence with its marks, and where its entities are."""
     spans = {f"{role}_span": [one.span.start, one.span.end] for role, one in _roles(example)}
     names = {role: one.name for role, one in _roles(example)}
-    return {"text": example_to_marks(example), **names, "tokens": list(example.tokens), **spans}
+    types = {f"{role}_type": one.type for role, one in _roles(example) if one.type}
+    return {"text": example_to_marks(example), **names, "tokens": list(example.tokens), **spans, **types}
 
 
 def answer_row(answer: Answer) -> Row:
@@ -185,8 +186,21 @@ def lesson_row(lesson: Lesson) -> Row:
 
 
 def relations_row(version: Version) -> Row:
-    """The relations of a version and the number of their examples."""
-    known = [{**asdict(one.relation), "n_examples": len(one.lessons)} for one in version.state.known]
+    """The relations of a version, the number of their examples, their declarations and thresholds."""
+    thresholds = version.state.thresholds
+    known = [
+        {
+            **asdict(one.relation),
+            "n_examples": len(one.lessons),
+            "n_counterexamples": len(one.counterexamples),
+            "symmetric": one.symmetric,
+            "inverse": one.inverse,
+            "head_types": list(one.head_types),
+            "tail_types": list(one.tail_types),
+            "threshold": thresholds.of(one.id) if thresholds else None,
+        }
+        for one in version.state.known
+    ]
     return {"version": version.number, "relations": known}
 
 

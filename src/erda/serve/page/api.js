@@ -1,0 +1,46 @@
+// The calls of the server. Every failure has one body: error, message, where.
+
+export class Failure extends Error {
+  constructor(status, body) {
+    super(body.message || `The server answered with status ${status}.`);
+    this.status = status;
+    this.error = body.error || "";
+  }
+}
+
+async function call(method, path, body) {
+  const headers = body === undefined ? {} : { "content-type": "application/json" };
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new Failure(0, { message: "The server does not answer. Is it still running?" });
+  }
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Failure(answer.status, content);
+  return content;
+}
+
+const named = (path, relation) => `${path}?relation=${encodeURIComponent(relation)}`;
+
+export const api = {
+  relations: () => call("GET", "/v1/relations"),
+  examples: (relation) => call("GET", named("/v1/examples", relation)),
+  entities: (text) => call("POST", "/v1/entities", { text }),
+  extract: (text, entities, keep, top) =>
+    call("POST", "/v1/extract", { text, keep, top, ...(entities && { entities }) }),
+  predict: (questions, top) => call("POST", "/v1/predict", { questions, top }),
+  explain: (example) => call("POST", "/v1/explain", example),
+  teach: (body) => call("POST", "/v1/teach", body),
+  judge: (example, relation, holds) => call("POST", "/v1/judge", { ...example, relation, holds }),
+  rename: (relation, to) => call("POST", "/v1/relations/rename", { relation, to }),
+  merge: (relation, into) => call("POST", "/v1/relations/merge", { relation, into }),
+  describe: (relation, description) => call("POST", "/v1/relations/describe", { relation, description }),
+  forget: (relation) => call("DELETE", named("/v1/relations", relation)),
+  takeBack: (number) => call("DELETE", `/v1/examples/${number}`),
+  evaluate: (examples) => call("POST", "/v1/evaluate", { examples }),
+  compare: (before, after, examples) => call("POST", "/v1/compare", { before, after, examples }),
+  history: () => call("GET", "/v1/history"),
+  undo: (to) => call("POST", "/v1/undo", to === undefined ? {} : { to }),
+  map: () => call("GET", "/v1/map"),
+};

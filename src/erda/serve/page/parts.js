@@ -1,0 +1,106 @@
+// Parts that several views share.
+import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
+import { colourOf, nameOf, state } from "./state.js";
+import { counted, percent, piecesOf } from "./text.js";
+
+export const Chip = ({ relation, children }) =>
+  html`<span class="chip ${colourOf(relation)}">${relation === null ? "no relation" : nameOf(relation)}${children}</span>`;
+
+export const Marked = ({ text }) => html`<span class="marked">${piecesOf(text).map((one) =>
+  one.role ? html`<mark class=${one.role} title=${one.role}>${one.text}</mark>` : one.text)}</span>`;
+
+export const Bar = ({ value, label }) =>
+  html`<span class="bar"><meter min="0" max="1" value=${value} aria-label=${label}></meter><span>${percent(value)}</span></span>`;
+
+export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+
+/** Whether a key belongs to a field in which a person types. */
+export const isTyping = (event) =>
+  event.ctrlKey || event.metaKey || event.altKey ||
+  Boolean(event.target.closest?.("dialog, textarea, select, input:not([type=range], [type=radio], [type=checkbox])"));
+
+/** Call the newest `listener` for keys that no field uses. */
+export function useKeys(listener) {
+  const newest = useRef(listener);
+  newest.current = listener;
+  useEffect(() => {
+    const hear = (event) => { if (!isTyping(event) && !event.defaultPrevented) newest.current(event); };
+    addEventListener("keydown", hear);
+    return () => removeEventListener("keydown", hear);
+  }, []);
+}
+
+/** The relation that a number key names, or undefined. */
+export const relationOfKey = (event) => (/^[1-9]$/.test(event.key) ? state.relations[Number(event.key) - 1]?.id : undefined);
+
+/** Buttons for the first nine relations, and a field for all others and for new names. */
+export function Picker({ label, onPick, current, isNew = true }) {
+  const [name, setName] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    if (name.trim()) onPick(name.trim());
+    setName("");
+  };
+  return html`<div class="picker" role="group" aria-label=${label}>
+    ${state.relations.slice(0, 9).map((one, place) => html`<button key=${one.id} type="button"
+      class="chip ${colourOf(one.id)}" aria-pressed=${current === one.id} onClick=${() => onPick(one.id)}>
+      <kbd>${place + 1}</kbd>${one.name}</button>`)}
+    ${(isNew || state.relations.length > 9) && html`<form class="inline" onSubmit=${submit}>
+      <input list="relation-names" value=${name} onInput=${(event) => setName(event.target.value)} maxlength="200"
+        aria-label=${isNew ? "Other or new relation" : "Other relation"} placeholder=${isNew ? "New relation…" : "Other…"} />
+      <button type="submit">Use</button></form>`}
+  </div>`;
+}
+
+export const Names = () =>
+  html`<datalist id="relation-names">${state.relations.map((one) => html`<option key=${one.id} value=${one.name}></option>`)}</datalist>`;
+
+/** What the last teaching changed on the sentences seen before. */
+export function Changes() {
+  if (!state.changes) return null;
+  const { before, after, rows } = state.changes;
+  return html`<section class="panel changes" aria-label="What changed">
+    <h2>What changed</h2>
+    <p class="quiet">Version ${before} → ${after}, on ${counted(state.seen.length, "sentence")} seen before.</p>
+    ${rows.length ? html`<ul class="rows">${rows.slice(0, 30).map((one) => html`<li key=${one.text}>
+      <p><${Marked} text=${one.text} /></p>
+      <p><${Chip} relation=${one.before} /> <span aria-label="becomes">→</span> <${Chip} relation=${one.after} /></p></li>`)}</ul>`
+      : html`<p>No answer changed.</p>`}
+  </section>`;
+}
+
+/** A modal dialog; `onClose` follows Escape, Cancel and the end of the action. */
+export function Dialog({ title, action, children, onClose, onAction, danger }) {
+  const box = useRef(null);
+  useEffect(() => { box.current.showModal(); }, []);
+  const submit = (event) => {
+    event.preventDefault();
+    onAction(new FormData(event.target));
+    onClose();
+  };
+  return html`<dialog ref=${box} aria-label=${title} onClose=${onClose}>
+    <form onSubmit=${submit}><h2>${title}</h2>${children}
+      <p class="buttons"><button type="button" onClick=${onClose}>${action ? "Cancel" : "Close"}</button>
+      ${action && html`<button type="submit" class=${danger ? "danger" : "primary"}>${action}</button>`}</p></form>
+  </dialog>`;
+}
+
+/** A field that takes a text file by click or drop, read here and never uploaded as a file. */
+export function FileField({ label, onText, accept = ".txt,.jsonl,.csv,text/*" }) {
+  const [name, setName] = useState("");
+  const take = async (event) => {
+    const file = event.target.files[0];
+    if (file) { setName(file.name); onText(await file.text(), file.name); }
+    event.target.value = "";
+  };
+  return html`<label class="file"><input type="file" accept=${accept} onChange=${take} /><span>${name || label}</span></label>`;
+}
+
+/** Properties of an element on which a text file can be dropped. */
+export const dropping = (onText) => ({
+  onDragOver: (event) => event.preventDefault(),
+  onDrop: async (event) => {
+    const file = event.dataTransfer.files[0];
+    if (file) { event.preventDefault(); onText(await file.text()); }
+  },
+});

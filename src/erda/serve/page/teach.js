@@ -1,0 +1,101 @@
+// Teach: a relation by its name, a description and sentences.
+import { html, useRef, useState } from "./vendor/preact-htm.js";
+import { api } from "./api.js";
+import { Annotated } from "./annotated.js";
+import { loadExample } from "./read.js";
+import { Changes, dropping, Empty, Marked, relationOfKey, useKeys } from "./parts.js";
+import { attempt, nameOf, say, state, teach, undo } from "./state.js";
+import { counted, exampleOf, isMarked, keyOf, newDocument } from "./text.js";
+
+const MOST_LINES = 200;
+let taught = []; // of this visit, newest first
+
+export function Teach() {
+  const [relation, setRelation] = useState(nameOf(state.chosen));
+  const [description, setDescription] = useState("");
+  const [text, setText] = useState("");
+  const [rows, setRows] = useState([]);
+  const field = useRef(null);
+  const box = useRef(null);
+  const known = state.relations.find((one) => one.name === relation.trim() || one.id === relation.trim());
+  const active = () => Math.max(0, rows.findIndex((_, place) => box.current?.children[place]?.contains(document.activeElement)));
+  const focusSoon = (find) => setTimeout(() => find()?.focus(), 0);
+
+  const find = () => attempt(async () => {
+    const lines = text.split("\n").map((one) => one.trim()).filter(Boolean);
+    if (!lines.length) throw new Error("Type a sentence first.");
+    if (lines.length > MOST_LINES) throw new Error(`${lines.length} sentences; at most ${MOST_LINES} at once.`);
+    const found = await Promise.all(lines.map(prepared));
+    setRows(found);
+    focusSoon(() => (found.every(isComplete) ? document.getElementById("teach-now") : box.current.querySelector(".entity")));
+  });
+  const done = async (name, chosen) => {
+    if (!name.trim()) { document.getElementById("relation").focus(); return say("Name the relation first.", true); }
+    if (!chosen.every(isComplete)) return say("Mark a head and a tail in every sentence.", true);
+    const answer = await teach(name.trim(), chosen.map(exampleOfRow), known ? "" : description.trim());
+    if (!answer) return undefined;
+    taught = [...chosen.map((row) => ({ text: textOfRow(row), relation: state.chosen })), ...taught].slice(0, 20);
+    const rest = rows.filter((row) => !chosen.includes(row));
+    setRows(rest); setRelation(nameOf(state.chosen)); setDescription("");
+    if (!rest.length) { setText(""); focusSoon(() => field.current); }
+    return undefined;
+  };
+  const replace = (place, row) => setRows(rows.map((one, other) => (other === place ? row : one)));
+  useKeys((event) => {
+    const numbered = relationOfKey(event);
+    if (numbered && rows.length) done(nameOf(numbered), [rows[active()]]);
+    else if (event.key === "x" && rows.length) replace(active(), { ...rows[active()], head: rows[active()].tail, tail: rows[active()].head });
+    else if (event.key === "u") undo();
+    else if (event.key === "Escape") { setRows([]); field.current.focus(); }
+    else return;
+    event.preventDefault();
+  });
+  return html`<div class="columns"><section class="panel" aria-label="Teach" ...${dropping(setText)}>
+    <h1>Teach a relation</h1>
+    <form onSubmit=${(event) => { event.preventDefault(); find(); }}>
+      <label for="relation">Relation <span class="quiet">${known ? `${counted(known.n_examples, "example")} so far` : relation.trim() ? "new" : ""}</span></label>
+      <input id="relation" list="relation-names" value=${relation} maxlength="200" placeholder="founded by" autocomplete="off" onInput=${(event) => setRelation(event.target.value)} />
+      ${!known && html`<label for="description">Description <span class="quiet">optional</span></label>
+        <input id="description" value=${description} maxlength="2000" placeholder="the person who began an organisation" onInput=${(event) => setDescription(event.target.value)} />`}
+      <label for="sentences">Sentences, one per line</label>
+      <textarea id="sentences" ref=${field} rows="4" value=${text} placeholder="Tesla was founded by Martin Eberhard." onInput=${(event) => setText(event.target.value)}
+        onKeyDown=${(event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); find(); } }}></textarea>
+      <p class="buttons"><button type="submit">Find the entities <kbd>Enter</kbd></button></p>
+    </form>
+    <div ref=${box}>${rows.map((row, place) => html`<div class="teach-row" key=${textOfRow(row)}>
+      ${row.marked ? html`<p><${Marked} text=${row.marked} /></p>`
+        : html`<${Annotated} doc=${row.doc} arrows=${[]} head=${row.head} tail=${row.tail}
+            onPick=${(one) => replace(place, picked(row, one))} onCorrect=${(doc) => replace(place, { doc, ...firstTwo(doc) })} />`}
+      <p class="buttons"><span class="quiet">${isComplete(row) ? "" : "Click the head, then the tail."}</span>
+        ${row.doc && html`<button onClick=${() => replace(place, { ...row, head: row.tail, tail: row.head })}>Swap <kbd>x</kbd></button>`}
+        <button onClick=${() => setRows(rows.filter((one) => one !== row))}>Leave out</button></p></div>`)}</div>
+    ${rows.length > 0 && html`<p class="buttons"><button id="teach-now" class="primary" onClick=${() => done(relation, rows)}>
+      Teach ${counted(rows.length, "sentence")} <kbd>Enter</kbd></button>
+      <span class="quiet">or a number: ${state.relations.slice(0, 9).map((one, place) => html`<kbd>${place + 1}</kbd> ${one.name} `)}</span></p>`}
+    <p class="quiet">The head comes first in the relation: Tesla → founded by → Martin Eberhard. Marks can be typed: [[Tesla]] … {{Martin Eberhard}}.</p>
+  </section>
+  <div class="side">
+    ${taught.length > 0 ? html`<section class="panel" aria-label="Taught"><h2>Taught in this visit</h2>
+      <ul class="rows">${taught.map((one) => html`<li key=${one.text}><${Marked} text=${one.text} /> <span class="quiet">${nameOf(one.relation)}</span></li>`)}</ul>
+      <p class="buttons"><button onClick=${() => undo()}>Undo <kbd>u</kbd></button></p></section>`
+    : !state.relations.length && html`<section class="panel"><${Empty} title="Three to five sentences are enough">
+      <p>Name a relation, type a sentence in which it holds, press Enter twice. The relation stays chosen for the next sentence.</p>
+      <p class="buttons"><button onClick=${loadExample}>Load the example</button></p></${Empty}></section>`}
+    <${Changes} /></div></div>`;
+}
+
+async function prepared(line) {
+  if (isMarked(line)) return { marked: line };
+  const doc = newDocument(line, await api.entities(line));
+  return { doc, ...firstTwo(doc) };
+}
+
+const firstTwo = (doc) => ({ head: doc.entities[0] ?? null, tail: doc.entities[1] ?? null });
+const isComplete = (row) => Boolean(row.marked || (row.head && row.tail));
+const exampleOfRow = (row) => row.marked ?? exampleOf(row.doc, row.head, row.tail);
+const textOfRow = (row) => row.marked ?? row.doc.text;
+
+function picked(row, one) {
+  if (!row.head || row.tail) return { ...row, head: one, tail: null };
+  return keyOf(row.head) === keyOf(one) ? { ...row, head: null } : { ...row, tail: one };
+}

@@ -1,0 +1,126 @@
+// Offsets. The server counts Unicode code points, JavaScript counts UTF-16 units: a document keeps its code points.
+
+export function newDocument(text, found) {
+  const sentences = found.sentences.map(([start, end]) => ({ start, end }));
+  const doc = { text, chars: Array.from(text), sentences, entities: [], hint: found.hint, tagger: found.tagger };
+  return { ...doc, entities: withoutOverlaps(found.entities.map(entityOf)), corrected: false };
+}
+
+export const entityOf = ({ span: [start, end], type }) => ({ start, end, type: type || null });
+export const slice = (doc, { start, end }) => doc.chars.slice(start, end).join("");
+export const keyOf = ({ start, end }) => `${start}-${end}`;
+const overlap = (one, other) => one.start < other.end && other.start < one.end;
+
+function withoutOverlaps(entities) {
+  const kept = [];
+  for (const one of [...entities].sort((a, b) => b.end - b.start - (a.end - a.start)))
+    if (!kept.some((other) => overlap(one, other))) kept.push(one);
+  return kept.sort((a, b) => a.start - b.start);
+}
+
+export function addEntity(doc, one) {
+  const rest = doc.entities.filter((other) => !overlap(one, other));
+  return { ...doc, corrected: true, entities: [...rest, one].sort((a, b) => a.start - b.start) };
+}
+
+export function removeEntity(doc, one) {
+  return { ...doc, corrected: true, entities: doc.entities.filter((other) => keyOf(other) !== keyOf(one)) };
+}
+
+/** Mark every place where a name stands in the text, as whole words. */
+export function addName(doc, name) {
+  const wanted = Array.from(name.trim().toLowerCase());
+  const chars = doc.chars.map((one) => one.toLowerCase());
+  const isWord = (one) => one !== undefined && /[\p{L}\p{N}]/u.test(one);
+  let found = doc;
+  for (let start = 0; wanted.length && start + wanted.length <= chars.length; start++) {
+    const end = start + wanted.length;
+    const stands = wanted.every((one, place) => chars[start + place] === one);
+    if (stands && !isWord(chars[start - 1]) && !isWord(chars[end])) found = addEntity(found, { start, end, type: null });
+  }
+  return found;
+}
+
+/** Widen a selection to whole words; null if it holds no word. */
+export function wholeWords(doc, start, end) {
+  const isSpace = (place) => /\s/.test(doc.chars[place] ?? " ");
+  while (start < end && isSpace(start)) start++;
+  while (end > start && isSpace(end - 1)) end--;
+  if (start >= end) return null;
+  while (start > 0 && !isSpace(start - 1)) start--;
+  while (end < doc.chars.length && !isSpace(end)) end++;
+  while (end > start + 1 && /[.,;:!?)\]"”’]/.test(doc.chars[end - 1])) end--;
+  while (start < end - 1 && /[(["“‘]/.test(doc.chars[start])) start++;
+  return { start, end, type: null };
+}
+
+/** Grow or shrink the end of an entity by a word. */
+export function resized(doc, one, direction) {
+  const words = [...slice(doc, doc.sentences.find((s) => s.start <= one.start && one.end <= s.end)).matchAll(/\S+/gu)];
+  const base = doc.sentences.find((s) => s.start <= one.start && one.end <= s.end).start;
+  const text = slice(doc, { start: base, end: doc.chars.length });
+  const ends = words.map((word) => base + Array.from(text.slice(0, word.index + word[0].length)).length);
+  const trimmed = ends.map((end) => wholeWords(doc, end - 1, end)?.end ?? end).filter((end) => end > one.start);
+  const wanted = direction > 0 ? trimmed.find((end) => end > one.end) : trimmed.filter((end) => end < one.end).pop();
+  return wanted ? { ...one, end: wanted } : one;
+}
+
+/** An example for the server: the sentences that hold both entities, with character spans. */
+export function exampleOf(doc, head, tail) {
+  const inside = (sentence, one) => sentence.start <= one.start && one.start < sentence.end;
+  const own = doc.sentences.filter((one) => inside(one, head) || inside(one, tail));
+  const start = Math.min(head.start, tail.start, ...own.map((one) => one.start));
+  const end = Math.max(head.end, tail.end, ...own.map((one) => one.end));
+  const marked = (one) => ({
+    span: [one.start - start, one.end - start],
+    name: slice(doc, one),
+    ...(one.type && { type: one.type }),
+  });
+  return { text: slice(doc, { start, end }), head: marked(head), tail: marked(tail) };
+}
+
+/** The example of an answer, by its tokens, so that the server meets exactly the same sentence. */
+export function exampleOfAnswer(answer) {
+  const role = (span, name, type) => ({ span, name, ...(type && { type }) });
+  return {
+    tokens: answer.tokens,
+    head: role(answer.head_span, answer.head, answer.head_type),
+    tail: role(answer.tail_span, answer.tail, answer.tail_type),
+  };
+}
+
+/** Split `[[head]] .. {{tail}}` into pieces for display. */
+export function piecesOf(marked) {
+  return marked.split(/(\[\[.*?\]\]|\{\{.*?\}\})/su).filter(Boolean).map((piece) => {
+    if (/^\[\[.*\]\]$/su.test(piece)) return { role: "head", text: piece.slice(2, -2) };
+    if (/^\{\{.*\}\}$/su.test(piece)) return { role: "tail", text: piece.slice(2, -2) };
+    return { role: "", text: piece };
+  });
+}
+
+export const isMarked = (line) => /\[\[.+?\]\]/su.test(line) && /\{\{.+?\}\}/su.test(line);
+export const percent = (value) => `${Math.round(100 * value)} %`;
+export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
+
+/** Sentences of a text file: JSON lines with `text` (and `relation`), or one sentence per line. */
+export function examplesOfFile(content) {
+  return content.split(/\r?\n/).filter((line) => line.trim()).map((line) => {
+    if (!line.trimStart().startsWith("{") || line.trimStart().startsWith("{{")) return line;
+    const row = JSON.parse(line);
+    return Object.fromEntries(["text", "tokens", "head", "tail", "relation"].filter((one) => one in row).map((one) => [one, row[one]]));
+  });
+}
+
+/** A table as CSV; a cell that a spreadsheet would run as a formula is made text by an apostrophe. */
+export function csvOf(rows) {
+  const cell = (value) => `"${String(value).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+export function download(name, content, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
