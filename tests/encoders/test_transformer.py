@@ -202,7 +202,8 @@ def test_threads_get_the_same_vectors(
     texts = [" ".join("".join(rng.choice(letters, 3)) for _ in range(4 + n % 9)) for n in range(80)]
     examples = [sentence(text, (0, 1), (2, 3)) for text in texts]
     encoder = encoder_of(bert, mode="markers", trained_layers=n_trained, cache=FrozenCache(tmp_path, max_bytes=300_000))
-    expected = [embed(encoder_of(bert, mode="markers", trained_layers=n_trained), [one]) for one in examples]
+    alone = encoder_of(bert, mode="markers", trained_layers=n_trained)
+    expected = [embed(alone, [one]) for one in examples]
 
     def ask(seed: int) -> float:
         order = np.random.default_rng(seed).permutation(len(examples)).tolist()

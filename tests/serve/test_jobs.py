@@ -32,7 +32,7 @@ class SlowWords(Words):
         for number, _ in enumerate(examples):
             if self.waits and number == 1:
                 self.reached.set()
-                assert self.go_on.wait(20)
+                assert self.go_on.wait(60)
             embedded_one()
         return super().embed(examples, **more)
 
@@ -71,7 +71,7 @@ def test_a_cancelled_teaching_changes_nothing(tmp_path: Path, slow: SlowWords) -
         slow.waits = True
         first = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"]
         waiting = served.post("/v1/teach", {"examples": ROWS[:2], "job": True}, 202)["id"]
-        assert slow.reached.wait(20)
+        assert slow.reached.wait(60)
         assert served.call("DELETE", f"/v1/jobs/{first}").json()["state"] == "running"
         served.call("DELETE", f"/v1/jobs/{waiting}")
         slow.go_on.set()
@@ -84,7 +84,7 @@ def test_a_stopped_server_finishes_its_job_after_the_restart(tmp_path: Path, slo
         served.get("/ready")
         slow.waits = True
         job = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"]
-        assert slow.reached.wait(20)
+        assert slow.reached.wait(60)
         served.app.state.jobs._stopping = True
         slow.go_on.set()
     with serving(opened(tmp_path, Words())) as served:
@@ -97,7 +97,7 @@ def test_a_job_that_ended_two_servers_fails_cleanly_and_a_living_one_is_left_alo
 
     first = jobs()
     ran = first.add("teach", {"a": 1}, total=1)
-    first._thread.submit(lambda: None).result(20)
+    first._thread.submit(lambda: None).result(60)
     assert (first.get(ran.id).state, first.result(ran.id)) == ("done", {"n": 1})
     for id, worker in (("0" * 16, "f" * 16), ("1" * 16, first._token)):
         record = asdict(Job(id, "teach", "running", 0.0, n_runs=2, worker=worker))

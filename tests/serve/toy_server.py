@@ -30,7 +30,7 @@ class Served:
     http: requests.Session = field(default_factory=requests.Session)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
-        return self.http.request(method, self.url + path, json=body, timeout=20, **more)
+        return self.http.request(method, self.url + path, json=body, timeout=60, **more)
 
     def get(self, path: str, **more: Any) -> Any:
         answer = self.call("GET", path, **more)
@@ -72,5 +72,5 @@ def serving(extractor: Extractor, *, token: str | None = None, limits: Limits | 
     finally:
         served.http.close()
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
