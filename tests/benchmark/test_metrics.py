@@ -46,7 +46,7 @@ def mark_slowly(predictions: Predictions, test: TestSet, protocol: str) -> tuple
 SCORES = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, math.nan])  # few values, so that ties are common
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_marks_equal_the_slow_loop(data: st.DataObject) -> None:
     n_relations = data.draw(st.integers(1, 6))

@@ -321,7 +321,7 @@ def test_an_invalid_table_is_reported_with_its_line(tmp_path: Path, content: str
 TRICKY = st.text(st.sampled_from("=+-@＝＠'\"; \t\r\n,a\u3000\ufeff\0"), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=TRICKY, word=TRICKY)
 @case(name="\n=1", word="b")  # regression: a line break was written without quotation marks
 @case(name=" ＝1", word="x;=1")

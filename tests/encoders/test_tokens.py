@@ -57,7 +57,7 @@ def word_pieces(tokenizer: MarkedTokenizer, word: str) -> list[int]:
 
 
 @given(marked_examples(ANY_WORD), st.sampled_from(["paper", "markers"]))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
     tokenizer = TOKENIZERS[mode]
     expected: list[int] = [tokenizer.cls_id]
@@ -80,7 +80,7 @@ def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
 
 
 @given(marked_examples(ANY_WORD, part_size=12))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_a_shortened_sentence_keeps_both_entities_and_their_marks(example: Example) -> None:
     (whole,) = TOKENIZERS["markers"].encode([example])
     (pieces,) = SHORT.encode([example])
