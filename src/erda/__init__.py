@@ -25,6 +25,8 @@ PUBLIC = {  # module -> its public names
         "Suggestion",
         "Taught",
         "TextPlace",
+        "Tuned",
+        "TunedRelation",
         "WordEffect",
     ),
     "erda.app.extractor": ("Extractor",),

@@ -152,3 +152,28 @@ def test_relearning_keeps_negatives(tmp_path: Path) -> None:
     other = open_toy(tmp_path, method="seqrun", relearn=True)
     assert other.version.number == extractor.version.number + 1
     assert content(other) == content(extractor)
+
+
+def test_declarations_name_each_other_and_follow_edits(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    learned = extractor.version.state.learned
+    number = extractor.declare("born in", inverse="capital_of", head_types=["PERSON", "ORG"])
+    assert extractor.declare("born in", inverse="capital of") == number, "nothing changed"
+    assert extractor.version.state.learned is learned
+    known = {one.id: one for one in open_toy(tmp_path).version.state.known}
+    assert (known["born in"].inverse, known["capital of"].inverse) == ("capital of", "born in")
+    assert (known["born in"].head_types, known["born in"].tail_types) == (("PERSON", "ORG"), ())
+    extractor.rename("born in", "birthplace")
+    assert extractor.version.known("capital of").inverse == "birthplace"
+    extractor.declare("founded by", inverse="capital of")
+    assert [extractor.version.known(name).inverse for name in ("birthplace", "capital of")] == [None, "founded by"]
+    for wrong in ({"inverse": "founded by"}, {"symmetric": True}, {"inverse": "nothing"}, {"head_types": "PERSON"}):
+        with pytest.raises(DataError):
+            extractor.declare("founded by", **wrong)  # type: ignore[arg-type]
+    extractor.forget("capital of")
+    assert extractor.version.known("founded by").inverse is None
+    extractor.declare("founded by", symmetric=True)
+    assert extractor.version.known("founded by").symmetric
+    extractor.declare("founded by", symmetric=False)
+    extractor.declare("birthplace", head_types=None)
+    assert extractor.version.known("birthplace").head_types == ()

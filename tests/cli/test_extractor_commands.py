@@ -374,6 +374,36 @@ def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> N
     assert "Did you mean 'born in'" in erda("judge", "borne in", FOUNDED[0], "--no").err
 
 
+def test_tuning_and_declaring_do_what_their_helps_say(erda: Erda) -> None:
+    erda("teach", "--file", write_taught())
+    rows = [{"text": f"{FOUNDED[0]} {i}", "relation": "founded by"} for i in range(25)]
+    rows += [{"text": f"x{i} [[c]] y{i} {{{{d}}}} z{i}", "relation": None} for i in range(20)]
+    Path("labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, cleared = (run_example(erda, line) for line in commands_of(judge.TUNE))
+    assert found.lines[0].split() == ["relation", "threshold", "rows", "precision", "recall"]
+    assert found.lines[1].startswith("founded by")
+    assert "The thresholds apply to erda predict." in found.lines
+    assert "(version 3)" in cleared.lines[-1]
+    assert erda("tune", "labelled.jsonl", "--clear").status == 2
+    wrong = erda("tune", "labelled.jsonl", "--precision", "2")
+    assert (wrong.status, "between 0 and 1" in wrong.err) == (2, True)
+    erda("undo")
+    assert "Thresholds for a precision of 0.9 were tuned on version 1." in erda("relations").lines
+    erda("rename", "founded by", "spouse")
+    erda("rename", "born in", "parent")
+    erda("teach", "child", "[[Ann]] has the daughter {{Eve}}")
+    symmetric, inverse, gone = (run_example(erda, line).lines[0] for line in commands_of(judge.DECLARE))
+    assert symmetric == "spouse: symmetric"
+    assert inverse == "parent: inverse of child; head types: PERSON; tail types: PERSON"
+    assert gone == "parent: head types: PERSON; tail types: PERSON"
+    assert erda("declare", "parent").status == 2
+
+
+def write_taught() -> str:
+    write_rows("taught.jsonl", (*((one, "founded by") for one in FOUNDED), *((one, "born in") for one in BORN)))
+    return "taught.jsonl"
+
+
 def test_a_spreadsheet_is_to_be_saved_as_csv(erda: Erda) -> None:
     Path("t.xlsx").write_bytes(b"PK\x03\x04")
     done = erda("teach", "--file", "t.xlsx")

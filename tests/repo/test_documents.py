@@ -101,7 +101,8 @@ def test_every_type_that_an_extractor_returns_is_public():
         getattr(erda, name) for names in erda.PUBLIC.values() for name in names if isinstance(getattr(erda, name), type)
     }
     returned = set()
-    for name, member in vars(erda.Extractor).items():
+    members = {name: member for kind in reversed(erda.Extractor.__mro__[:-1]) for name, member in vars(kind).items()}
+    for name, member in members.items():
         act = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if not name.startswith("_") and callable(act):
             returned |= named_types(get_type_hints(act).get("return"))

@@ -217,6 +217,33 @@ class RelationScore:
 
 
 @dataclass(frozen=True, slots=True)
+class TunedRelation:
+    """The threshold of a relation, and what to expect of it. Without enough labelled rows, it is the overall one."""
+
+    threshold: float
+    is_own: bool
+    expected: RelationScore  # cross-validated
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Thresholds that were fitted for a precision; `version` holds them.
+
+    Precision and recall in `expected` are cross-validated: thresholds fitted on four fifths of the rows, applied to the
+    rest. `in_text`: they were fitted on all pairs of annotated texts and apply to `extract`; otherwise to `predict`.
+    """
+
+    version: int
+    precision: float  # the target
+    n_rows: int
+    threshold: float  # overall
+    expected: RelationScore
+    relations: dict[str, TunedRelation]
+    in_text: bool = False
+    n_taught: int = 0  # rows left out because they were taught
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """Answers compared with the truth. None is correct if no relation holds or if the relation was never taught."""
 

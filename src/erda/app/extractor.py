@@ -17,15 +17,16 @@ from erda.app.answers import (
     Suggestion,
     Taught,
 )
+from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
 from erda.app.inputs import Given, example_of, known_relation, refuse_lookalikes
-from erda.app.lesson_changes import added, described, merged, renamed, taken_back
+from erda.app.lesson_changes import added
 from erda.app.lessons import Lesson, Teachable, Wanted, wanted
 from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, Setup, State, VersionInfo, now
+from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
 from erda.app.store import Store
-from erda.app.store_edits import forget, undo
+from erda.app.store_edits import undo
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import VersionLog
 from erda.encoders.base import Encoder
@@ -35,7 +36,7 @@ from erda.methods import find_method
 from erda.types import NO_RELATION, Relation, Task
 
 
-class Extractor:
+class Extractor(Corrections):
     """A relation extractor that learns from a few sentences per relation. Every change is a version on disk.
 
     `Extractor.open(folder)` opens or creates an extractor. Its current `version` is immutable; teaching replaces it.
@@ -275,7 +276,7 @@ class Extractor:
                 new,
                 teaching=stamp.n_teachings,
                 n_lessons=stamp.n_lessons,
-                by_name=_reads_names(stamp.setup),
+                by_name=reads_names(stamp.setup),
                 as_it_stands=as_it_stands,
             )
             if (addition.known, addition.unrelated) == (before.known, before.unrelated):
@@ -283,52 +284,6 @@ class Extractor:
             counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
             after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
             return addition.taught(before.known, self._log.learn(after, progress).number)
-
-    def take_back(self, example: int | Given, *, progress: Progress | None = None) -> int:
-        """Undo the teaching of one example, selected by its number or content; return the new version.
-
-        Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
-        the example had never been taught.
-        """
-        with self._log.writing() as before:
-            by_name = _reads_names(before.stamp.setup)
-            after = taken_back(before.known, before.unrelated, example, by_name=by_name)
-            said = f"took back an example of {', '.join(after.places)}"
-            return self._change(replace(before, known=after.known, unrelated=after.unrelated), said, progress)
-
-    def forget(self, relation: str) -> int:
-        """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        return self._log.edit(lambda store: forget(store, relation))
-
-    def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
-        """Rename a relation; its examples and description stay. Return the new version."""
-        with self._log.writing() as before:
-            old = known_relation(relation, self.relations)
-            after = renamed(before.known, old, new_name)
-            new = next(one.id for one, was in zip(after, before.known, strict=True) if was.relation is old)
-            thresholds = before.thresholds and before.thresholds.renamed(old.id, new)
-            state = replace(before, known=after, thresholds=thresholds)
-            return self._change(state, f"renamed {old.id} to {new}", progress)
-
-    def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
-        """Move all examples of one relation into another, and drop the first; return the new version."""
-        with self._log.writing() as before:
-            source, target = (known_relation(one, self.relations) for one in (relation, into))
-            after = merged(before.known, source.id, target.id)
-            return self._change(replace(before, known=after), f"merged {source.id} into {target.id}", progress)
-
-    def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
-        """Replace the description of a relation, or remove it with an empty text; return the current version."""
-        with self._log.writing() as before:
-            found = known_relation(relation, self.relations)
-            after = described(before.known, found, description)
-            if after == before.known:
-                return before.stamp.number
-            done = "described" if description.strip() else "removed the description of"
-            return self._change(replace(before, known=after), f"{done} {found.id}", progress)
-
-    def _change(self, after: State, what: str, progress: Progress | None = None) -> int:
-        return self._log.learn(replace(after, stamp=replace(after.stamp, what=what)), progress).number
 
     # -- versions ------------------------------------------------------------------------------------------------------
 
@@ -386,7 +341,3 @@ class Extractor:
         from erda.app.export import export
 
         return export(self.version, folder, engine=engine)
-
-
-def _reads_names(setup: Setup) -> bool:
-    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))

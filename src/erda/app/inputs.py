@@ -107,6 +107,16 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
     return found
 
 
+def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:
+    """Read entity types, as PERSON; none are an empty tuple."""
+    if isinstance(given, str):
+        raise DataError(f"{name}: expected a list of types, got a single text; put it in a list.")
+    types = tuple(dict.fromkeys(spaced(one) if isinstance(one, str) else "" for one in given or ()))
+    if not all(types) or any(_CONTROL.search(one) for one in types):
+        raise DataError(f"{name}: expected names of types, as PERSON, got {list(given or ())!r:.80}.")
+    return types
+
+
 def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
     """Reject a relation whose name differs from another only in case: it is a misspelling."""
     seen = {_folded(one.id): one.id for one in known}

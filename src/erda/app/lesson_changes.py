@@ -1,13 +1,13 @@
-"""Changes of the taught examples: add, take back, rename, describe, merge. Nothing is modified in place."""
+"""Changes of what was taught: add, take back, rename, describe, declare, merge. Nothing is modified in place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from erda.app.answers import Moved, Taught
 from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
-from erda.app.lessons import Known, Lesson, Wanted
+from erda.app.lessons import Declaration, Known, Lesson, Wanted
 from erda.errors import DataError
 from erda.text.relation_names import spaced
 from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
@@ -233,6 +233,25 @@ def described(known: Sequence[Known], relation: Relation, description: str) -> t
     """The known relations with another description for one of them; an empty text removes it."""
     plain = relation_of(Relation(relation.id, relation.name, spaced(description)))
     return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
+
+
+def declared(known: Sequence[Known], relation: str, new: Declaration) -> tuple[Known, ...]:
+    """The known relations with other declarations for one of them; its inverse names it in turn."""
+    by_id = {one.id: one for one in known}
+    one = by_id[relation]
+    for other in (one.inverse, new.inverse):
+        if other is not None and by_id[other].inverse is not None:
+            partner = by_id[other].inverse
+            by_id[str(partner)] = replace(by_id[str(partner)], inverse=None)
+            by_id[other] = replace(by_id[other], inverse=None)
+    by_id[relation] = replace(by_id[relation], **asdict(new))
+    if new.inverse is not None:
+        if new.inverse == relation:
+            raise DataError(f"'{relation}' cannot be its own inverse; declare it symmetric.")
+        if new.symmetric or by_id[new.inverse].symmetric:
+            raise DataError("A symmetric relation has no inverse; declare one of the two.")
+        by_id[new.inverse] = replace(by_id[new.inverse], inverse=relation)
+    return tuple(by_id.values())
 
 
 def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...]:

@@ -23,6 +23,16 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a person declares about a relation (`Known`)."""
+
+    symmetric: bool
+    inverse: str | None
+    head_types: tuple[str, ...]
+    tail_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """A relation with all its taught examples; `since` is the teaching that introduced it.
 

@@ -51,12 +51,16 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Least confidences of an answer, fitted by `tune`: `overall`, and of relations with enough labelled rows."""
+    """Least confidences of an answer, fitted by `tune`: `overall`, and of relations with enough labelled rows.
+
+    They apply to the questions on which they were fitted: marked pairs (`predict`), or all pairs of a text (`extract`).
+    """
 
     overall: float
     relations: Mapping[str, float]  # id -> threshold
     precision: float  # the target
     version: int  # whose confidences were tuned
+    in_text: bool = False  # fitted on all pairs of texts
 
     def of(self, relation: str) -> float:
         """The threshold of a relation."""

@@ -22,7 +22,7 @@ from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, kno
 from erda.app.lessons import Known
 from erda.app.open_text import open_head, pairs_of
 from erda.app.scored import Scored, check_confidence
-from erda.app.state import TAUGHT_BY_0_1, State
+from erda.app.state import TAUGHT_BY_0_1, State, Thresholds
 from erda.encoders.base import unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -131,10 +131,14 @@ class Version:
     @property
     def least_confidences(self) -> list[float] | None:
         """The least confidence of an answer of `predict` for each relation; None if all together must be likely."""
-        thresholds = self.state.thresholds
-        if thresholds is not None:
+        if thresholds := self._thresholds(in_text=False):
             return [thresholds.of(one.id) for one in self.state.known]
         return [MARKED] * len(self.state.known) if self.fitted[1] else None
+
+    def _thresholds(self, *, in_text: bool) -> Thresholds | None:
+        """The thresholds of `tune` for marked pairs, or for all pairs of texts."""
+        found = self.state.thresholds
+        return found if found and found.in_text == in_text else None
 
     @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
@@ -296,7 +300,7 @@ class Version:
         check_confidence(least)
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
-        holds = found.holds(self.state.thresholds, least)
+        holds = found.holds(self._thresholds(in_text=sentences is not None), least)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
             ranked = tuple(

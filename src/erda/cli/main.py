@@ -24,7 +24,7 @@ GROUPS: dict[
     "first steps": {"demo": ("demo",), "list": ("list",)},
     "an extractor of your own": {
         "teach": ("teach", "relations", "forget", "undo", "history", "prune", "suggest"),
-        "judge": ("judge",),
+        "judge": ("judge", "tune", "declare"),
         "edit": ("rename", "merge", "describe"),
         "predict": ("predict", "extract", "evaluate"),
         "export": ("export",),
