@@ -223,7 +223,6 @@ def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsy
         (["run", "--out", "x", "--order-family", "emar"], "Unknown order family 'emar'"),
         (["run", "--out", "x", "--method", ","], "methods: none given."),
         (["run", "--out", "x", "--method", "erda", "--set", "agreement=foo"], "--set agreement: Unknown word 'foo'."),
-        (["run", "--out", "x", "--jobs", "0", "--address", "auto"], "--address: only with --engine ray."),
         (["report", "nowhere"], "there is no such folder"),
     ],
 )
@@ -270,7 +269,7 @@ def test_a_stream_that_cannot_be_built_is_said_for_each_run(
         ("corpus bild x", "Unknown command 'bild'. Did you mean 'build'?"),
         ("list Metods", "Unknown word 'Metods'. Did you mean 'methods'? Known: datasets, encoders, methods, presets."),
         ("run --sed=3 --out x", "Unknown option '--sed'. Did you mean '--seeds'? See: erda run --help"),
-        ("run --engine rya --out x", "Unknown --engine 'rya'. Did you mean 'ray'? Known: local, ray."),
+        ("corpus index x --engine rya", "Unknown --engine 'rya'. Did you mean 'ray'? Known: local, ray."),
         ("history foo", "One word too many: 'foo'. See: erda history --help"),
         ("run", "the following arguments are required: --out. See: erda run --help"),
         ("teach --\x1b x", "Unknown option '--\\x1b'."),

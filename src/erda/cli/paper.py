@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from erda.cli.checking import Commands, add_command
-from erda.cli.run import add_engine, engine_of
+from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.settings import add_sets, read_given
 
 EXAMPLES = """\
@@ -23,7 +22,6 @@ examples:
   erda paper bert --device cuda --corpus corpora/wiki
   erda paper main --dataset atlas --seeds 100
   erda paper main --seeds 100 --set n_tasks=2 --out runs/smoke
-  erda paper --engine ray --address 10.0.0.1:6379
 """
 
 
@@ -38,8 +36,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--seeds", metavar="LIST", help="fewer or other seeds, e.g. 100,110 (default: six orders)")
     parser.add_argument("--dataset", metavar="NAME", help="another dataset for all tables, e.g. atlas")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cpu)")
-    add_sets(parser, "a setting of every run that has it, unless a chosen table sets it itself")
-    add_engine(parser)
+    add_sets(parser, "a setting of all streams or of the cache, unless a chosen table sets it itself")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
     parser.add_argument("--no-report", action="store_true", help="only the records")
     parser.set_defaults(handler=run)
 
@@ -50,13 +48,13 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.paper.run_paper import run_paper
     from erda.errors import ErdaError, join_faults, merge_faults
 
-    engine = engine_of(options)
+    refuse(below_one(options, "jobs"))
     tables = choose_tables(options.tables)
     if options.list:
         print(*(f"{table.group:11} {table.name:15} {table.title}" for table in tables), sep="\n")
         return 0
     options.kept = f"What is finished is kept in {options.out}; the same command goes on."
-    done = run_paper(tables, out=options.out, changes=read_given(options), **engine)
+    done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
         print(f"skipped, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
     print(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
+from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.settings import add_settings, load_settings
 
 if TYPE_CHECKING:
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated. An
-interrupted run resumes after its last learned task; on Ray it starts again. Ray nodes need no shared storage: files are
-copied to OUT when a run is finished.
+interrupted run resumes after its last learned task. To use several machines, give each of them other --seeds and copy
+the folders together.
 
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
   erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
-  erda run --preset fewrel-5-shot --out runs/main --engine ray --address auto
   erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
   erda run --dataset my/examples.jsonl --set way=3 --out runs/mine
 """
@@ -33,28 +32,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "run", about, EPILOG, brief="run methods on streams of tasks")
     add_settings(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the records")
-    add_engine(parser)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
     parser.add_argument("--keep-methods", action="store_true", help="save learned methods in OUT/METHOD/SEED/method")
     parser.set_defaults(handler=run)
-
-
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select where runs execute."""
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="runs at once (default: 1; on Ray as many as the cluster has CPUs)"
-    )
-    parser.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="this machine, or a Ray cluster (default: local)"
-    )
-    parser.add_argument(
-        "--address", metavar="ADDR", help="Ray cluster: auto or HOST:PORT (default: one of this machine alone)"
-    )
-
-
-def engine_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `run_experiment` and `run_planned` that select where runs execute."""
-    refuse([*below_one(options, "jobs"), *without_effect(options, local=(), ray=("address",))])
-    return {"n_processes": options.jobs, "engine": options.engine, "address": options.address}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,11 +46,11 @@ def run(options: argparse.Namespace) -> int:
     from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults, merge_faults, printable
 
-    engine = engine_of(options)
+    refuse(below_one(options, "jobs"))
     settings = load_settings(options)
     warn_untrained(settings)
     options.kept = f"Finished tasks are kept in {options.out}; the same command resumes after the last one."
-    finished = run_experiment(settings, out=options.out, keep_methods=options.keep_methods, **engine)
+    finished = run_experiment(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])

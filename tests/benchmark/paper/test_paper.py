@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,8 +66,9 @@ def test_a_truncated_record_is_a_fault_and_the_other_runs_continue(copied: Path)
 
 def test_a_row_with_other_settings_is_rejected_and_the_others_continue(copied: Path) -> None:
     """The whole row is rejected, including streams without a record."""
-    changes = given_values({**SMALL, "seeds": 110, "seqrun.batch_size": 3})
-    result = run_paper([small_table("main")], out=copied, changes=changes, show=False)
+    other = replace(SEQRUN, settings={"batch_size": 3})
+    changes = given_values({**SMALL, "seeds": 110})
+    result = run_paper([small_table("main", other, WITHOUT_AUGMENTATION)], out=copied, changes=changes, show=False)
     assert (result.n_runs, result.n_found) == (1, 0)
     assert len(result.faults) == 1
     assert result.faults[0].startswith(f"{FOLDER}/plain/seqrun: ")
@@ -100,7 +102,7 @@ def test_the_command_lists_tables_runs_one_and_writes_a_report(
     listed = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert listed[0] == ["bert-tacred", "base-tacred-5", "TACRED 5-way 5-shot with a base-size transformer (MPNet)"]
     assert [line[1] for line in listed if line[0] == "scaling"] == ["scaling-8", "scaling-20", "scaling-40"]
-    sets = [f"--set={name}={value}" for name, value in {**SMALL, "batch_size": 10}.items()]
+    sets = [f"--set={name}={value}" for name, value in SMALL.items()]
     out = tmp_path / "out"
     status = main(["paper", "orders", "--dataset", "atlas", "--seeds", "100", *sets, "--out", str(out)])
     printed = capsys.readouterr()
@@ -131,8 +133,8 @@ def test_vectors_of_relations_of_both_tasks_are_saved(done: Path) -> None:
     assert set(arrays["new"]) == set(record["order"][1])
     assert set(arrays["relations_before"]) == set(arrays["base"])
     assert set(arrays["relations_after"]) == {*arrays["base"], *arrays["new"]}
-    assert arrays["vectors_before"].shape == (6, 8)
-    assert arrays["vectors_after"].shape == (12, 8)
+    assert arrays["vectors_before"].shape == (6, 200)
+    assert arrays["vectors_after"].shape == (12, 200)
     assert not np.allclose(arrays["vectors_before"], arrays["vectors_after"][:6]), "the second task changes them"
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from erda.benchmark.paper.paper_tables import PaperRow, PaperTable
 from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun
-from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults
+from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults, unknown_name
 from erda.settings.build import build_run_encoder, open_run_stream
 from erda.settings.load import Layer, given_values, layers_of, settings_from
-from erda.settings.runs import RUN_KINDS, Run, RunSettings, default_settings
+from erda.settings.runs import RUN_KINDS, Run, RunSettings
 
 NO_CHANGES: Layer = {}
 FIXED = ("methods", "encoder", "order_family", "shots")  # fixed by each table
@@ -32,10 +32,10 @@ class PaperPlan:
     cache: CacheSettings
 
 
-def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES, look: bool = True) -> PaperPlan:
+def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES) -> PaperPlan:
     """Plan all runs of the tables, stream by stream, so that methods can be compared early.
 
-    `look` checks that data and weights exist on this machine. Tables whose runs are all finished need neither.
+    Data and weights must exist on this machine. Tables whose runs are all finished need neither.
     """
     tables = tuple(tables)
     check_changes(tables, changes)
@@ -57,7 +57,7 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
         without = [row.label for row in table.rows if row.corpus and not given.get("corpus")]
         if without:
             left_out.append(f"{table.name}: rows that need a corpus ({', '.join(without)}); give --corpus.")
-        fault = parts.fault([one.asked for one in own if not one.is_finished]) if look else None
+        fault = parts.fault([one.asked for one in own if not one.is_finished])
         if fault is not None:
             (left_out if _is_lacking(fault, changes) else wrong).append(f"{table.name}: {fault}")
             continue
@@ -71,11 +71,9 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
 
 
 def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) -> RunSettings:
-    """Validated settings of one row. A user's change applies to the rows that have the setting."""
+    """Validated settings of one row."""
     own = given_values({"methods": row.method, "seeds": table.seeds or None, **table.settings, **row.settings})
-    fits = {name: one for name, one in changes.items() if _fits(name, table, (row.method,))}
-    if not row.corpus:
-        fits.pop("corpus", None)
+    fits = {name: one for name, one in changes.items() if row.corpus or name != "corpus"}
     return settings_from([*layers_of(table.preset), {**own, **fits}])
 
 
@@ -83,59 +81,23 @@ def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) 
 
 
 def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
-    """Reject changes that no table supports or that a table fixes; report all faults at once."""
-    methods = tuple(dict.fromkeys(row.method for table in tables for row in table.rows))
-    refused = {
-        name: f"{one.origin}: {fault}"
-        for name, one in changes.items()
-        if (fault := _why_refused(name, tables, methods))
-    }
-    faults = list(refused.values())
-    rest = {name: one for name, one in changes.items() if name not in refused}
-    by_encoder = {table.encoder: table for table in reversed(tables)}
-    strange = {
-        name: one for name, one in rest.items() if not any(_fits(name, table, methods) for table in by_encoder.values())
-    }
-    for table in by_encoder.values():
-        fits = {name: one for name, one in rest.items() if _fits(name, table, methods)}
-        try:
-            settings_from([*layers_of(table.preset), {**strange, **fits, **given_values({"methods": methods})}])
-        except SettingsError as fault:
-            faults += str(fault).splitlines()
-        strange = {}  # report unknown settings once
+    """Reject changes of anything but streams, seeds and the machine, and of what a table fixes; all faults at once."""
+    faults, good = [], dict(changes)
+    for name, one in changes.items():
+        own = [table.name for table in tables if name in table.settings]
+        if name in FIXED or name not in RUN_KINDS or own:
+            known = [known for known in RUN_KINDS if known not in FIXED]
+            said = "" if own or name in FIXED or "." in name else f" {unknown_name('setting', name, known)}"
+            faults.append(
+                f"{one.origin}: fixed by {', '.join(own) or 'the tables'}; use `erda run` for other runs.{said}"
+            )
+            del good[name]
+    try:
+        settings_from([*layers_of(tables[0].preset), good])
+    except SettingsError as fault:
+        faults += str(fault).splitlines()
     if faults:
-        raise SettingsError(join_faults(list(dict.fromkeys(faults))))
-
-
-def _why_refused(name: str, tables: Sequence[PaperTable], methods: Sequence[str]) -> str:
-    """Reason to reject a setting: a table or row fixes it, or no row has it."""
-    from erda.methods import METHODS
-
-    owner = name.rpartition(".")[0]
-    if name in FIXED:
-        return "fixed by the tables; use `erda run` for other runs."
-    if owner in METHODS and owner not in methods:
-        return f"the tables have no row for {owner}, only for {', '.join(methods)}."
-    own = [table.name for table in tables if any(one == name or one.endswith(f".{name}") for one in _own(table))]
-    return f"fixed in {', '.join(own)}; choose other tables, or use `erda run`." if own else ""
-
-
-def _own(table: PaperTable) -> set[str]:
-    """Names of all settings of a table and its rows."""
-    return {*table.settings, *(name for row in table.rows for name in row.settings)}
-
-
-def _fits(name: str, table: PaperTable, methods: Iterable[str]) -> bool:
-    """Whether the table's encoder or one of the methods has a setting."""
-    from erda.encoders import encoder_settings
-    from erda.methods import METHODS
-
-    owner, _, setting = name.rpartition(".")
-    if owner == "encoder":
-        return setting in encoder_settings(table.encoder).model_fields
-    if owner or setting in RUN_KINDS:
-        return owner in ("", *methods)
-    return any(setting in default_settings(METHODS[method]) for method in methods)
+        raise SettingsError(join_faults(faults))
 
 
 # -- data and weights of this machine ----------------------------------------------------------------------------------

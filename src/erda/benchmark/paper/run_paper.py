@@ -13,7 +13,6 @@ from erda.benchmark.paper.paper_tables import PaperTable
 from erda.benchmark.paper.tsne_vectors import keep_vectors
 from erda.benchmark.run.planned_runs import PlannedRun, run_planned
 from erda.benchmark.run.progress import check_same_experiment
-from erda.cluster import LOCAL
 from erda.errors import ErdaError, SettingsError, join_faults
 from erda.settings.load import Layer
 
@@ -33,9 +32,7 @@ def run_paper(
     *,
     out: Path,
     changes: Layer = NO_CHANGES,
-    n_processes: int | None = None,
-    engine: str = "local",
-    address: str | None = None,
+    n_processes: int = 1,
     show: bool = True,
 ) -> PaperRun:
     """Run every row of the tables and save the vectors for t-SNE; report faults and continue.
@@ -43,17 +40,14 @@ def run_paper(
     `changes` apply to every table: fewer seeds, another dataset, smaller streams. `show` prints skipped tables and a
     progress bar on stderr.
     """
-    elsewhere = engine == "ray" and address not in (None, LOCAL)
-    plan = plan_runs(tables, out=out, changes=changes, look=not elsewhere)
+    plan = plan_runs(tables, out=out, changes=changes)
     if not plan.runs:
         raise SettingsError(f"No table can be run.\n{join_faults(plan.left_out)}")
     for line in plan.left_out if show else ():
         print(f"skipped: {line}", file=sys.stderr)
     runs, faults = _reject_mixed(plan.runs)
     note_tables(out, tables)
-    finished = run_planned(
-        runs, cache=plan.cache, n_processes=n_processes, engine=engine, address=address, show_bars=show
-    )
+    finished = run_planned(runs, cache=plan.cache, n_processes=n_processes, show_bars=show)
     faults += finished.faults
     for one in plan.embedded:
         if one in runs and one.is_finished:

@@ -1,11 +1,11 @@
-"""Several runs: sequential, in several processes, or on a Ray cluster."""
+"""Several runs: sequential, or in several processes."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,16 +13,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from erda.benchmark.records import RECORD, Record, read_record
+from erda.benchmark.records import RECORD, Record
 from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.run.loop import Parts, run, run_directory
-from erda.benchmark.run.progress import FOLDER, check_same_experiment, is_own, run_lock
-from erda.errors import SettingsError, WriteError, unknown_name
-from erda.files import cannot_write, remove_own, write_bytes
+from erda.benchmark.run.progress import check_same_experiment
+from erda.errors import WriteError
+from erda.files import cannot_write
 from erda.settings.build import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.settings.runs import Run, RunSettings
-
-ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ class PlannedRun:
 
 
 RunOutcome = Outcome[PlannedRun, Record]
-RunOne = Callable[[PlannedRun], Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,7 @@ def run_experiment(
     settings: RunSettings,
     *,
     out: Path,
-    n_processes: int | None = None,
-    engine: str = "local",
-    address: str | None = None,
+    n_processes: int = 1,
     keep_methods: bool = False,
     show_bars: bool = True,
 ) -> Finished:
@@ -87,8 +82,6 @@ def run_experiment(
         [PlannedRun(one, out) for one in asked],
         cache=CacheSettings.of(settings),
         n_processes=n_processes,
-        engine=engine,
-        address=address,
         keep_methods=keep_methods,
         show_bars=show_bars,
     )
@@ -98,35 +91,24 @@ def run_planned(
     runs: Sequence[PlannedRun],
     *,
     cache: CacheSettings,
-    n_processes: int | None = None,
-    engine: str = "local",
-    address: str | None = None,
+    n_processes: int = 1,
     keep_methods: bool = False,
     show_bars: bool = True,
     on_outcome: Callable[[RunOutcome], None] | None = None,
 ) -> Finished:
     """Run each planned run into its own folder; call `on_outcome` when it ends.
 
-    `n_processes` runs are parallel (None: one locally, as many as fit on Ray). `address` is that of a Ray cluster.
+    `n_processes` runs are parallel.
     """
-    if engine not in ENGINES:
-        raise SettingsError(unknown_name("engine", engine, ENGINES))
-    n_here = n_processes or 1
-    is_pool = engine == "local" and n_here > 1
+    is_pool = n_processes > 1
     before = {one.folder for one in runs if one.is_finished}
     records: dict[Path, Record] = {}
     faults = []
     with shared_cache(cache, lambda: _common_folder(runs), needed=is_pool and bool(runs)) as shared:
-        show_tasks = show_bars and engine == "local" and not (is_pool and sys.stderr.isatty())
+        show_tasks = show_bars and not (is_pool and sys.stderr.isatty())
         bar = None if not show_tasks else int(len(runs) > 1)
         run_one = partial(_run_one, keep_method=keep_methods, bar=bar, cache=shared)
-        outcomes: Iterable[RunOutcome]
-        if engine == "ray":
-            outcomes = _run_on_cluster(run_one, runs, address=address, n_at_once=n_processes)
-        elif is_pool:
-            outcomes = run_in_processes(run_one, runs, n_processes=n_here)
-        else:
-            outcomes = run_here(run_one, runs)
+        outcomes = run_in_processes(run_one, runs, n_processes=n_processes) if is_pool else run_here(run_one, runs)
         for outcome in _shown(outcomes, runs) if show_bars and len(runs) > 1 else outcomes:
             if outcome.result is not None:
                 records[outcome.work.folder] = outcome.result
@@ -179,49 +161,3 @@ def _run_one(planned: PlannedRun, *, keep_method: bool, bar: int | None, cache: 
         restore=lambda place: restore_run_method(asked, place, cache=open_cache(cache.folder, cache.gigabytes)),
     )
     return run(asked, parts, out=planned.out, keep_method=keep_method, bar=bar)
-
-
-# -- runs on other machines --------------------------------------------------------------------------------------------
-
-
-def _run_on_cluster(
-    run_one: RunOne, runs: Sequence[PlannedRun], *, address: str | None, n_at_once: int | None
-) -> Iterator[RunOutcome]:
-    """Run on a Ray cluster. Nodes do not share OUT, so they return the files of a run and the driver writes them.
-
-    Finished runs are read by the driver. A run on a node starts at its first task.
-    """
-    from erda.benchmark.run.ray_engine import run_on_ray
-
-    finished = [one for one in runs if one.is_finished]
-    yield from run_here(run_one, finished)
-    sent = [one for one in runs if one not in finished]
-    n_gpus = int(any(one.asked.device.startswith("cuda") for one in sent))
-    run_remotely = partial(_run_remotely, run_one)
-    for outcome in run_on_ray(run_remotely, sent, address=address, n_gpus_each=n_gpus, n_at_once=n_at_once):
-        planned, files = outcome.work, outcome.result
-        if files is None:
-            yield Outcome(planned, None, outcome.fault)
-        else:
-            yield from run_here(partial(_write_files, files=files), [planned])
-
-
-def _run_remotely(run_one: RunOne, planned: PlannedRun) -> dict[str, bytes]:
-    """Run into a temporary folder of the node; return its files by relative path."""
-    with tempfile.TemporaryDirectory(prefix="erda-") as place:
-        moved = replace(planned, out=Path(place))
-        run_one(moved)
-        folder = moved.folder
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def _write_files(planned: PlannedRun, *, files: Mapping[str, bytes]) -> Record:
-    """Write the files of a finished run, its record last, unless another process has finished the run."""
-    folder = planned.folder
-    with run_lock(folder):
-        if not planned.is_finished:
-            for name in sorted(files, key=lambda name: name == RECORD):
-                write_bytes(folder / name, files[name])
-            remove_own(folder / FOLDER, is_own)
-    return read_record(folder)
