@@ -46,7 +46,7 @@ function App() {
       <span class="tools"><span class="version" title="the version that answers">v${state.version}</span>
         <button class="icon" aria-label="Keyboard shortcuts" onClick=${() => setHelp(true)}>?</button>
         <button class="icon" aria-label=${`Switch to the ${other} theme`} onClick=${() => setShade(theme(other))}>${shade === "dark" ? "☀" : "☾"}</button></span></header>
-    <main tabindex="-1" aria-busy=${state.busy > 0}><${View} key=${state.view} /></main>
+    <main tabindex="-1" aria-busy=${state.busy > 0}>${state.isLoaded && html`<${View} key=${state.view} />`}</main>
     <div class="message ${state.message.isFault ? "fault" : ""}" role="status" aria-live="polite">${state.message.text && html`<span key=${state.message.n}>${state.message.text}</span>`}</div>
     <${Names} />
     ${isHelp && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelp(false)} onAction=${() => {}}>

@@ -27,7 +27,7 @@ export function History() {
   return html`<div class="columns"><section class="panel" aria-label="Versions"><h1>History</h1>
       <p class="buttons"><button onClick=${() => undo()} disabled=${current?.parent == null}>Undo the last change</button>
         <a class="button" href="/v1/export" download>Download the current version</a></p>
-      <div class="scroll" tabindex="0" role="region" aria-label="Table of versions"><table><thead><tr><th>version</th><th>change</th><th>time</th><th>relations</th><th>examples</th><th></th></tr></thead>
+      <div class="scroll" tabindex="0" role="region" aria-label="Table of versions"><table class="versions"><thead><tr><th>version</th><th>change</th><th>time</th><th>relations</th><th>examples</th><th></th></tr></thead>
         <tbody>${[...versions].reverse().map((one) => html`<tr key=${one.number} class=${one.is_current ? "current" : ""}>
           <td>${one.number}</td><td>${one.what}</td><td>${timeOf(one.time)}</td><td>${one.n_relations}</td><td>${one.n_examples}</td>
           <td>${one.is_current ? html`<strong>current</strong>` : html`<button aria-label=${`Return to version ${one.number}`} onClick=${() => undo(one.number)}>Return</button>`}</td></tr>`)}</tbody></table></div>

@@ -5,7 +5,7 @@ import { Annotated, arrowKey } from "./annotated.js";
 import { EXAMPLES, TEXT } from "./example.js";
 import { Bar, Changes, Chip, dropping, Empty, FileField, Marked, Picker, relationOfKey, useKeys } from "./parts.js";
 import { attempt, change, correct, judge, nameOf, placeOf, read, state, teach, undo, update } from "./state.js";
-import { addName, csvOf, download, exampleOf, exampleOfAnswer, keyOf, percent, slice } from "./text.js";
+import { addName, csvOf, download, exampleOf, exampleOfAnswer, keyOf, percent, removeEntity, slice } from "./text.js";
 
 export const loadExample = () => attempt(async () => {
   if (!state.relations.length) await change(() => api.teach({ examples: EXAMPLES }));
@@ -43,7 +43,6 @@ export function Read() {
     else if (arrow && /^(Delete|Backspace)$/.test(event.key)) reject();
     else if (arrow && event.key === "y") label(arrow.relation);
     else if (pair && event.key === "x") { setHead(tail); setTail(head); }
-    else if (pair && event.key === "n") judge(pairAnswer ?? exampleOf(doc, head, tail), state.chosen, false);
     else if (event.key === "u") undo();
     else if (event.key === "Escape") clear();
     else return;
@@ -70,6 +69,9 @@ export function Read() {
           : html`<button onClick=${() => { setHead(tail); setTail(head); }}>Swap <kbd>x</kbd></button>`}
           <button onClick=${() => undo()}>Undo <kbd>u</kbd></button></p>
         ${(arrow || pairAnswer) && html`<${Why} answer=${arrow || pairAnswer} />`}</section>`
+      : head ? html`<section class="panel" aria-label="Picked entity"><h2>${slice(doc, head)}</h2>
+        <p>Picked as head${head.type ? ` (${head.type})` : ""}. Pick the tail next.</p>
+        <p class="buttons"><button onClick=${() => { clear(); correct(removeEntity(doc, head)); }}>Not an entity</button><button onClick=${clear}>Clear <kbd>Esc</kbd></button></p></section>`
       : html`<${Found} arrows=${arrows} onSelect=${setSelected} />`}
       <${Changes} /></div></div>`;
 }

@@ -55,7 +55,7 @@ const start = (text) => attempt(async () => {
 });
 
 /** Apply a judgement, and ask again about the pairs that come next. */
-const apply = (items, isRight, action) => attempt(async () => {
+const apply = (items, isRight, action) => !state.busy && attempt(async () => {
   const before = state.version;
   await action();
   await loadRelations();
@@ -91,8 +91,7 @@ export function Review() {
   const [, redraw] = useState(0);
   const set = (changes) => { Object.assign(review, changes); redraw((n) => n + 1); };
   const all = suggestions();
-  const last = review.done.at(-1)?.items[0]?.key;
-  const current = all[0]?.key === last ? all[1] : all[0];
+  const current = all[0];
   const above = all.filter((one) => one.confidence >= review.threshold);
   const yes = () => apply([current], true, () => api.judge(exampleOfAnswer(current.answer), current.relation, true));
   const no = () => apply([current], false, () => api.judge(exampleOfAnswer(current.answer), current.relation, false));

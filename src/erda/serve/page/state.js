@@ -6,6 +6,7 @@ const MOST_SEEN = 120;
 
 export const state = {
   view: "read",
+  isLoaded: false,
   relations: [],
   version: 0,
   chosen: "", // the relation of the last teaching
@@ -50,7 +51,7 @@ export const nameOf = (relation) => state.relations.find((one) => one.id === rel
 export async function loadRelations() {
   const { relations, version } = await api.relations();
   const chosen = relations.some((one) => one.id === state.chosen) ? state.chosen : (relations[0]?.id ?? "");
-  update({ relations, version, chosen });
+  update({ relations, version, chosen, isLoaded: true });
 }
 
 export function remember(answers) {
