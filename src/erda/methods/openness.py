@@ -26,9 +26,10 @@ TYPE_WEIGHT, TYPE_PRIOR = 0.4, 0.5
 BY_HAND = 20.0  # number of examples that types set by hand count for
 GAP_WEIGHT, GAP_PRIOR = 0.4, 2.0
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
-SLOPE, INTERCEPT = 1.166, -7.783  # from evidence to log odds, without counterexamples
-JUDGED_SLOPE, JUDGED_INTERCEPT = 1.132, -0.622  # the same with counterexamples, above the level of unlabelled pairs
-CORRECTION_SLOPE, CORRECTION_L2, LEVEL = 2.0, 0.03, 0.9975
+LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of a relation
+SLOPE, LEVEL_SLOPE, INTERCEPT = 0.9, 0.74, -4.1  # log odds from evidence and level, without counterexamples
+JUDGED_SLOPE, JUDGED_INTERCEPT = 0.65, -2.82  # log odds from evidence minus level, with counterexamples
+CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.03
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
 
@@ -48,8 +49,8 @@ def fit_open_head(
 ) -> OpenHead:
     """Fit the head of all relations. In pairs `unrelated`, none of them holds."""
     sample = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[:N_SPREAD]
-    names = unlabelled.type_names
-    head = _vector_part(taught, model, unlabelled, sample)
+    likelihoods = model.scores(sample.vectors)
+    head = _vector_part(taught, unlabelled, sample, likelihoods)
     gap, order, constant = _place_part(taught, unlabelled)
     head = replace(
         head,
@@ -58,20 +59,18 @@ def fit_open_head(
         order=GAP_WEIGHT * order,
         types=TYPE_WEIGHT * np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
     )
+    levels = np.quantile(head.log_odds(likelihoods, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
-    judged = [i for i, pairs in enumerate(against) if len(pairs)]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    slope = np.full(len(taught), SLOPE)
-    shift = np.full(len(taught), INTERCEPT)
-    if judged:
-        levels = np.quantile(head.log_odds(model.scores(sample.vectors), sample), LEVEL, axis=0)
-        kernel = _Kernel.of(unlabelled, len(names))
-        for i in judged:
-            pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
-            evidence = head.log_odds(model.scores(pairs.vectors), pairs)[:, i]
-            holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
-            _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
-        slope[judged], shift[judged] = JUDGED_SLOPE, JUDGED_INTERCEPT - JUDGED_SLOPE * levels[judged]
+    slope, shift = np.full(len(taught), SLOPE), INTERCEPT - LEVEL_SLOPE * levels
+    judged = np.flatnonzero(head.against)
+    slope[judged], shift[judged] = JUDGED_SLOPE, JUDGED_INTERCEPT - JUDGED_SLOPE * levels[judged]
+    kernel = _Kernel.of(unlabelled)
+    for i in judged.tolist():
+        pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
+        evidence = head.log_odds(model.scores(pairs.vectors), pairs)[:, i]
+        holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
+        _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
     return OpenHead.from_arrays(_scaled(head, slope, shift).arrays())  # rounded as in a file
 
 
@@ -81,14 +80,15 @@ def _scaled(head: OpenHead, slope: np.ndarray, shift: np.ndarray) -> OpenHead:
     return replace(head, **parts, constant=head.constant * slope + shift)
 
 
-def _vector_part(taught: Sequence[TaughtPairs], model: Fitted, unlabelled: Unlabelled, sample: Pairs) -> OpenHead:
+def _vector_part(
+    taught: Sequence[TaughtPairs], unlabelled: Unlabelled, sample: Pairs, likelihoods: np.ndarray
+) -> OpenHead:
     """Two-covariance score and ridge heads, each in units of its spread over the sample, their sum in units of its."""
     counts = np.array([len(one.examples) for one in taught], dtype=np.float64)
     means = np.stack([(one.examples.vectors - unlabelled.mean).sum(axis=0) + NAME_WEIGHT * one.name for one in taught])
     means = (means / (counts + NAME_WEIGHT)[:, None]) @ unlabelled.axes
     even = unlabelled.variances.mean()
     ridges = [unlabelled.axes @ (means / (unlabelled.variances + ridge * even)).T for ridge in RIDGES]
-    likelihoods = model.scores(sample.vectors)
     parts = [likelihoods, *(sample.vectors @ weights for weights in ridges)]
     scale = [factor / part.std(axis=0) for factor, part in zip((LIKELIHOOD_WEIGHT, 1, 1), parts, strict=True)]
     total = np.sum([factor * part for factor, part in zip(scale, parts, strict=True)], axis=0)
@@ -159,11 +159,11 @@ class _Kernel:
     n_types: int
 
     @classmethod
-    def of(cls, unlabelled: Unlabelled, n_types: int) -> _Kernel:
+    def of(cls, unlabelled: Unlabelled) -> _Kernel:
         """Whiten by the covariance of unlabelled pairs plus a ridge, to a mean length of 1."""
         deviations = np.sqrt(unlabelled.variances + KERNEL_RIDGE * unlabelled.variances.mean())
         length = float(np.sqrt((unlabelled.variances / deviations**2).sum()))
-        return cls(unlabelled.mean, unlabelled.axes / (deviations * length), 1 + n_types)
+        return cls(unlabelled.mean, unlabelled.axes / (deviations * length), 1 + len(unlabelled.type_names))
 
     def rows(self, pairs: Pairs) -> np.ndarray:
         """Rows [n, k] whose products are the kernel."""
