@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import opentext_cache
+from erda.app.calibration import IN_TEXT, text_confidences
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
 from erda.methods.openness import TaughtPairs, fit_open_head
@@ -30,7 +31,6 @@ from targets import Figure, measure
 
 LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
 N_BINS = 15
-ANSWERED_AT = 0.25  # confidence of the default operating point, chosen on the half `choose`
 ROUNDS, PER_ROUND = 5, 10
 TARGETS = {"score": (38, 36, 45, 35), "judge": (50, 55, 65, 40)}  # mean AP, precision at recall 0.5, precision, recall
 
@@ -68,7 +68,7 @@ def calibration_error(confidences: np.ndarray, right: np.ndarray) -> float:
 def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray) -> Measured:
     """Measure one draw. All arrays are [n_questions, n_relations]."""
     ranks = np.mean([ranked(scores[:, i], gold[:, i]) for i in range(gold.shape[1])], axis=0)
-    answered = (confidences >= ANSWERED_AT) & (gold >= 0)
+    answered = (confidences >= IN_TEXT) & (gold >= 0)
     n_right = int((answered & (gold == 1)).sum())
     precision, recall = n_right / max(int(answered.sum()), 1), n_right / int((gold == 1).sum())
     rows, top = np.arange(len(gold)), confidences.argmax(axis=1)
@@ -242,7 +242,7 @@ def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
         gold = bench.gold([relation.id for relation in draw.relations])
         judged = judged_questions(bench, draw, gold) if arguments.command == "judge" else ()
         scores = scored(bench, draw, bench.odd, judged)
-        confidences = 1 / (1 + np.exp(-scores.log_odds))
+        confidences = text_confidences(scores.log_odds)
         found.append(measured(scores.log_odds, confidences, gold[bench.odd]))
         today = scores.likelihoods
         before.append(np.mean([ranked(today[:, i], gold[bench.odd][:, i]) for i in range(today.shape[1])], axis=0))
@@ -253,8 +253,8 @@ def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("two-covariance score alone: precision at recall 0.5", float(np.mean(before, axis=0)[1]), "%")
     yield Figure("mean average precision", means[0], "%", target[0])
     yield Figure("precision at recall 0.5", means[1], "%", target[1])
-    yield Figure(f"precision at confidence {ANSWERED_AT}", means[2], "%", target[2])
-    yield Figure(f"recall at confidence {ANSWERED_AT}", means[3], "%", target[3])
+    yield Figure(f"precision at confidence {IN_TEXT}", means[2], "%", target[2])
+    yield Figure(f"recall at confidence {IN_TEXT}", means[3], "%", target[3])
     yield Figure("F1", means[4], "%")
     yield Figure("calibration error, all questions", means[5], "%", "<= 8" if has_targets else "")
     yield Figure("calibration error, answers alone", means[6], "%")

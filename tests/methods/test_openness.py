@@ -85,7 +85,10 @@ def test_counterexamples_lower_what_is_like_them(unlabelled: Unlabelled, model: 
     )
     new = some_pairs(4, 31, around=0, head=1)
     right = some_pairs(4, 32, around=0)
-    gaps = [asked(head, model, right)[:, 0].mean() - asked(head, model, new)[:, 0].mean() for head in (before, after)]
+    gaps = [
+        (asked(head, model, right)[:, 0].mean() - asked(head, model, new)[:, 0].mean()) / head.likelihood[0]
+        for head in (before, after)
+    ]
     assert gaps[1] > gaps[0]
     assert np.array_equal(asked(before, model, new)[:, 1], asked(after, model, new)[:, 1])
     assert (everywhere.against == 3).all()

@@ -65,8 +65,10 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
 }
 
 MARKED, IN_TEXT = 0.5, 0.25  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
-LIKELIHOOD_SLOPE, OPEN_SLOPE, JUDGED_SLOPE, OFFSET = 1.09, 0.18, 1.0, 0.92  # log odds that a known relation holds
+LIKELIHOOD_SLOPE, OFFSET = 1.12, 1.38  # log odds that a known relation holds
+OPEN_AT, OPEN_SLOPE, JUDGED_SLOPE = -1.0, 0.3, 1.0  # log odds of open text that count against it, and their weight
 FAR, FEW = 4.75, 1.25  # score of a known relation in deviations above unlabelled pairs: 4.75 - 1.25 / sqrt(n)
+FEW_RELATIONS, MANY_RELATIONS = 0.8, 20  # a first relation must be that much farther; twenty need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
 LEAST_COUNT = 0.5  # examples that a relation's name counts for
 
@@ -75,12 +77,14 @@ def marked_confidences(scores: np.ndarray, log_odds: np.ndarray, head: OpenHead)
     """Confidences for pairs that a person marked: [n, n_relations], in the order of the two-covariance scores.
 
     A known relation holds if the best score is far above those of unlabelled pairs; the relations then share its
-    probability. Log odds of open text below 0 count against it, in full once sentences were taught against a relation.
+    probability. Low log odds of open text count against it, in full once sentences were taught against a relation.
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     counts = np.maximum(head.counts, LEAST_COUNT)
-    far = (scores[rows, best] - head.usual[0]) / head.usual[1] - (FAR - FEW / np.sqrt(counts[best]))
-    against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best], 0)
+    expected = FAR - FEW / np.sqrt(counts[best])
+    expected += FEW_RELATIONS * max(0.0, 1 - math.log(scores.shape[1]) / math.log(MANY_RELATIONS))
+    far = (scores[rows, best] - head.usual[0]) / head.usual[1] - expected
+    against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best] - OPEN_AT, 0)
     known = _logistic(LIKELIHOOD_SLOPE * far + against + OFFSET)
     temperature = SHARE_AT * (1 + SHARE_FEW / counts.mean())
     shares = np.exp((scores - scores[rows, best][:, None]).astype(np.float64) / temperature)

@@ -1,0 +1,103 @@
+"""The default operating point on hand-written sentences; what counterexamples, types and thresholds change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sanity_sentences import NOTHING_HOLDS, TAUGHT, TRUE
+
+from erda.app.calibration import MARKED
+from erda.app.extractor import Extractor
+from erda.app.open_text import open_head
+from erda.errors import DataError
+from erda.text.marks import Mark
+from erda.text.token_types import Tag, typed_examples
+from erda.types import Entity, Example, Span
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Extractor:
+    extractor = Extractor.open(tmp_path_factory.mktemp("sanity") / "store")
+    extractor.teach_many(TAUGHT)
+    return extractor
+
+
+def test_sentences_in_which_nothing_holds_are_refused(taught: Extractor) -> None:
+    """At least three of four; a plain statement is answered, and what is answered is right."""
+    refused = [answer.relation is None for answer in taught.predict(NOTHING_HOLDS)]
+    assert sum(refused) >= 0.75 * len(NOTHING_HOLDS)
+    found = dict(zip(TRUE, taught.predict(list(TRUE)), strict=True))
+    assert found["[[Apple]] was founded by {{Steve Jobs}}."].relation == "founded by"
+    assert {one.ranked[0].relation == TRUE[sentence] for sentence, one in found.items()} == {True}
+    assert sum(one.relation is not None for one in found.values()) >= 4
+
+
+def test_min_confidence_decides_what_is_answered(taught: Extractor) -> None:
+    sentence = next(iter(TRUE))
+    answer = taught.predict(sentence)
+    assert answer.relations == (answer.relation,)
+    assert answer.confidence >= MARKED
+    assert taught.predict(sentence, min_confidence=1.0).relations == ()
+    assert len(taught.predict(sentence, min_confidence=0.0).relations) == len(TAUGHT)
+    with pytest.raises(DataError, match="between 0 and 1"):
+        taught.predict(sentence, min_confidence=1.5)
+
+
+def test_a_counterexample_is_refused_and_can_be_taken_back(tmp_path: Path) -> None:
+    """Judged sentences count in the next version; the head of a version without them is unchanged, bit for bit."""
+    extractor = Extractor.open(tmp_path / "store")
+    extractor.teach_many(TAUGHT)
+    before, wrong = extractor.version, "[[Apple]] hired {{Tim Cook}} as CEO."
+    first = extractor.predict(wrong)
+    extractor.judge(wrong, "founded by", holds=False)
+    assert extractor.predict(wrong).relation is None
+    assert extractor.predict(wrong).confidence < first.confidence
+    extractor.take_back(extractor.counterexamples("founded by")[0].number)
+    heads = [version.fitted[1] for version in (before, extractor.version)]
+    assert heads[0] is not None
+    assert heads[1] is not None
+    assert all(np.array_equal(one, heads[1].arrays()[name]) for name, one in heads[0].arrays().items())
+
+
+def test_pairs_of_a_text_compete(taught: Extractor) -> None:
+    """The likeliest pair of a sentence keeps its confidence; another loses by standing beside it."""
+    text = "Apple was founded by Steve Jobs, and Tim Cook runs it."
+    places = {
+        name: Mark(text.index(name), text.index(name) + len(name)) for name in ("Apple", "Steve Jobs", "Tim Cook")
+    }
+
+    def confidences(*names: str) -> dict[tuple[str, str], float]:
+        found = taught.extract(text, [places[name] for name in names], top=len(TAUGHT)).answers
+        return {
+            (one.example.head.name, one.example.tail.name): ranked.confidence
+            for one in found
+            for ranked in one.ranked
+            if ranked.relation == "founded by"
+        }
+
+    alone, together = confidences("Apple", "Tim Cook"), confidences(*places)
+    assert together["Apple", "Steve Jobs"] == confidences("Apple", "Steve Jobs")["Apple", "Steve Jobs"]
+    assert together["Apple", "Tim Cook"] < alone["Apple", "Tim Cook"]
+
+
+def test_a_tagger_adds_types_to_untyped_examples(taught: Extractor) -> None:
+    """Types that the user gave stay; the types of the examples become evidence."""
+
+    def tag(sentences: Iterable[Sequence[str]]) -> list[list[Tag]]:
+        return [[Tag(0, 1, "ORG"), Tag(1, len(one), "PERSON")] for one in sentences]
+
+    example = Example(("Acme", "hired", "Ann"), Entity("Acme", Span(0, 1), type="FIRM"), Entity("Ann", Span(2, 3)))
+    (typed,) = typed_examples([example], tag)
+    assert (typed.head.type, typed.tail.type) == ("FIRM", "PERSON")
+    version = taught.version
+    plain, tagged = open_head(version.method, version.state), open_head(version.method, version.state, tag)
+    assert plain is not None
+    assert tagged is not None
+    assert not plain.types.any()
+    person = 1 + tagged.type_names.index("PERSON")
+    assert (tagged.types[1, person] > 0).any()
