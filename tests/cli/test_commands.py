@@ -64,6 +64,21 @@ def test_python_m_erda_is_the_same_command() -> None:
     assert answer.stdout.startswith("erda ")
 
 
+def test_a_command_that_leaves_at_once_writes_everything_and_runs_exit_handlers(tmp_path: Path) -> None:
+    script = "import atexit, sys; atexit.register(print, 'last'); from erda.__main__ import main; sys.exit(main())"
+    listed = subprocess.run(
+        [sys.executable, "-c", script, "data", "list"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert listed.returncode == 0
+    assert listed.stdout.splitlines()[0].startswith("atlas")
+    assert listed.stdout.splitlines()[-1] == "last"
+    failed = subprocess.run(
+        [sys.executable, "-c", script, "relations"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("erda: There is no extractor")
+
+
 @pytest.mark.parametrize(
     ("what", "expected"),
     [

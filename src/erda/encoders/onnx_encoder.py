@@ -141,7 +141,9 @@ class OnnxEncoder(Encoder):
             if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
             packed = self._load()
-            return _tokenizer(packed), _session(packed)
+            with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
+                session = pool.submit(_session, packed)
+                return _tokenizer(packed), session.result()
 
     @property
     def tokenizer(self) -> MarkedTokenizer:
