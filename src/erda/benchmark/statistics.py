@@ -4,7 +4,7 @@ Both tests use the differences d_1, ..., d_n between runs on the same streams:
 
 - the paired t-test of the paper, which assumes normal differences;
 - the exact sign-flip test, which assumes only that under the null hypothesis each d_i has either sign with equal
-  probability. It is exact for any n, but its smallest p is 2 / 2^n.
+  probability. It is exact, but its smallest p is 2 / 2^n.
 
 Both are two-sided. Holm's method corrects the tests of one table together.
 """
@@ -17,9 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-EXACT_UP_TO = 20  # streams; beyond 2^20 sign patterns, patterns are sampled
-N_DRAWN = 200_000
-DRAW_SEED = 0
+MOST_STREAMS = 20  # of the sign-flip test, which counts all 2^n patterns
 LEVEL = 0.95  # of intervals
 NOISE = 1e-12  # tolerance of floating point for differences of fractions
 
@@ -73,24 +71,16 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 def sign_flip(differences: Sequence[float]) -> float | None:
     """Two-sided p of the sign-flip test: the share of sign patterns with a mean at least as far from 0 as observed.
 
-    Up to n = 20 all 2^n patterns are counted and p is exact. Beyond, patterns are sampled with a fixed seed, and the
-    observed pattern is one of them. None for fewer than two differences.
+    All 2^n patterns are counted, so p is exact. None for fewer than two differences and for more than 20.
     """
-    n = len(differences)
-    if n < 2:
+    if not 2 <= len(differences) <= MOST_STREAMS:
         return None
     values = np.asarray(differences, dtype=np.float64)
     enough = abs(math.fsum(values)) - NOISE * max(1.0, float(np.abs(values).sum()))
-    if n <= EXACT_UP_TO:
-        sums = np.zeros(1)
-        for value in values:
-            sums = np.concatenate([sums + value, sums - value])
-        return float(np.mean(np.abs(sums) >= enough))
-    rng = np.random.default_rng(DRAW_SEED)
-    sums = np.zeros(N_DRAWN)
+    sums = np.zeros(1)
     for value in values:
-        sums += value * (2.0 * rng.integers(2, size=N_DRAWN) - 1.0)
-    return (1 + int(np.sum(np.abs(sums) >= enough))) / (1 + N_DRAWN)
+        sums = np.concatenate([sums + value, sums - value])
+    return float(np.mean(np.abs(sums) >= enough))
 
 
 def smallest_sign_flip(n: int) -> float:

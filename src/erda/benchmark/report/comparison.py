@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from erda.benchmark.experiments import Experiment, Line
 from erda.benchmark.records import Record
 from erda.benchmark.statistics import (
-    EXACT_UP_TO,
-    N_DRAWN,
+    MOST_STREAMS,
     Summary,
     holm,
     is_constant,
@@ -148,8 +147,8 @@ def _notes(differences: Sequence[float], alone: Sequence[int]) -> list[str]:
         notes.append("The difference is the same on every stream: the t-test is not defined.")
     if n and alone:
         notes.append(f"Without seed {', '.join(map(str, alone))}, which only one of the two has.")
-    if n > EXACT_UP_TO:
-        notes.append(f"Sign-flip test by {N_DRAWN} drawn patterns: too many streams to count all.")
+    if n > MOST_STREAMS:
+        notes.append(f"No sign-flip test: it counts all sign patterns of at most {MOST_STREAMS} streams.")
     return notes
 
 
