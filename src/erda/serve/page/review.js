@@ -122,7 +122,7 @@ export function Review() {
     </section>
     <div class="side"><${Quality} />
       <section class="panel" aria-label="Accept all"><h2>Accept all</h2>
-        <label class="slider">from <input type="range" min="0.5" max="1" step="0.01" value=${review.threshold}
+        <label class="slider">from <input type="range" min="0.05" max="1" step="0.01" value=${review.threshold}
           onInput=${(event) => set({ threshold: Number(event.target.value) })} /> <span>${percent(review.threshold)}</span></label>
         <p class="buttons"><button disabled=${!above.length} onClick=${acceptAll}>Accept ${counted(above.length, "suggestion")}</button></p></section></div></div>`;
 }

@@ -1,0 +1,306 @@
+"""The page in a real Chromium: one server, one browser and a tiny store for all tests of this file."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_server import Served, serving, toy_store
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+TEXT = "SpaceX was founded by Elon . Ada was born in London . Rome is the capital of Italy ."
+VIEWS = ("read", "teach", "review", "relations", "map", "history")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium (Debian)"),
+]
+expect = sync_api.expect
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+
+
+@pytest.fixture
+def page(served: Served, browser: Any) -> Iterator[Any]:
+    """The page over the store as `toy_store` made it; a fault of a script fails the test."""
+    served.post("/v1/undo", {"to": 2})
+    with browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True) as context:
+        page, faults = context.new_page(), list[str]()
+        page.set_default_timeout(8_000)
+        page.on("pageerror", lambda fault: faults.append(str(fault)))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        page.goto(served.url)
+        yield page
+        assert not faults
+
+
+def opened(page: Any, view: str) -> Any:
+    page.get_by_role("navigation", name="Views").get_by_role("link", name=view, exact=True).click()
+    return page
+
+
+def read(page: Any, text: str = TEXT) -> Any:
+    page.get_by_label("Paste or drop a text").fill(text)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("g.arrow").first).to_be_visible()
+    return page
+
+
+def arrow(page: Any, name: str) -> Any:
+    return page.get_by_role("button", name=re.compile(name)).and_(page.locator("g.arrow"))
+
+
+def saved(page: Any, button: Any, folder: Path) -> list[list[str]]:
+    with page.expect_download() as waiting:
+        button.click()
+    waiting.value.save_as(folder / "saved.csv")
+    return list(csv.reader((folder / "saved.csv").read_text("utf-8").splitlines()))
+
+
+def n_examples(served: Served, relation: str) -> int:
+    return next(one["n_examples"] for one in served.get("/v1/relations")["relations"] if one["id"] == relation)
+
+
+def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explained(page: Any, served: Served) -> None:
+    read(page)
+    assert page.locator(".entity").all_text_contents() == ["SpaceX", "Elon", "Ada", "London", "Rome", "Italy"]
+    page.locator(".entity", has_text="SpaceX").hover()
+    expect(arrow(page, "Ada")).to_have_class(re.compile("dim"))
+    assert "dim" not in arrow(page, "SpaceX").get_attribute("class")
+    arrow(page, "Ada → born in → London").click()
+    why = page.get_by_role("region", name="Why this answer")
+    expect(why).to_contain_text("Marie was born in Warsaw")  # the closest example
+    expect(why.locator(".word", has_text="born")).to_have_attribute("title", re.compile("without it"))
+    page.keyboard.press("1")  # relabel
+    expect(page.get_by_role("status")).to_contain_text("1 new example")
+    assert n_examples(served, "founded by") == 4
+    page.keyboard.press("u")
+    expect(page.locator(".version")).to_have_text("v2")
+    arrow(page, "Rome → capital of → Italy").click()
+    page.keyboard.press("Delete")
+    expect(page.get_by_role("status")).to_contain_text("counterexample")
+    assert len(served.get("/v1/examples?relation=capital of")["counterexamples"]) == 1
+
+
+def test_entities_are_corrected_by_mouse_and_keyboard(page: Any) -> None:
+    read(page, "SpaceX was founded by Elon in a red shed .")
+    page.locator(".entity", has_text="SpaceX").focus()
+    page.keyboard.press("Delete")
+    expect(page.locator(".entity")).to_have_text(["Elon"])
+    page.get_by_label("Add an entity by its name").fill("spacex")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entity")).to_have_text(["SpaceX", "Elon"])
+    expect(arrow(page, "SpaceX → founded by → Elon")).to_be_visible()
+    page.locator(".entity", has_text="Elon").focus()
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator(".entity")).to_have_text(["SpaceX", "Elon in"])
+    page.locator(".sentence span", has_text="red shed").dblclick(position={"x": 24, "y": 8})  # selects a word
+    expect(page.locator(".entity")).to_have_count(3)
+
+
+def test_two_clicks_and_a_key_teach_a_pair(page: Any, served: Served) -> None:
+    read(page)
+    page.locator(".entity", has_text="Rome").click()
+    page.locator(".entity", has_text="Italy").click()
+    page.keyboard.press("2")
+    expect(page.get_by_role("status")).to_contain_text("1 new example")
+    assert n_examples(served, "born in") == 3
+    expect(page.get_by_role("region", name="What changed")).to_contain_text("Rome is the capital of Italy")
+
+
+def test_a_relation_is_taught_by_keyboard_with_at_most_six_keys_an_example(page: Any, served: Served) -> None:
+    opened(page, "Teach")
+    sentences = ["Tim works for Apple .", "Sundar works for Google .", "Satya works for Microsoft ."]
+    page.get_by_label("Relation").first.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("works for")
+    page.keyboard.press("Tab")
+    page.keyboard.insert_text("the employer of a person")
+    page.keyboard.press("Tab")
+    n_keys = 0
+    for place, sentence in enumerate(sentences, 1):
+        expect(page.get_by_label("Sentences")).to_be_focused()
+        page.keyboard.insert_text(sentence)
+        for key in ("Enter", "Enter"):
+            page.keyboard.press(key)
+            n_keys += 1
+            if key == "Enter" and n_keys % 2:
+                expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
+        expect(page.locator("label[for=relation]")).to_contain_text(f"{place} example")
+    assert n_keys <= 6 * len(sentences)
+    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "works for"]
+    assert (known["n_examples"], known["description"]) == (3, "the employer of a person")
+    rows = served.get("/v1/examples?relation=works for")["examples"]
+    assert [(one["head"], one["tail"]) for one in rows] == [
+        ("Tim", "Apple"),
+        ("Sundar", "Google"),
+        ("Satya", "Microsoft"),
+    ]
+    expect(page.get_by_label("Relation").first).to_have_value("works for")
+
+
+def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
+    opened(page, "Review")
+    page.get_by_label("Unlabelled text").fill(TEXT)
+    page.get_by_role("button", name="Start").click()
+    shown = []
+    for key in ("y", "n", "s"):
+        question = page.locator(".big")
+        shown.append(question.text_content())
+        page.keyboard.press(key)
+        expect(question.or_(page.locator(".empty")).first).not_to_have_text(shown[-1])
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+    assert len(set(shown)) == 3
+    expect(page.locator(".empty")).to_contain_text("has been reviewed")
+    expect(page.get_by_role("region", name="Quality so far")).to_contain_text("1 of 2 suggestions were right (50 %)")
+    expect(page.locator(".curve polyline")).to_have_count(1)
+    for _ in range(3):  # s, n and y
+        page.keyboard.press("u")
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".version")).to_have_text("v2")
+    expect(page.get_by_role("main")).to_contain_text("3 suggestions left")
+    page.get_by_role("slider").fill("0.05")
+    page.get_by_role("button", name="Accept 3 suggestions").click()
+    expect(page.locator(".version")).not_to_have_text("v2")
+    assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) == 10
+    page.reload()  # what was judged stays judged
+    page.get_by_label("Unlabelled text").fill("Nothing here .")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".empty")).to_contain_text("No two entities share a sentence")
+
+
+def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, served: Served) -> None:
+    opened(page, "Relations")
+    view = page.get_by_role("region", name="founded by")
+    expect(view.locator(".lesson")).to_have_count(3)
+    view.get_by_role("button", name="Take back: Apple, Steve").click()
+    expect(view.locator(".lesson")).to_have_count(2)
+
+    def act(name: str, value: str = "") -> None:
+        page.get_by_role("main").get_by_role("button", name=name, exact=True).click()
+        field = page.get_by_role("dialog").locator("[name=value]")
+        if value:
+            field.select_option(value) if name == "Merge" else field.fill(value)
+        page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+    act("Describe", "<b>who began it</b>")
+    expect(view).to_contain_text("<b>who began it</b>")  # text, never markup
+    act("Rename", "founder <i>")
+    expect(page.get_by_role("region", name="founder <i>")).to_be_visible()
+    act("Merge", "born in")
+    expect(page.get_by_role("region", name="born in").locator(".lesson")).to_have_count(4)
+    act("Forget")
+    expect(page.get_by_role("status")).to_contain_text("Forgotten")
+    assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["capital of"]
+    page.locator("input[type=file]").set_input_files(
+        files=[{"name": "q.jsonl", "mimeType": "text/plain", "buffer": LABELLED.encode()}]
+    )
+    expect(page.get_by_role("main")).to_contain_text("q.jsonl: 2 questions")
+
+
+LABELLED = (
+    '{"text": "[[Rome]] is the capital of {{Italy}} .", "relation": "capital of"}\n'
+    '{"text": "[[Oslo]] is the capital of {{Norway}} .", "relation": "other"}\n'
+)
+
+
+def test_map_shows_sentences_and_the_graph_is_exported(page: Any, tmp_path: Path) -> None:
+    read(page)
+    opened(page, "Map")
+    expect(page.locator(".point")).to_have_count(7)
+    expect(page.locator(".point.new")).to_have_count(4)  # of the second teaching
+    page.get_by_role("button", name="founded by: Tesla, Martin").focus()
+    expect(page.locator("p.shown")).to_contain_text("Tesla was founded by Martin")
+    page.get_by_label("before the last teaching").check()
+    expect(page.locator(".point")).to_have_count(3)
+    rows = saved(page, page.get_by_role("button", name="Download CSV"), tmp_path)
+    assert rows[0] == ["head", "relation", "tail", "confidence"]
+    assert ["SpaceX", "founded by", "Elon"] in [row[:3] for row in rows]
+
+
+def test_history_compares_undoes_and_downloads(page: Any, served: Served) -> None:
+    opened(page, "History")
+    compare = page.get_by_role("region", name="Compare")
+    compare.locator("input[type=file]").set_input_files(
+        files=[{"name": "q.txt", "mimeType": "text/plain", "buffer": b"[[Ada]] was born in {{London}} .\n"}]
+    )
+    expect(compare).to_contain_text("1 different answer of 1")
+    expect(compare.locator(".chip").last).to_have_text("born in")
+    page.get_by_role("button", name="Undo the last change").click()
+    expect(page.locator("tr.current")).to_contain_text("taught founded by")
+    assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["founded by"]
+    page.get_by_role("button", name="Return to version 2").click()
+    expect(page.locator(".version")).to_have_text("v2")
+    expect(page.get_by_role("link", name="Download the current version")).to_have_attribute("href", "/v1/export")
+
+
+def test_a_newcomer_loads_the_example_with_one_click(page: Any, served: Served) -> None:
+    served.post("/v1/undo", {"to": 0})
+    page.reload()
+    for view in ("Teach", "Review", "Relations", "Map"):
+        opened(page, view)
+        expect(page.get_by_role("main").locator(".empty").first).to_be_visible()  # says what to do first
+    opened(page, "Read").get_by_role("button", name="Load the example").click()
+    expect(page.locator("g.arrow").first).to_be_visible()
+    assert len(served.get("/v1/relations")["relations"]) == 3
+
+
+def test_names_and_sentences_are_never_markup(page: Any, served: Served) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    served.post("/v1/teach", {"relation": evil, "examples": [f"[[{evil}]] met {{{{Bob}}}} ."]})
+    page.reload()
+    read(page, f"SpaceX was founded by Elon {evil} .")
+    for view in VIEWS:
+        opened(page, view.capitalize())
+        expect(page.get_by_role("main").locator(".panel").first).to_be_visible()
+        assert page.locator("main img").count() == 0
+    opened(page, "Relations")
+    page.get_by_role("navigation", name="Relations").get_by_text(evil).click()
+    expect(page.locator(".lesson").first).to_contain_text("onerror = alert ( 1 ) > met Bob")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_serious_and_nothing_overflows(
+    served: Served, browser: Any, page: Any, width: int, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.set_viewport_size({"width": width, "height": 844})
+    page.emulate_media(color_scheme=scheme)
+    read(page)
+    arrow(page, "Ada").click()
+    expect(page.locator(".words")).to_be_visible()
+    for view in VIEWS:
+        opened(page, view.capitalize())
+        expect(page.get_by_role("main").locator(".panel").first).to_be_visible()
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+        found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+
+
+def test_the_theme_can_be_switched_and_stays(page: Any) -> None:
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Switch to the dark theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.reload()
+    expect(page.get_by_role("button", name="Switch to the light theme")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
