@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium (Debian)"),
 ]
 expect = sync_api.expect
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=120_000
+        )
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def page(served: Served, browser: Any) -> Iterator[Any]:
     served.post("/v1/undo", {"to": 2})
     with browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True) as context:
         page, faults = context.new_page(), list[str]()
-        page.set_default_timeout(8_000)
+        page.set_default_timeout(60_000)  # the machine may be busy
         page.on("pageerror", lambda fault: faults.append(str(fault)))
         page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
         page.goto(served.url)
