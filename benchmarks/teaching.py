@@ -1,6 +1,7 @@
 """Extractor figures: teach, undo, open, predict, memory, and accuracy beside the benchmark.
 
 python benchmarks/teaching.py                     speed and asking
+python benchmarks/teaching.py extracting          300 words of plain text (ERDA_DATA; erda data get entities)
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
 python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
 python benchmarks/teaching.py refusing            how often the answer is None, rightly and wrongly, on validation data
@@ -31,11 +32,14 @@ from erda.data.catalogue import load_dataset, open_stream
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
 from erda.encoders.frozen import FrozenCache
+from erda.files import data_folder
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.types import Example
+from opentext_documents import read_documents
 from targets import Figure, measure
 
 ROUNDS = 5
+N_WORDS = 300
 SHOTS = 5
 DRAWS = 5
 
@@ -82,6 +86,27 @@ def asking(options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("  of processor", 1000 * statistics.median(one.of_processor for one in of_few), "ms")
     yield Figure("one question, 1,000 relations known", 1000 * _median(of_many), "ms")
     yield Figure("  times as long", statistics.median(ratios), "x", "<= 1.1")
+
+
+def extracting(options: argparse.Namespace) -> Iterator[Figure]:
+    """Extract from 300 words of plain text of Re-DocRED, with and without pronouns, everything loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        extractor = _taught(Path(folder) / "x", 5, options)
+        words = (word for document in read_documents(data_folder()) for one in document["sents"] for word in one)
+        texts = [" ".join(islice(words, N_WORDS)) for _ in range(ROUNDS)]
+        extractor.extract(texts[0])
+        for pronouns in (False, True):
+            n_pairs = statistics.median(
+                len(extractor.version.questions(text, pronouns=pronouns).examples) for text in texts
+            )
+            tagged = [_seconds(lambda t=text: extractor.version.questions(t)) for text in texts]  # type: ignore[misc]
+            asked = [
+                _seconds(lambda t=text, p=pronouns: extractor.extract(t, pronouns=p))  # type: ignore[misc]
+                for text in texts
+            ]
+            which = "with pronouns" if pronouns else "names alone"
+            yield from _figures(f"extract {N_WORDS} words, {which}, {n_pairs:g} pairs", asked, "<= 1.5")
+    yield Figure("  of which the tagger", _median(tagged), "s")
 
 
 def memory(options: argparse.Namespace) -> Iterator[Figure]:
@@ -157,6 +182,7 @@ def refusing(options: argparse.Namespace) -> Iterator[Figure]:
 MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "speed": speed,
     "asking": asking,
+    "extracting": extracting,
     "memory": memory,
     "fewrel": fewrel,
     "refusing": refusing,

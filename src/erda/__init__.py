@@ -18,6 +18,7 @@ PUBLIC = {  # module -> its public names
         "Evaluation",
         "Explanation",
         "Extraction",
+        "Judgement",
         "Moved",
         "Neighbour",
         "Ranked",

@@ -3,6 +3,7 @@ from erda.app.answers import Change as Change
 from erda.app.answers import Evaluation as Evaluation
 from erda.app.answers import Explanation as Explanation
 from erda.app.answers import Extraction as Extraction
+from erda.app.answers import Judgement as Judgement
 from erda.app.answers import Moved as Moved
 from erda.app.answers import Neighbour as Neighbour
 from erda.app.answers import Ranked as Ranked

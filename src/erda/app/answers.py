@@ -267,8 +267,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A sentence of a corpus that may hold a relation; `example` can be taught as it is."""
+    """A sentence that may hold a relation; `example` can be taught as it is."""
 
     example: Example
     confidence: float  # in the relation
-    similarity: float  # to the taught example that led to it
+    similarity: float | None = None  # of a sentence of a corpus, to the taught example that led to it
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a relation holds between the entities of a sentence, as a person says."""
+
+    example: Example
+    relation: str
+    holds: bool

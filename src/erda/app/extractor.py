@@ -13,6 +13,7 @@ from erda.app.answers import (
     Evaluation,
     Explanation,
     Extraction,
+    Judgement,
     Progress,
     Suggestion,
     Taught,
@@ -20,9 +21,10 @@ from erda.app.answers import (
 from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
-from erda.app.inputs import Given, example_of, known_relation, refuse_lookalikes
+from erda.app.inputs import Given, example_of, refuse_lookalikes
 from erda.app.lesson_changes import added
-from erda.app.lessons import Lesson, Teachable, Wanted, wanted
+from erda.app.lessons import Lesson, Teachable, Wanted, judged, wanted
+from erda.app.review_journal import remove_reviews
 from erda.app.setup import Asked
 from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
 from erda.app.store import Store
@@ -177,11 +179,23 @@ class Extractor(Corrections):
             versions = self._log.at(before), self._log.at(after)
         return compare(*versions, asked)
 
-    def suggest(self, relation: str, corpus: str | Path, *, n: int = 10) -> list[Suggestion]:
-        """Suggest sentences of a corpus (`erda corpus`) as examples of a relation, most useful first."""
-        from erda.app.suggesting import suggest
+    def suggest(
+        self,
+        relation: str,
+        texts: str | Path | Iterable[str],
+        *,
+        n: int = 10,
+        pronouns: bool = True,
+        progress: Progress | None = None,
+    ) -> list[Suggestion]:
+        """Suggest sentences as examples of a relation, most useful first.
 
-        return suggest(self.version, relation, user_path(corpus), n=n)
+        `texts` are a list of texts, a file of texts (.txt, .jsonl, .csv), or the folder of a corpus (`erda corpus`).
+        Pairs that were taught, judged or shown in a review are left out.
+        """
+        from erda.app.candidates import suggest
+
+        return suggest(self.version, relation, texts, store=self.folder, n=n, pronouns=pronouns, progress=progress)
 
     # -- teaching ------------------------------------------------------------------------------------------------------
 
@@ -236,12 +250,13 @@ class Extractor(Corrections):
 
         The same sentence judged the other way moves. A counterexample does not change what the method has learned.
         """
+        return self.judge_many([Judgement(example_of(example), relation, holds)])
+
+    def judge_many(self, judgements: Iterable[Judgement]) -> Taught:
+        """Judge several sentences (`judge`) in one version."""
         if self._log.store.exists():
             self.refresh()
-        known = known_relation(relation, self.relations)
-        judged = (replace(example_of(example), relation=known.id),)
-        new = Wanted((known,), examples=judged) if holds else Wanted((known,), counterexamples=judged)
-        return self._add(new, f"judged that {known.id} {'holds' if holds else 'does not hold'}")
+        return self._add(*judged(judgements, self.relations))
 
     def _teach(
         self,
@@ -318,6 +333,7 @@ class Extractor(Corrections):
             written = log.store.write(replace(state, stamp=stamp), near=state)
             log.at_hand.clear()
             log.current = log.keep(written)
+            remove_reviews(self.folder)
             return log.store.prune(())
 
     def refresh(self) -> int:

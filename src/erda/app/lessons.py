@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from erda.app.inputs import Given, example_of, relation_of, says_it_holds
-from erda.errors import DataError, join_faults
+from erda.app.answers import Judgement
+from erda.app.inputs import Given, example_of, known_relation, relation_of, says_it_holds
+from erda.errors import DataError, counted, join_faults
 from erda.types import NO_RELATION, Example, Relation, Task
 
 Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
@@ -161,3 +162,17 @@ def wanted(
     if not reader.relations and not any(reader.found):
         raise DataError("nothing to teach: no relation was given.")
     return Wanted(tuple(reader.relations.values()), *map(tuple, reader.found))
+
+
+def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Wanted, str]:
+    """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
+    own = [(one, known_relation(one.relation, known)) for one in judgements]
+    examples, against = (
+        tuple(replace(example_of(one.example), relation=relation.id) for one, relation in own if one.holds is holds)
+        for holds in (True, False)
+    )
+    said = f"judged {counted(len(own), 'sentence')}: {len(examples)} right, {len(against)} wrong"
+    if len(own) == 1:
+        said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
+    relations = tuple({relation.id: relation for _, relation in own}.values())
+    return Wanted(relations, examples=examples, counterexamples=against), said

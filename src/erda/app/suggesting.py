@@ -13,7 +13,7 @@ MOST_ASKED = 50  # taught examples whose neighbours are searched
 WIDER = 10  # times as many candidates as suggestions
 
 
-def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> list[Suggestion]:
+def suggest_from_corpus(version: Version, relation: str, corpus: Path, *, n: int = 10) -> list[Suggestion]:
     """Find sentences near the taught examples of a relation, the least certain answers first.
 
     A confident answer teaches little, and a sentence that the extractor would reject is rarely an example.
@@ -39,4 +39,4 @@ def suggest(version: Version, relation: str, corpus: Path, *, n: int = 10) -> li
         Suggestion(extra, next(one.confidence for one in answer.ranked if one.relation == known.id), score)
         for (extra, score), answer in zip(extras.items(), answers, strict=True)
     ]
-    return sorted(suggestions, key=lambda one: (abs(one.confidence - 0.5), -one.similarity))[:n]
+    return sorted(suggestions, key=lambda one: (abs(one.confidence - 0.5), -(one.similarity or 0)))[:n]

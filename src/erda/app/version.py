@@ -23,7 +23,8 @@ from erda.app.lessons import Known
 from erda.app.open_text import open_head, pairs_of
 from erda.app.scored import Scored, check_confidence
 from erda.app.state import TAUGHT_BY_0_1, State, Thresholds
-from erda.encoders.base import unit_rows
+from erda.app.teaching import forked
+from erda.encoders.base import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, compete
@@ -35,6 +36,7 @@ from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 
 NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
+NO_ENTITY = "No entity was found in the text."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
 MOST_PAIRS = 10_000  # of a text
@@ -238,6 +240,12 @@ class Version:
         """
         return self._answers(examples, sentences, top=top, least=min_confidence, tagged=tagged)
 
+    def over(self, encoder: Encoder) -> Version:
+        """This version over an encoder with the same weights, as one that keeps vectors."""
+        method = forked(self.method)
+        method.encoder = encoder
+        return Version(self.state, self._build, method)
+
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
         taught = self.taught_names if entities is None else None
@@ -256,7 +264,7 @@ class Version:
             ]
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
-        hint = tagged.hint if n_entities else f"No entity was found in the text. {tagged.hint}".strip()
+        hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
         return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
 
     @cached_property
@@ -332,8 +340,11 @@ class Version:
         if sentences is None:
             return Scored(names, scores, marked_confidences(scores, log_odds, head), MARKED)
         numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-        log_odds = compete(log_odds, np.array([numbers[one] for one in sentences]))
-        return Scored(names, scores, text_confidences(log_odds), IN_TEXT)
+        groups = np.array([numbers[one] for one in sentences])
+        named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
+        competing = compete(log_odds, groups)
+        competing[named] = compete(log_odds[named], groups[named])  # pronouns change no answer about names
+        return Scored(names, scores, text_confidences(competing), IN_TEXT)
 
 
 def _confidence(answer: Answer, relation: str) -> float:

@@ -26,6 +26,7 @@ GROUPS: dict[
         "teach": ("teach", "relations", "forget", "undo", "history", "prune", "suggest"),
         "judge": ("judge", "tune", "declare"),
         "edit": ("rename", "merge", "describe"),
+        "review": ("review",),
         "predict": ("predict", "extract", "evaluate"),
         "export": ("export",),
         "serve": ("serve",),

@@ -30,14 +30,14 @@ class PrintableOutput:
     """A stream that escapes the control characters of everything written to it."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream  # for text that is escaped already, with colours
 
     def write(self, text: str) -> int:
         """Write text, escaped."""
-        return self._stream.write(printable(text))
+        return self.stream.write(printable(text))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 def print_line(text: str) -> None:

@@ -68,7 +68,11 @@ examples:
   erda prune --keep 3
   erda prune --purge
 """
-SUGGEST = """examples:
+SUGGEST = """\
+`erda review FILE` shows suggestions one by one and keeps what you say.
+
+examples:
+  erda suggest "founded by" --text my-text.txt
   erda suggest "founded by" --corpus my-corpus
   erda suggest "founded by" --corpus my-corpus --n 5 --out suggested.csv
 """
@@ -120,18 +124,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     history.set_defaults(handler=run_history)
 
     _add_prune(commands)
-    about = "Suggest sentences of a corpus as examples of a relation, most useful first."
-    suggest = add_command(commands, "suggest", about, SUGGEST, brief="suggest examples from unlabelled text")
-    suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
-    suggest.add_argument(
-        "--corpus", type=Path, required=True, metavar="DIR", help="a corpus with an index (erda corpus)"
-    )
-    suggest.add_argument("--n", type=int, default=10, metavar="N", help="number of suggestions (default: 10)")
-    out = "write the suggestions as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
-    suggest.add_argument("--out", type=Path, metavar="OUT", help=out)
-    add_overwrite(suggest)
-    add_store(suggest)
-    suggest.set_defaults(handler=run_suggest)
+    _add_suggest(commands)
 
 
 def _add_prune(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -143,6 +136,21 @@ def _add_prune(commands: Commands[argparse.ArgumentParser]) -> None:
     which.add_argument("--purge", action="store_true", help=purge)
     add_store(prune)
     prune.set_defaults(handler=run_prune)
+
+
+def _add_suggest(commands: Commands[argparse.ArgumentParser]) -> None:
+    about = "Suggest sentences of a text or of a corpus as examples of a relation, most useful first."
+    suggest = add_command(commands, "suggest", about, SUGGEST, brief="suggest examples from unlabelled text")
+    suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
+    source = suggest.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", type=Path, metavar="FILE", help="your own text: a text file, .jsonl or .csv")
+    source.add_argument("--corpus", type=Path, metavar="DIR", help="a corpus with an index (erda corpus)")
+    suggest.add_argument("--n", type=int, default=10, metavar="N", help="number of suggestions (default: 10)")
+    out = "write the suggestions as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
+    suggest.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(suggest)
+    add_store(suggest)
+    suggest.set_defaults(handler=run_suggest)
 
 
 def run_teach(options: argparse.Namespace) -> int:
@@ -341,13 +349,17 @@ def run_suggest(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from erda.data.convert import write_examples
+    from erda.errors import DataError
     from erda.outputs import refuse_existing
     from erda.text.marks import example_to_marks
 
     if options.out:
         refuse_existing(options.out, overwrite=options.overwrite)
     extractor = open_store(options)
-    found = extractor.suggest(options.relation, options.corpus, n=options.n)
+    if options.text and not options.text.is_file():
+        raise DataError(f"{options.text}: no such file.")
+    with progress_bar("embedding") as progress:
+        found = extractor.suggest(options.relation, options.text or options.corpus, n=options.n, progress=progress)
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if options.out:

@@ -1,0 +1,292 @@
+"""Entity pairs of a user's own texts that may hold a relation, most useful first.
+
+The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk (`VectorFile`). If
+there are many pairs, sentences that share words with taught examples come first, and the rest is embedded when these
+are used up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from math import log, sqrt
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from erda.app.answers import Progress, Suggestion
+from erda.app.inputs import check_text
+from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.texts import TextRow, read_texts
+from erda.app.version import NO_ENTITY, PairQuestions, Version
+from erda.encoders.base import Encoder
+from erda.errors import DataError, ErdaError
+from erda.files import read_arrays, user_path, write_arrays
+from erda.types import Example
+
+AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
+BATCH = 256  # pairs between two calls of `progress`
+LEAST_CONFIDENCE = 0.05  # of a pair that is worth showing
+LIKELY, UNCERTAIN = 4, 1  # of five candidates, the number of the most likely and of the least certain ones
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pair of entities, the relation that may hold, and its confidence."""
+
+    example: Example
+    relation: str
+    confidence: float
+    key: str
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+class VectorFile:
+    """Vectors by the key of a pair, in memory and in a file that is written when it has grown.
+
+    A missing or damaged file is ignored.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
+        if path is not None and path.is_file():
+            with suppress(ErdaError, KeyError, ValueError):
+                found = read_arrays(path)
+                self.vectors = dict(zip(map(str, found["keys"]), found["vectors"], strict=True))
+        self._n_written = len(self.vectors)
+
+    def write(self) -> None:
+        """Write the file if it has grown."""
+        if self._path is None or len(self.vectors) == self._n_written:
+            return
+        arrays = {"keys": np.array(list(self.vectors)), "vectors": np.stack(list(self.vectors.values()))}
+        with suppress(ErdaError):  # a store that cannot be written: the vectors are only in memory
+            write_arrays(self._path, arrays, compress=False)
+            self._n_written = len(self.vectors)
+
+
+class _Remembering:
+    """An encoder that embeds each pair once. Everything else is done by the encoder itself."""
+
+    def __init__(self, encoder: Encoder, file: VectorFile) -> None:
+        self._encoder, self._file = encoder, file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def embed(self, examples: Sequence[Example], **options: Any) -> np.ndarray:
+        if options.get("blanked"):
+            return self._encoder.embed(examples, **options)
+        keys, kept = [pair_key(one) for one in examples], self._file.vectors
+        new = {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}
+        if new:
+            kept |= zip(new, self._encoder.embed(list(new.values()), **options), strict=True)
+        return np.stack([kept[key] for key in keys])
+
+
+class CandidatePool:
+    """All entity pairs of some texts, by sentence. `version` finds the entities."""
+
+    def __init__(
+        self,
+        version: Version,
+        texts: Iterable[TextRow],
+        *,
+        pronouns: bool = True,
+        vectors: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._file, self._encoder = VectorFile(vectors), dict[int, Encoder]()
+        self.n_texts = self.n_entities = 0
+        self.hint = ""
+        found: dict[tuple[str, ...], PairQuestions] = {}
+        rows = list(texts)
+        for row in rows:
+            questions = version.questions(row.text, row.marks(), pronouns=pronouns)
+            for sentence in _by_sentence(questions):
+                found.setdefault(sentence.examples[0].tokens, sentence)
+            self.n_texts += 1
+            self.n_entities += questions.n_entities
+            self.hint = questions.hint.removeprefix(NO_ENTITY).strip()  # how to get a better tagger
+            if progress and not self.n_texts % BATCH:
+                progress(self.n_texts, len(rows))
+        self._waiting = list(found.values())
+        self._embedded: list[PairQuestions] = []
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, in both directions."""
+        return sum(len(one.examples) for own in (self._waiting, self._embedded) for one in own)
+
+    def ranked(
+        self,
+        version: Version,
+        relation: str | None = None,
+        *,
+        without: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> list[Candidate]:
+        """Rank the pairs that were neither taught nor are `without`; more are embedded while none is likely enough."""
+        while True:
+            found = self._candidates(version, relation, without)
+            if found or not self._waiting:
+                return most_useful_first(found)
+            self._embed_more(version, relation, progress)
+
+    def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
+        own = [one for one in version.state.known if relation in (None, one.id)]
+        self._waiting = by_shared_words(self._waiting, [le.example for one in own for le in one.lessons])
+        n_pairs, n_sentences = 0, 0
+        while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
+            n_pairs += len(self._waiting[n_sentences].examples)
+            n_sentences += 1
+        new, self._waiting = self._waiting[:n_sentences], self._waiting[n_sentences:]
+        self._embedded += new
+        examples, method = [one for sentence in new for one in sentence.examples], self._remembering(version).method
+        if not method.trains:
+            for start in range(0, len(examples), BATCH):
+                method.encoder.embed(examples[start : start + BATCH])
+                if progress:
+                    progress(min(start + BATCH, len(examples)), len(examples))
+            self._file.write()
+
+    def _remembering(self, version: Version) -> Version:
+        """The version over an encoder that keeps vectors; a trained encoder changes, so its vectors are not kept."""
+        method = version.method
+        if method.trains:
+            return version
+        kept = self._encoder.setdefault(id(method.encoder), cast("Encoder", _Remembering(method.encoder, self._file)))
+        return version.over(kept)
+
+    def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
+        holds, judged = set[str](), set(without)
+        for known in version.state.known:
+            holds |= {pair_key(lesson.example) for lesson in known.lessons}
+            judged |= {pair_key(lesson.example) for lesson in known.counterexamples}
+        judged |= holds | {pair_key(lesson.example) for lesson in version.state.unrelated}
+        n_relations = len(version.relations)
+        best: dict[object, Candidate] = {}
+        extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
+        for sentence, extraction in enumerate(extractions):
+            for answer in extraction.answers:
+                chosen = next(one for one in answer.ranked if relation in (None, one.relation))
+                key, example = pair_key(answer.example), answer.example
+                if chosen.confidence < LEAST_CONFIDENCE or key in judged or pair_key(_reversed(example)) in holds:
+                    continue
+                pair = sentence, frozenset((answer.head_name, answer.tail_name))
+                if pair not in best or best[pair].confidence < chosen.confidence:
+                    best[pair] = Candidate(replace(example, relation=None), chosen.relation, chosen.confidence, key)
+        return list(best.values())
+
+
+def _reversed(example: Example) -> Example:
+    return replace(example, head=example.tail, tail=example.head)
+
+
+def _by_sentence(questions: PairQuestions) -> Iterator[PairQuestions]:
+    """Split the pairs of a text by sentence."""
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for row, example in enumerate(questions.examples):
+        rows.setdefault(example.tokens, []).append(row)
+    for own in rows.values():
+        examples = tuple({questions.examples[row]: row for row in own})
+        places = tuple({questions.examples[row]: questions.places[row] for row in own}.values())
+        yield replace(questions, examples=examples, places=places)
+
+
+def most_useful_first(found: Sequence[Candidate]) -> list[Candidate]:
+    """Order candidates: likely and uncertain ones in turn, relations in turn, and different sentences first."""
+    by_relation: dict[str, list[Candidate]] = defaultdict(list)
+    for one in found:
+        by_relation[one.relation].append(one)
+    turns = []
+    for own in by_relation.values():
+        likely = sorted(own, key=lambda one: -one.confidence)
+        uncertain = sorted(own, key=lambda one: abs(one.confidence - 0.5))
+        turns += list(zip(count(), _in_turn(likely, uncertain), strict=False))
+    turns.sort(key=lambda turn: turn[0])
+    n_before, ordered = Counter[tuple[str, ...]](), list[tuple[int, Candidate]]()
+    for _, one in turns:
+        ordered.append((n_before[one.example.tokens], one))
+        n_before[one.example.tokens] += 1
+    return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> list[Candidate]:
+    chosen: dict[str, Candidate] = {}
+    sources = iter(likely), iter(uncertain)
+    while len(chosen) < len(likely):
+        for source, n in zip(sources, (LIKELY, UNCERTAIN), strict=True):
+            for _ in range(n):
+                new = next((one for one in source if one.key not in chosen), None)
+                if new is not None:
+                    chosen[new.key] = new
+    return list(chosen.values())
+
+
+def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
+    """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
+    words_of = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
+    n_with = Counter(word for words in words_of for word in words)
+    wanted = {word for example in taught for word in _context(example)}
+    weights = {word: log(len(sentences) / n_with[word]) for word in wanted if word in n_with}
+    scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(len(words)) for words in words_of]
+    order = sorted(range(len(sentences)), key=lambda row: -scores[row])
+    return [sentences[row] for row in order]
+
+
+def _context(example: Example) -> Iterator[str]:
+    for place, token in enumerate(example.tokens):
+        if not any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
+            yield token.lower()
+
+
+def text_rows(texts: str | Path | Iterable[str | TextRow]) -> list[TextRow]:
+    """Read texts: a file (text, .jsonl, .csv), or a list of texts. A line that cannot be read raises."""
+    if not isinstance(texts, str | Path):
+        return [TextRow(one) if isinstance(one, str) else one for one in texts]
+    rows = []
+    for line in read_texts(Path(texts)):
+        try:
+            if line.error:
+                raise DataError(line.error)
+            check_text(line.row.text, most=None)
+        except DataError as fault:
+            raise DataError(f"{texts}:{line.line}: {fault}") from None
+        rows.append(line.row)
+    return rows
+
+
+def suggest(
+    version: Version,
+    relation: str,
+    texts: str | Path | Iterable[str],
+    *,
+    store: Path,
+    n: int = 10,
+    pronouns: bool = True,
+    progress: Progress | None = None,
+) -> list[Suggestion]:
+    """The most useful candidates of a relation; vectors are kept in the store, and pairs shown in reviews left out."""
+    given = user_path(texts) if isinstance(texts, str | Path) else texts
+    if isinstance(given, Path) and not given.is_file():
+        from erda.app.suggesting import suggest_from_corpus
+
+        return suggest_from_corpus(version, relation, given, n=n)
+    if n < 1:
+        raise DataError(f"n: must be at least 1, got {n}.")
+    name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
+    pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store), progress=progress)
+    return [Suggestion(one.example, one.confidence) for one in found[:n]]

@@ -1,0 +1,119 @@
+"""What was shown and said in reviews of an extractor (`reviewing.py`), on disk before the next pair is shown.
+
+    STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, what was said
+    STORE/reviews/pending.json   judgements that are not part of a version yet
+    STORE/reviews/vectors-*.npz  vectors of pairs, so that the next review starts at once
+
+Keys and relations are kept, not sentences, except in `pending.json`. `Extractor.prune(purge=True)` removes the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from erda.app.answers import Judgement
+from erda.errors import DataError, WriteError
+from erda.files import cannot_write, decode_json, read_sealed, remove_own, sealed, write_json
+from erda.types import EncoderSpec
+
+FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
+Said = Literal["yes", "no", "other", "skip", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `undo` takes the last back."""
+
+    key: str
+    relation: str
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJudgements:
+    """`pending.json`."""
+
+    judgements: tuple[Judgement, ...] = ()
+
+
+class ReviewJournal:
+    """What was shown and said in all reviews of a store, on disk at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.decisions = list(_read_decisions(folder / SHOWN))
+        self.pending: tuple[Judgement, ...] = ()
+        if (folder / PENDING).exists():
+            self.pending = read_sealed(
+                folder / PENDING, PendingJudgements, remedy=f"Delete {folder / PENDING}."
+            ).judgements
+
+    @property
+    def shown(self) -> set[str]:
+        """The keys of all pairs that were decided."""
+        return {one.key for one in self.decisions}
+
+    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
+        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
+        if judgement is not None:
+            self.write_pending((*self.pending, judgement))
+        self._append(decision)
+        self.decisions = list(_without_undone([*self.decisions, decision]))
+
+    def write_pending(self, judgements: Iterable[Judgement]) -> None:
+        """Replace the pending judgements."""
+        self.pending = tuple(judgements)
+        write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
+
+    def _append(self, decision: Decision) -> None:
+        path, line = self.folder / SHOWN, json.dumps([decision.key, decision.relation, decision.said]).encode()
+        try:
+            with path.open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    line = line if file.read(1) == b"\n" else b"\n" + line  # after a line cut by a kill
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise WriteError(cannot_write(path, error)) from error
+
+
+def _read_decisions(path: Path) -> Iterator[Decision]:
+    """Yield the decisions that were not undone; a line cut by a kill is left out."""
+    rows = []
+    if path.is_file():
+        for line in path.read_bytes().splitlines():
+            with suppress(DataError):
+                rows.append(Decision(*decode_json(line, tuple[str, str, Said])))
+    yield from _without_undone(rows)
+
+
+def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
+    kept: dict[str, Decision] = {}
+    for row in rows:
+        kept.pop(row.key, None)
+        if row.said != "undo":
+            kept[row.key] = row
+    return list(kept.values())
+
+
+def shown_keys(store: Path) -> set[str]:
+    """The keys of all pairs that were shown in reviews of a store."""
+    return {one.key for one in _read_decisions(store / FOLDER / SHOWN)}
+
+
+def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
+    """The file of vectors of pairs, by the weights of the encoder."""
+    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
+
+
+def remove_reviews(store: Path) -> None:
+    """Remove the folder of reviews of a store."""
+    remove_own(store / FOLDER, lambda name: name in (SHOWN, PENDING) or Path(name).match(VECTORS.format("*")))

@@ -1,0 +1,170 @@
+"""Review one's own text: pairs of entities are shown one after another, and a person says whether a relation holds.
+
+A judgement is on disk before the next pair is shown (`review_journal.py`). Ten judgements, or the end of a review, make
+one version. After a kill, the next review adds what is pending; a judgement that is part of a version already changes
+nothing. The terminal (`erda review`) shows this object; so can a page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from erda.app.answers import Judgement, Progress
+from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.extractor import Extractor
+from erda.app.inputs import known_relation
+from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, vectors_path
+from erda.app.texts import TextRow
+from erda.app.version import NO_ENTITY, NOTHING_TAUGHT
+from erda.errors import DataError, ErdaError
+from erda.files import locked
+
+PER_VERSION = 10  # judgements
+RECENT = 20  # judgements whose share of accepted ones is displayed
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewProgress:
+    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
+
+    n_judged: int
+    n_left: int  # candidates that are likely enough
+    accepted: float | None  # share of the last 20 proposals that were right; None before the first
+    n_yes: dict[str, int] = field(default_factory=dict)
+    n_no: dict[str, int] = field(default_factory=dict)
+
+
+class Review:
+    """A review of some texts: `current` is the pair to decide about; None if there is none left."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        pool: CandidatePool,
+        journal: ReviewJournal,
+        *,
+        relation: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.extractor, self.pool = extractor, pool
+        self.relation = known_relation(relation, extractor.relations).id if relation else None
+        self._journal, self._progress = journal, progress
+        self._done: list[tuple[Candidate, Judgement | None]] = []  # decisions of this session
+        self._queue: list[Candidate] = []
+        self.save()
+        self._rank()
+
+    @property
+    def current(self) -> Candidate | None:
+        """The pair to decide about."""
+        return self._queue[0] if self._queue else None
+
+    def judge(self, *, holds: bool, relation: str | None = None) -> None:
+        """Say whether the proposed relation holds, or that another relation does."""
+        one = self._required()
+        name = known_relation(relation, self.extractor.relations).id if relation else one.relation
+        judgement = Judgement(replace(one.example, relation=name), name, holds)
+        said: Said = "no" if not holds else "yes" if name == one.relation else "other"
+        self._journal.add(Decision(one.key, name, said), judgement)
+        self._advance(one, judgement)
+        if len(self._journal.pending) >= PER_VERSION:
+            self.save()
+            self._rank()
+
+    def skip(self) -> None:
+        """Decide nothing about the current pair, and do not show it again."""
+        one = self._required()
+        self._journal.add(Decision(one.key, one.relation, "skip"))
+        self._advance(one, None)
+
+    def undo(self) -> bool:
+        """Take the last decision of this session back and show its pair again; return whether there was one."""
+        if not self._done:
+            return False
+        one, judgement = self._done[-1]
+        if judgement is not None:
+            rest = [other for other in self._journal.pending if pair_key(other.example) != one.key]
+            if len(rest) < len(self._journal.pending):
+                self._journal.write_pending(rest)
+            else:
+                self.extractor.take_back(judgement.example)
+        self._journal.add(Decision(one.key, one.relation, "undo"))
+        self._done.pop()
+        self._queue.insert(0, one)
+        return True
+
+    def save(self) -> None:
+        """Make one version of all pending judgements."""
+        known = {one.id for one in self.extractor.relations}
+        if judgements := [one for one in self._journal.pending if one.relation in known]:
+            self.extractor.judge_many(judgements)
+        if self._journal.pending:
+            self._journal.write_pending(())
+
+    @property
+    def progress(self) -> ReviewProgress:
+        """Counts so far."""
+        rows = [one for one in self._journal.decisions if one.said != "skip"]
+        recent = [one.said == "yes" for one in rows[-RECENT:]]
+        yes = Counter(one.relation for one in rows if one.said != "no")
+        no = Counter(one.relation for one in rows if one.said == "no")
+        share = sum(recent) / len(recent) if recent else None
+        return ReviewProgress(len(rows), len(self._queue), share, dict(yes), dict(no))
+
+    @property
+    def why_nothing(self) -> str:
+        """The reason why there is no current pair."""
+        if not self.pool.n_texts:
+            return "The text is empty."
+        if not self.pool.n_entities:
+            return f"{NO_ENTITY} {self.pool.hint}".strip()
+        if not self.pool.n_pairs:
+            return f"No sentence of the text has two entities. {self.pool.hint}".strip()
+        if self._journal.shown:
+            return "Every likely pair of the text was shown. Review another text, or teach more examples."
+        relation = f"'{self.relation}'" if self.relation else "a known relation"
+        return f"No pair of entities is likely to have {relation}. Teach more examples, or review another text."
+
+    def _required(self) -> Candidate:
+        if self.current is None:
+            raise DataError(self.why_nothing)
+        return self.current
+
+    def _advance(self, one: Candidate, judgement: Judgement | None) -> None:
+        self._done.append((one, judgement))
+        self._queue.pop(0)
+        if not self._queue:
+            self.save()
+            self._rank()
+
+    def _rank(self) -> None:
+        self._queue = self.pool.ranked(
+            self.extractor.version, self.relation, without=self._journal.shown, progress=self._progress
+        )
+
+
+@contextmanager
+def open_review(
+    extractor: Extractor,
+    texts: Iterable[TextRow],
+    *,
+    relation: str | None = None,
+    pronouns: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[Review]:
+    """Open a review of some texts, and keep other reviews of the store out; at the end its judgements are a version."""
+    if not extractor.version.state.known:
+        raise DataError(NOTHING_TAUGHT)
+    folder = extractor.folder / FOLDER
+    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
+    with locked(folder, busy="another review of this extractor is open", wait=0):
+        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
+        review = Review(extractor, pool, ReviewJournal(folder), relation=relation, progress=progress)
+        try:
+            yield review
+        finally:
+            with suppress(ErdaError):  # the judgements stay pending
+                review.save()

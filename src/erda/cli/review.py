@@ -1,0 +1,191 @@
+"""`erda review`: judge pairs of entities of one's own text, one after another."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.store import add_store, command, input_file, open_store
+from erda.errors import one_line
+
+if TYPE_CHECKING:
+    from erda.app.candidates import Candidate
+    from erda.app.reviewing import Review
+
+REVIEW = """\
+Shows a sentence with two entities and the relation that may hold from the first to the second, most useful first. On a
+terminal, press a key:
+
+  y  it holds                  s  skip: never show this pair again
+  n  it does not hold          u  undo the last decision
+  1, 2, ...  another relation of the list holds instead (Enter ends a number if there are ten relations or more)
+  q  quit; the same command continues later           ?  this list
+
+Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
+(column 'text'). No pair is shown twice. Every judgement is kept at once; ten make one version. `erda undo` goes back to
+the version before.
+
+examples:
+  erda review my-text.txt
+  erda review my-text.txt --relation "founded by"
+"""
+KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
+HEAD, TAIL, PLAIN = "\x1b[1;36m", "\x1b[1;35m", "\x1b[0m"
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
+    review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
+    review.add_argument("file", metavar="FILE", help="text file, .jsonl or .csv")
+    review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
+    names_only = "show names only, not pronouns (he, her, who, its, ...)"
+    review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
+    add_store(review)
+    review.set_defaults(handler=run_review)
+
+
+def run_review(options: argparse.Namespace) -> int:
+    """Show candidates until the person quits or none is left."""
+    from erda.app.candidates import text_rows
+    from erda.app.reviewing import open_review
+    from erda.errors import DataError
+
+    if options.file == "-":
+        raise DataError("FILE: name a file; standard input is read for your answers.")
+    extractor = open_store(options)
+    with input_file(options.file, plain=True) as path:
+        rows = text_rows(path)
+    resume = command(options, f"review {shlex.quote(options.file)}")
+    options.kept = f"All judgements are kept. To continue: {resume}"
+    asked = {"relation": options.relation, "pronouns": options.pronouns}
+    with open_review(extractor, rows, progress=_say_progress, **asked) as review:
+        with _keys() as read:
+            _loop(review, read, undo=command(options, "undo"))
+        _say_counts(review)
+        if review.current:
+            print_line(f"To continue: {resume}")
+    return 0
+
+
+def _say_progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "" if done < total else "\r       \r"
+        print(f"\r{100 * done // total:4d} %", end=end, file=sys.stderr, flush=True)
+
+
+def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
+    relations = [one.name for one in review.extractor.relations]
+    _say_relations(relations)
+    while (one := review.current) is not None:
+        _show(review, one)
+        key = _command(read, len(relations))
+        if key == "q":
+            return
+        if key in ("y", "n"):
+            review.judge(holds=key == "y")
+        elif key == "s":
+            review.skip()
+        elif key == "u":
+            if not review.undo():
+                print_line(f"Nothing to undo in this session. To go back a version, quit, then: {undo}")
+        elif key.isdecimal() and 0 < int(key) <= len(relations):
+            review.judge(holds=True, relation=review.extractor.relations[int(key) - 1].id)
+        else:
+            print(KEYS if key == "?" else f"'{key}' is no command: {KEYS}, or the number of a relation.")
+            _say_relations(relations)
+    print_line(review.why_nothing)
+
+
+def _say_relations(relations: list[str]) -> None:
+    print_line("relations: " + ", ".join(f"{place} {name}" for place, name in enumerate(relations, 1)))
+
+
+def _say_counts(review: Review) -> None:
+    found = review.progress
+    for name in {**found.n_yes, **found.n_no}:
+        print_line(f"{name}: {found.n_yes.get(name, 0)} right, {found.n_no.get(name, 0)} wrong")
+
+
+def _show(review: Review, one: Candidate) -> None:
+    found, relations = review.progress, {own.id: own.name for own in review.extractor.relations}
+    so_far = f"{found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
+    counts = f"{so_far}; judged {found.n_judged}, {found.n_left} left"
+    if found.accepted is not None:
+        counts += f", {100 * found.accepted:.0f} % of the last {min(found.n_judged, 20)} right"
+    stands_for = "".join(
+        f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
+    )
+    print()
+    if _has_colour(sys.stdout):
+        text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
+        stream = getattr(sys.stdout, "stream", sys.stdout)
+        stream.write(f"{text}{one_line(stands_for)}\n")
+    else:
+        print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
+    head, tail = one.example.head.name, one.example.tail.name
+    print_line(f"  {head} | {relations[one.relation]} | {tail}?   {one.confidence:.2f}   ({counts})")
+
+
+def _has_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _command(read: Callable[[], str], n_relations: int) -> str:
+    """Read a command; a number may have several digits if there are ten relations or more."""
+    sys.stdout.flush()
+    key = read().strip() or "?"
+    while key.isdecimal() and 10 * int(key) <= n_relations and sys.stdin.isatty():
+        print(key, end=" ", flush=True)
+        more = read().strip()
+        if not more.isdecimal():
+            break
+        key += more
+    return key.lower()
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[], str]]:
+    """Yield a function that reads the next command: a key on a terminal, otherwise a line."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows
+        yield _line
+        return
+    if not sys.stdin.isatty():
+        yield _line
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield lambda: _key(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _line() -> str:
+    line = sys.stdin.readline()
+    return line.strip() or "?" if line else "q"
+
+
+def _key(terminal: int) -> str:
+    """Read a key; the rest of an escape sequence (an arrow key) is dropped."""
+    read = os.read(terminal, 1)
+    if read == b"\x1b":
+        while select.select([terminal], [], [], 0.01)[0]:
+            os.read(terminal, 32)
+        return "?"
+    return "q" if read in (b"", b"\x04") else read.decode(errors="ignore")

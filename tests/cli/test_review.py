@@ -1,0 +1,107 @@
+"""`erda review`: commands by line and by key, marks, resumption."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from toy_extractor import BORN, CAPITAL, FOUNDED
+
+from erda.app.extractor import Extractor
+from erda.cli import review as review_command
+
+Erda = Callable[..., SimpleNamespace]
+TEXT = "Bob was born in Oslo.\nMary was born in Rome.\nAcme was founded by Hugo.\n"
+
+
+@pytest.fixture
+def store(erda: Erda) -> Erda:
+    """A taught store and a text in the current folder."""
+    extractor = Extractor.open("my-extractor")
+    extractor.teach_many({"founded by": FOUNDED, "born in": BORN, "capital of": CAPITAL})
+    Path("my-text.txt").write_text(TEXT)
+    return erda
+
+
+def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
+    done = store("review", "my-text.txt", stdin="y\nu\nn\n3\nx\nq\n")
+    assert done.status == 0
+    assert done.lines[0] == "relations: 1 founded by, 2 born in, 3 capital of"
+    assert any(line.startswith("[") and "{" in line for line in done.lines), "both entities are marked"
+    assert "\x1b" not in done.out
+    assert "'x' is no command" in done.out
+    assert "To continue: erda review my-text.txt" in done.out
+    extractor = Extractor.open("my-extractor")
+    assert extractor.history()[-1].what == "judged 2 sentences: 1 right, 1 wrong"
+    assert len(extractor.examples("capital of")) == len(CAPITAL) + 1
+    again = store("review", "my-text.txt", stdin="s\n" * 50)
+    assert again.status == 0
+    assert "judged 2, " in again.out
+    sentences = [line for line in (*done.lines, *again.lines) if line.startswith(("[", "{", "B", "M", "A"))]
+    assert sentences
+    last = store("review", "my-text.txt")
+    assert "Every likely pair of the text was shown" in last.out
+
+
+def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> None:
+    Path("my-extractor").rename("other store")
+    done = store("review", "my-text.txt", "--relation", "born in", "--store", "other store", stdin="u\nq\n")
+    assert " | born in | " in done.out
+    assert "quit, then: erda undo --store 'other store'" in done.out
+    assert "To continue: erda review my-text.txt --store 'other store'" in done.out
+    wrong = store("review", "my-text.txt", "--relation", "born inn", "--store", "other store")
+    assert (wrong.status, "Did you mean 'born in'?" in wrong.err) == (2, True)
+    nothing = store("review", "my-text.txt")
+    assert (nothing.status, nothing.err.count("\n")) == (2, 1)
+
+
+def test_bad_input_is_one_line(store: Erda) -> None:
+    for words, said in (
+        (["-"], "standard input is read for your answers"),
+        (["missing.txt"], "missing.txt"),
+        (["sheet.xlsx"], "save the sheet as CSV"),
+    ):
+        done = store("review", *words)
+        assert (done.status, done.err.count("\n")) == (2, 1)
+        assert said in done.err
+    Path("none.txt").write_text("nothing here\n")
+    assert "No entity was found in the text. Entities were guessed" in store("review", "none.txt").out
+
+
+def test_the_help_shows_every_key() -> None:
+    for key in "ynsuq?":
+        assert f"  {key}  " in review_command.REVIEW
+
+
+KEYS = """
+import sys
+from erda.cli.review import _command, _keys
+with _keys() as read:
+    print("ready", flush=True)
+    while (key := _command(read, 12)) != "q":
+        print(f"got {key}", flush=True)
+"""
+
+
+def test_on_a_terminal_single_keys_need_no_enter() -> None:
+    master, slave = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", KEYS], stdin=slave, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "ready\n"
+        for keys, said in ((b"y", "got y\n"), (b"\x1b[A", "got ?\n"), (b"7", "got 7\n"), (b"12", "1 got 12\n")):
+            os.write(master, keys)
+            assert child.stdout.readline() == said
+        os.write(master, b"q")
+        assert child.wait(timeout=30) == 0
+    finally:
+        child.kill()
+        child.stdout.close()
+        os.close(master)
+        os.close(slave)
