@@ -362,6 +362,10 @@ def run_suggest(options: argparse.Namespace) -> int:
         found = extractor.suggest(options.relation, options.text or options.corpus, n=options.n, progress=progress)
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
+    if not found:
+        print_line(
+            f"Nothing new is likely to be an example of '{options.relation}'. Teach more examples, or try other text."
+        )
     if options.out:
         relation = extractor.version.known(options.relation).id
         examples = [replace(one.example, relation=relation) for one in found]

@@ -37,7 +37,7 @@ def ordered_pairs(
     *,
     most: int | None = None,
     source: str | None = None,
-    is_asked: Callable[[Entity, Entity], bool] | None = None,
+    is_asked: Callable[[Sequence[str], Entity, Entity], bool] | None = None,
 ) -> Pairs:
     """Return the ordered pairs of a sentence's entities that `is_asked` accepts, closest first, at most `most`.
 
@@ -55,7 +55,7 @@ def ordered_pairs(
     for i, left in enumerate(kept):
         for j, right in enumerate(kept):
             apart = left.span.end <= right.span.start or right.span.end <= left.span.start
-            if i != j and apart and (is_asked is None or is_asked(left, right)):
+            if i != j and apart and (is_asked is None or is_asked(tokens, left, right)):
                 gap = max(left.span.start, right.span.start) - min(left.span.end, right.span.end)
                 found.append((gap, min(i, j), max(i, j), i > j, left, right))
     found.sort(key=lambda pair: pair[:4])

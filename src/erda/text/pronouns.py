@@ -5,7 +5,8 @@ a name (`Entity.resolved`) only if no other name competes:
 
 - "who", "whom", "whose" and "which" refer to the name directly before them.
 - "he", "she", "it" and their forms refer to the only fitting name in their sentence, before them, and in the sentence
-  before; if there is none, in the two sentences before that. Names fit by type and gender.
+  before; if there is none, in the two sentences before that. Names fit by type and gender, and the name must stand
+  where a subject stands: no preposition before it.
 - All other pronouns ("I", "they") and all doubtful ones stay unresolved. Nothing is resolved across paragraphs.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from erda.types import Entity, Span
@@ -29,9 +31,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 _HE, _SHE, _IT = _words("he him his himself"), _words("she her hers herself"), _words("it its itself")
+_THEY = _words("they them their theirs themselves")
 _RELATIVE = _words("who whom whose which")
 _OF_A_PERSON = _HE | _SHE | _words("who whom i me my mine myself we us our ours ourselves")
-_OF_ANYTHING = _IT | _words("they them their theirs themselves whose which")
+_OF_ANYTHING = _IT | _THEY | _words("whose which")
 MENTIONS: dict[str, str | None] = {**dict.fromkeys(_OF_A_PERSON, PERSON), **dict.fromkeys(_OF_ANYTHING)}
 PRONOUNS = MENTIONS.keys() | _words("that this these those one you your yours")  # never names to look for
 _CLASSES = {word: gender for gender, words in (("m", _HE), ("f", _SHE), ("n", _IT)) for word in words}
@@ -100,13 +103,20 @@ def with_pronouns(text: str, sentences: Iterable[TaggedSentence]) -> Iterator[Ta
         before = [*before[1 - FARTHEST :], [*names, *referred]]
 
 
-def may_be_related(head: Entity, tail: Entity) -> bool:
-    """Return whether to ask about two mentions: neither stands for the other, and not both are unresolved pronouns."""
-    unnamed = [is_pronoun(one.name) for one in (head, tail)]
-    if not any(unnamed):
+def may_be_related(tokens: Sequence[str], head: Entity, tail: Entity) -> bool:
+    """Return whether to ask about two mentions of a sentence.
+
+    Not if one may stand for the other, and not if both are unresolved pronouns.
+    """
+    unnamed = [one for one in (head, tail) if is_pronoun(one.name)]
+    if not unnamed:
         return True
-    if all(unnamed) and not (head.resolved and tail.resolved):
+    if len(unnamed) == 2 and not (head.resolved and tail.resolved):
         return False
+    pronoun, other = unnamed[0], tail if unnamed[0] is head else head
+    if len(unnamed) == 1 and pronoun.resolved is None and other.span < pronoun.span:
+        word = pronoun.name.lower()
+        return not (word in _THEY or (word in _CLASSES and _Name.of(tokens, other).fits(_CLASSES[word])))
     return not _same(head.resolved or head.name, tail.resolved or tail.name)
 
 
@@ -116,6 +126,7 @@ class _Name:
 
     entity: Entity
     gender: str
+    is_subject: bool  # no preposition stands before it, or only in a phrase before a comma
 
     @classmethod
     def of(cls, tokens: Sequence[str], entity: Entity) -> _Name:
@@ -123,7 +134,8 @@ class _Name:
         before, first = tokens[start - 1].lower() if start else "", tokens[start].lower()
         gender = _TITLES.get(before) or _TITLES.get(first) or ("m" if first in _MEN else "f" if first in _WOMEN else "")
         is_thing = not _is_person(entity) if entity.type else not gender and before in _PLACED
-        return cls(entity, "n" if is_thing else gender)
+        clause = list(takewhile(lambda word: word != ",", reversed(tokens[:start])))
+        return cls(entity, "n" if is_thing else gender, _PREPOSITIONS.isdisjoint(map(str.lower, clause)))
 
     def fits(self, gender: str) -> bool:
         """Whether a pronoun of this gender may stand for it; a name without type and gender may be anything."""
@@ -143,8 +155,13 @@ def _mentions(sentence: TaggedSentence) -> Iterator[Entity]:
         word = token.lower()
         if place in taken or word not in MENTIONS or not is_pronoun(token):
             continue
-        if word == "i" and place and tokens[place - 1][0].isupper():
-            continue  # a numeral: Elizabeth I
+        if (
+            place
+            and token[0].isupper()
+            and tokens[place - 1].isalnum()
+            and (word != "i" or tokens[place - 1][0].isupper())
+        ):
+            continue  # a numeral (Elizabeth I), or a word of a title (Leave It to Me)
         if word in _RELATIVE and (
             place == 0 or (word != "who" and not _named_before(tokens, place, sentence.entities))
         ):
@@ -195,7 +212,8 @@ def _only_fitting(gender: str, groups: Iterable[Sequence[_Name]]) -> _Name | Non
             longest = max(fitting, key=lambda one: len(one.entity.name))
             is_only = all(_same(one.entity.name, longest.entity.name) for one in fitting)
             is_sure = any(one.is_known for one in fitting) or (gender == "n" and len(names) == len(fitting))
-            return longest if is_only and is_sure else None
+            is_subject = any(one.is_subject for one in fitting)
+            return longest if is_only and is_sure and is_subject else None
     return None
 
 
