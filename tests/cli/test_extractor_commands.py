@@ -115,9 +115,10 @@ def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) 
 def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     erda("teach", "founded by", *FOUNDED)
     found = [Suggestion(example_from_marks("[[Ford]] was begun by {{Henry}}"), 0.51, 0.9)]
-    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n: found[:n])
-    plain, written = (run_example(erda, line) for line in commands_of(teach.SUGGEST))
-    assert plain.lines == [" 0.51  [[Ford]] was begun by {{Henry}}"]
+    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, texts, n, progress: found[:n])
+    Path("my-text.txt").write_text("Ford was begun by Henry.\n")
+    of_text, of_corpus, written = (run_example(erda, line) for line in commands_of(teach.SUGGEST))
+    assert of_text.lines == of_corpus.lines == [" 0.51  [[Ford]] was begun by {{Henry}}"]
     assert written.lines[-1].endswith("then: erda teach --file suggested.csv")
     assert "1 new example" in erda("teach", "--file", "suggested.csv").out
 
