@@ -162,8 +162,6 @@ class OnnxEncoder(Encoder):
 
     def embed_pieces(self, batch: Sequence[Pieces], *, batch_size: int = BATCH_SIZE) -> np.ndarray:
         """Embed sentences that are already word pieces: [n, dim] float32."""
-        from tqdm import tqdm
-
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
         n_threads = min(available_threads(), len(batch))
         if n_threads <= 1:
@@ -171,6 +169,8 @@ class OnnxEncoder(Encoder):
                 vectors[row] = self._vector(pieces)
                 embedded_one()
             return vectors
+        from tqdm import tqdm
+
         starts = range(0, len(batch), batch_size)
         with ThreadPoolExecutor(n_threads) as pool:
             for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):

@@ -18,7 +18,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from threadpoolctl import threadpool_limits
 
 from erda.encoders.base import unit_rows
 from erda.errors import StreamError
@@ -109,6 +108,8 @@ class Posterior(Method):
     def fitted(self) -> Fitted:
         """The fitted model of everything learned so far. Two threads that fit at once get equal models."""
         if self._fitted is None:
+            from threadpoolctl import threadpool_limits
+
             with threadpool_limits(1, "blas"):  # the matrices are small: threads cost more than they save
                 self._fitted = Fitted.from_arrays(self._fit().arrays())  # rounded as in a file
         return self._fitted
