@@ -64,7 +64,7 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.25  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
+MARKED, IN_TEXT = 0.5, 0.2  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
 LIKELIHOOD_SLOPE, OFFSET = 1.12, 1.38  # log odds that a known relation holds
 OPEN_AT, OPEN_SLOPE, JUDGED_SLOPE = -1.0, 0.3, 1.0  # log odds of open text that count against it, and their weight
 FAR, FEW = 4.75, 1.25  # score of a known relation in deviations above unlabelled pairs: 4.75 - 1.25 / sqrt(n)
