@@ -3,7 +3,6 @@ from erda.app.answers import Change as Change
 from erda.app.answers import Evaluation as Evaluation
 from erda.app.answers import Explanation as Explanation
 from erda.app.answers import Extraction as Extraction
-from erda.app.answers import Judgement as Judgement
 from erda.app.answers import Moved as Moved
 from erda.app.answers import Neighbour as Neighbour
 from erda.app.answers import Ranked as Ranked
@@ -15,6 +14,7 @@ from erda.app.answers import Tuned as Tuned
 from erda.app.answers import TunedRelation as TunedRelation
 from erda.app.answers import WordEffect as WordEffect
 from erda.app.extractor import Extractor as Extractor
+from erda.app.lessons import Judgement as Judgement
 from erda.app.lessons import Lesson as Lesson
 from erda.app.state import VersionInfo as VersionInfo
 from erda.app.version import Version as Version

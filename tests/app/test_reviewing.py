@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from toy_extractor import Words, open_toy, taught
 
-from erda.app.answers import Judgement
 from erda.app.candidates import (
     LIKELY,
     Candidate,
@@ -19,6 +18,7 @@ from erda.app.candidates import (
     text_rows,
 )
 from erda.app.extractor import Extractor
+from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.reviewing import PER_VERSION, Review, open_review
 from erda.app.texts import TextRow

@@ -272,12 +272,3 @@ class Suggestion:
     example: Example
     confidence: float  # in the relation
     similarity: float | None = None  # of a sentence of a corpus, to the taught example that led to it
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Whether a relation holds between the entities of a sentence, as a person says."""
-
-    example: Example
-    relation: str
-    holds: bool

@@ -13,7 +13,6 @@ from erda.app.answers import (
     Evaluation,
     Explanation,
     Extraction,
-    Judgement,
     Progress,
     Suggestion,
     Taught,
@@ -23,7 +22,7 @@ from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, read_questions
 from erda.app.inputs import Given, example_of, refuse_lookalikes
 from erda.app.lesson_changes import added
-from erda.app.lessons import Lesson, Teachable, Wanted, judged, wanted
+from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, wanted
 from erda.app.review_journal import remove_reviews
 from erda.app.setup import Asked
 from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now

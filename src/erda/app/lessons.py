@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from erda.app.answers import Judgement
 from erda.app.inputs import Given, example_of, known_relation, relation_of, says_it_holds
 from erda.errors import DataError, counted, join_faults
 from erda.types import NO_RELATION, Example, Relation, Task
@@ -31,6 +30,15 @@ class Declaration:
     inverse: str | None
     head_types: tuple[str, ...]
     tail_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a relation holds between the entities of a sentence, as a person says."""
+
+    example: Example
+    relation: str
+    holds: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from erda.app.answers import Judgement
+from erda.app.lessons import Judgement
 from erda.errors import DataError, WriteError
 from erda.files import cannot_write, decode_json, read_sealed, remove_own, sealed, write_json
 from erda.types import EncoderSpec

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from erda.app.answers import Judgement, Progress
+from erda.app.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool, pair_key
 from erda.app.extractor import Extractor
 from erda.app.inputs import known_relation
+from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, vectors_path
 from erda.app.texts import TextRow
 from erda.app.version import NO_ENTITY, NOTHING_TAUGHT
