@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
         store = Path(place) / "store"
         app, listening = build_application(ServerSettings(store), Extractor.open(store)), bound_socket("127.0.0.1", 0)
         server = uvicorn.Server(server_config(lambda: app, Limits()))
-        thread = Thread(target=server.run, args=([listening],))
+        thread = Thread(target=server.run, args=([listening],), daemon=True)  # a failing script ends at once
         thread.start()
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for size, (width, height) in SIZES.items():

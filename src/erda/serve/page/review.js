@@ -8,11 +8,12 @@ import { counted, exampleOfAnswer, percent } from "./text.js";
 
 const LEAST = 0.05; // pairs that are less likely are not shown
 const CHUNK = 40_000; // characters per request
-const MOST_ASKED = 200; // pairs that are asked again after a judgement
+const MOST_ASKED = 60; // pairs that are asked again after a judgement
 const STORED = "erda-reviewed";
 
-// The review of this visit. `trail` holds, for each judgement, whether the suggestion was right.
-const review = { draft: "", pairs: null, hint: "", wanted: "", threshold: 0.9, trail: [], done: [], shown: storedKeys() };
+// The review of this visit. `trail` holds, for each judgement, whether the suggestion was right. `card` is the suggestion
+// on the screen; it stays until it is judged, whatever later answers say.
+const review = { card: null, draft: "", pairs: null, hint: "", wanted: "", threshold: 0.9, trail: [], done: [], shown: storedKeys() };
 
 function storedKeys() {
   try { return new Set(JSON.parse(localStorage.getItem(STORED) ?? "[]")); } catch { return new Set(); }
@@ -51,7 +52,7 @@ const start = (text) => attempt(async () => {
     review.hint = found.hint;
     pairs.push(...found.answers.filter((one) => !known.has(keyOfPair(one))));
   }
-  Object.assign(review, { pairs, trail: [], done: [], n: pairs.length });
+  Object.assign(review, { card: null, pairs, trail: [], done: [], n: pairs.length });
 });
 
 /** Apply a judgement, and ask again about the pairs that come next. */
@@ -61,12 +62,19 @@ const apply = (items, isRight, action) => !state.busy && attempt(async () => {
   await loadRelations();
   if (isRight !== null) review.trail.push(isRight);
   finish(items, { before: state.version === before ? null : before, isRight });
-  const next = suggestions().slice(0, MOST_ASKED).map((one) => one.answer);
+  askAgain();
+});
+
+let nAsked = 0;
+async function askAgain() {
+  const [turn, next] = [++nAsked, suggestions().slice(0, MOST_ASKED).map((one) => one.answer)];
   if (!next.length) return;
-  const { answers } = await api.predict(next.map(exampleOfAnswer), 50);
+  const { answers } = await api.predict(next.map(exampleOfAnswer), 50).catch(() => ({ answers: [] }));
+  if (turn !== nAsked || !answers.length) return;
   const fresh = new Map(next.map((one, place) => [one, answers[place]]));
   review.pairs = review.pairs.map((one) => (fresh.has(one) ? { ...one, ...fresh.get(one) } : one));
-});
+  update({});
+}
 
 function finish(items, about) {
   for (const one of items) review.shown.add(one.key);
@@ -80,6 +88,7 @@ const undoLast = () => attempt(async () => {
   if (!last) throw new Error("Nothing to undo in this review.");
   if (last.before !== null) await api.undo(last.before);
   review.done.pop();
+  review.card = last.items.length === 1 ? last.items[0] : null;
   for (const one of last.items) review.shown.delete(one.key);
   if (last.isRight !== null) review.trail.pop();
   store();
@@ -91,7 +100,8 @@ export function Review() {
   const [, redraw] = useState(0);
   const set = (changes) => { Object.assign(review, changes); redraw((n) => n + 1); };
   const all = suggestions();
-  const current = all[0];
+  if (!review.card || review.shown.has(review.card.key)) review.card = all[0];
+  const current = review.card;
   const above = all.filter((one) => one.confidence >= review.threshold);
   const yes = () => apply([current], true, () => api.judge(exampleOfAnswer(current.answer), current.relation, true));
   const no = () => apply([current], false, () => api.judge(exampleOfAnswer(current.answer), current.relation, false));
@@ -108,8 +118,8 @@ export function Review() {
     <p>Suggestions need at least one relation with a few examples.</p><p class="buttons"><a class="button" href="#teach">Teach a relation</a></p></${Empty}></section>`;
   if (!review.pairs) return html`<${Start} set=${set} />`;
   return html`<div class="columns"><section class="panel" aria-label="Suggestion">
-      <div class="bar-top"><button onClick=${() => set({ pairs: null })}>Another text</button>
-        <label class="slider">Relation <select value=${review.wanted} onChange=${(event) => set({ wanted: event.target.value })}>
+      <div class="bar-top"><button onClick=${() => set({ pairs: null, card: null })}>Another text</button>
+        <label class="slider">Relation <select value=${review.wanted} onChange=${(event) => set({ wanted: event.target.value, card: null })}>
           <option value="">any</option>${state.relations.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}</select></label>
         <span class="quiet">${counted(all.length, "suggestion")} left</span></div>
       ${current ? html`<div aria-live="polite"><p class="big"><${Marked} text=${current.answer.text} /></p>
