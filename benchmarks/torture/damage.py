@@ -80,7 +80,8 @@ def ask_store(path: str) -> Call:
         for answer in extractor.predict(["[[ada]] the sign1 was {{bob}}", "{{eve}} of sign4 in [[fay]]"]):
             print(answer.to_json())
         for relation in extractor.relations:
-            print(relation, [lesson.example for lesson in extractor.examples(relation.id)])
+            lessons = (*extractor.examples(relation.id), *extractor.counterexamples(relation.id))
+            print(relation, [lesson.example for lesson in lessons])
 
     return call
 

@@ -64,6 +64,7 @@ WORKS = (
         get_ready=ready_to_save,
     ),
     Work("teach", toys.TEACH, ("data.jsonl", "tiny")),
+    Work("judge", [*toys.JUDGE[:2], "{{ada}} of the sign2 [[bob]]", *toys.JUDGE[3:]], ("store", "tiny")),
     Work("predict", toys.PREDICT, ("many.jsonl", "store", "tiny")),
 )
 

@@ -145,6 +145,8 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
     yield ["teach", "--store", "store", "--encoder", "tiny", "r1", f"[[{name}]] knew {{{{{name}}}}}"]
     toys.write_lines(here / "mine.jsonl", _rows(name))
     yield ["teach", "--store", "store", "--file", "mine.jsonl"]
+    yield ["judge", "--no", "--store", "store", "--", name, f"[[{name}]] met {{{{eve}}}}"]
+    yield ["declare", f"--head-types={name}", f"--inverse={name}", "--store", "store", "r1"]
     yield ["relations", "--store", "store"]
     yield ["relations", "--store", "store", "--", name]
     yield ["predict", "mine.jsonl", "--store", "store"]

@@ -34,6 +34,8 @@ WRITINGS = (
     Writing("convert", ("data", "convert", "data.jsonl", "--out", "a.csv"), "a.csv", ("data.jsonl",)),
     Writing("export", ("export", "a", *STORE), "a"),
     Writing("teach", ("teach", "r9", "[[ada]] met {{bob}}", *STORE), "store"),
+    Writing("judge", ("judge", "r0", "[[ada]] met {{bob}}", "--no", *STORE), "store"),
+    Writing("tune", ("tune", "labelled.jsonl", "--precision", "0.1", *STORE), "store"),
     Writing("prune", ("prune", "--keep", "0", *STORE), "store"),
     Writing("purge", ("prune", "--purge", *STORE), "store"),
     Writing("undo", ("undo", *STORE), "store"),
@@ -45,7 +47,7 @@ INSIDE = (
     *("objects", "versions", "build/notes.txt", "segments/notes.txt"),
 )
 WAYS = ("file", "folder", "link to a file", "link to a folder")
-COPIES = ("data.jsonl", "rows.jsonl", "sources", "store", "tiny")
+COPIES = ("data.jsonl", "labelled.jsonl", "rows.jsonl", "sources", "store", "tiny")
 
 
 def ownership_trials(case_toys: Path, folder: Path) -> list[Trial]:

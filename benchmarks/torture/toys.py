@@ -37,6 +37,8 @@ FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "
 FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
 MORE = ["teach", "r9", "[[ada]] the city {{bob}}", "[[eve]] who is {{fay}}", "--store", "store"]
+JUDGE = ["judge", "r0", "[[ada]] the sign3 {{bob}}", "--no", "--store", "store"]
+TUNE = ["tune", "labelled.jsonl", "--precision", "0.1", "--store", "store"]
 PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv", "--overwrite"]
 CONFIG = """\
 dataset = "data.jsonl"
@@ -64,6 +66,8 @@ def make_toys(folder: Path) -> None:
     write_lines(folder / "rows.jsonl", unlabelled())
     many = [{**row, "id": f"{row['id']}-{number}", "relation": None} for number in range(30) for row in rows]
     write_lines(folder / "many.jsonl", many)
+    new = [labelled(number, row) for number in range(len(SIGNS)) for row in range(N_EACH, 2 * N_EACH)]
+    write_lines(folder / "labelled.jsonl", new)
     (folder / "settings.toml").write_text(CONFIG)
     _write_vectors(folder / "vectors.txt")
     _write_formats(folder / "formats", rows)
@@ -76,6 +80,8 @@ def make_toys(folder: Path) -> None:
         SEARCH,
         FROZEN,
         TEACH,
+        JUDGE,
+        TUNE,
         MORE,
         ["undo", "--store", "store"],
     ):

@@ -25,6 +25,7 @@ PUBLIC = {  # module -> its public names
         "Suggestion",
         "Taught",
         "TextPlace",
+        "TripleEvaluation",
         "Tuned",
         "TunedRelation",
         "WordEffect",

@@ -10,6 +10,7 @@ from erda.app.answers import RelationScore as RelationScore
 from erda.app.answers import Suggestion as Suggestion
 from erda.app.answers import Taught as Taught
 from erda.app.answers import TextPlace as TextPlace
+from erda.app.answers import TripleEvaluation as TripleEvaluation
 from erda.app.answers import Tuned as Tuned
 from erda.app.answers import TunedRelation as TunedRelation
 from erda.app.answers import WordEffect as WordEffect

@@ -96,7 +96,13 @@ def test_no_output_is_an_input(extractor: Extractor, tmp_path: Path) -> None:
 
 
 LINES = [
-    {"id": "a-1", "text": "  SpaceX, now  large, was founded by Elon Musk.", "entities": None},
+    {
+        "id": "a-1",
+        "text": "  SpaceX, now  large, was founded by Elon Musk.",
+        "entities": None,
+        "year": 2002,
+        "by": "=x",
+    },
     {
         "text": "Ada was born in London.",
         "entities": [{"span": [0, 3], "type": "PERSON"}, {"span": [16, 22], "name": "L."}],
@@ -129,15 +135,36 @@ def test_answers_about_text_keep_the_users_data(
     assert (rows[2]["head"], rows[2]["head_type"], rows[2]["tail"]) == ("Ada", "PERSON", "L.")
     assert "tail_type" not in rows[2]
     assert "text" in rows[4]["error"]
+    assert [one.get("input") for one in rows] == [{"year": 2002, "by": "=x"}] * 2 + [None] * 5
     assert rows[5]["text"] is None, "a long line is not repeated in every row"
     table = pq.read_table(outs["parquet"]).to_pylist()
     kept = ("id", "line", "text", "head_start", "head_end", "tail_start", "tail_end", "head_type", "relation")
     assert [[one[name] for name in kept] for one in table] == [[one.get(name) for name in kept] for one in rows]
+    assert [(one["input_year"], one["input_by"]) for one in table[:3]] == [("2002", "=x")] * 2 + [(None, None)]
     with outs["csv"].open(newline="") as cells:
         read = list(csv.DictReader(cells))
     assert [[one[name] for name in kept] for one in read] == [
         ["" if one.get(name) is None else str(one[name]) for name in kept] for one in rows
     ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_answers_to_rows_keep_the_columns_of_the_input(extractor: Extractor, tmp_path: Path, ending: str) -> None:
+    row = {"id": "7", "Text": QUESTIONS[0], "relation": "truth", "Source file": "a, b"}
+    if ending == "csv":
+        (tmp_path / "q.csv").write_text(",".join(row) + "\n" + ",".join(f'"{one}"' for one in row.values()) + "\n")
+    else:
+        row = {name.lower(): value for name, value in row.items()}
+        wrong = json.dumps({"text": "x", "note": "a\ud800b"})  # a lone surrogate
+        (tmp_path / "q.jsonl").write_text("\n".join((json.dumps(row), wrong, "[" * 5000)))
+    for out in (tmp_path / "a.jsonl", tmp_path / "a.parquet"):
+        write_answers(ask_rows(extractor.version, tmp_path / f"q.{ending}"), out)
+    found, *others = (json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines())
+    expected = {name: value for name, value in row.items() if name != "id"}
+    assert [one.get("input") for one in others] == ([] if ending == "csv" else [{"text": "x", "note": "a?b"}, None])
+    assert (found["id"], found["line"], found["input"]) == ("7", 2 if ending == "csv" else 1, expected)
+    table = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert {f"input_{name}": value for name, value in expected.items()}.items() <= table[0].items()
 
 
 def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:

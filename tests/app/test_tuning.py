@@ -11,26 +11,26 @@ import numpy as np
 import pytest
 from toy_extractor import FOUNDED, open_toy, taught
 
-from erda.app.tuning import LEAST_ANSWERS, LEAST_ROWS, Cells, fit, labelled_cells, lowest_threshold
+from erda.app.tuning import LEAST_ANSWERS, LEAST_ROWS, Cells, best_threshold, fit, labelled_cells
 from erda.errors import DataError
 
 
 def slow_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> set[int] | None:
-    """The largest set of answers with the precision: all cells from some confidence on."""
-    found = None
+    """The answers from some confidence on that have the precision, the most right ones, and no needless wrong ones."""
+    found, most = None, -1
     for least in sorted(set(confidences.tolist()), reverse=True):
         answers = confidences >= least
-        if answers.sum() >= LEAST_ANSWERS and holds[answers].mean() >= precision:
-            found = set(np.flatnonzero(answers).tolist())
+        if answers.sum() >= LEAST_ANSWERS and holds[answers].mean() >= precision and holds[answers].sum() > most:
+            found, most = set(np.flatnonzero(answers).tolist()), holds[answers].sum()
     return found
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_threshold_gives_the_most_answers_with_the_precision(seed: int) -> None:
+def test_the_threshold_gives_the_most_right_answers_with_the_precision(seed: int) -> None:
     generator = np.random.default_rng(seed)
     confidences = generator.integers(0, 40, size=60) / 40  # with ties
     holds = generator.random(60) < confidences
-    threshold = lowest_threshold(confidences, holds, 0.7)
+    threshold = best_threshold(confidences, holds, 0.7)
     expected = slow_threshold(confidences, holds, 0.7)
     got = None if threshold is None else set(np.flatnonzero(confidences >= threshold).tolist())
     assert got == expected

@@ -72,8 +72,11 @@ class AnnotatedText:
         entity, keys = getattr(answer.example, role), self.keys()
         if answer.place:
             start, end = getattr(answer.place, f"{role}_start"), getattr(answer.place, f"{role}_end")
-            for one, key in zip(self.entities, keys, strict=True):
-                if one.span[0] < end and start < one.span[1]:
+            spans = [(one.span[0], one.span[1]) for one in self.entities]
+            if (start, end) in spans:
+                return keys[spans.index((start, end))]
+            for (first, last), key in zip(spans, keys, strict=True):
+                if first < end and start < last:
                     return key
         return entity_key(entity.resolved or entity.name)
 
@@ -90,7 +93,8 @@ def is_annotated(source: object) -> bool:
             return False
         lines = (line for _, line in read_lines(Path(source)) if line.strip())
         with suppress(ValueError, DataError):
-            return all(_has_fields(json.loads(line)) for line in islice(lines, FIRST_LINES))
+            first = [_has_fields(json.loads(line)) for line in islice(lines, FIRST_LINES)]
+            return bool(first) and all(first)
         return False
     return isinstance(source, list | tuple) and bool(source) and all(map(_has_fields, source))
 

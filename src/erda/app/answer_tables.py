@@ -1,4 +1,8 @@
-"""Write answers atomically: JSONL with all fields, CSV and Parquet with fixed columns."""
+"""Write answers atomically: JSONL with all fields; CSV and Parquet with fixed columns, then those of the input.
+
+The fields of an input row are an object `input` in JSONL and columns `input_NAME` in tables, where a value that is no
+text is written as JSON.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,9 @@ MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the n
 TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
 _GROUP = 1 << 16  # rows per row group of a Parquet file
 PlainRow = dict[str, Any]
-Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
+Rows = Callable[[], Iterable[PlainRow]]  # can be read several times
+Writer = Callable[[Path, Rows, Sequence[str]], None]  # the last are the columns of a table
+INPUT = "input"
 
 
 def writer_for(out: Path) -> Writer:
@@ -34,12 +40,26 @@ def json_line(row: PlainRow) -> str:
     return json.dumps(row)
 
 
-def _write_jsonl(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
-    write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows))
+def _write_jsonl(out: Path, rows: Rows, columns: Sequence[str]) -> None:
+    write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows()))
 
 
-def _write_csv(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
-    write_lines(out, map(csv_line, _cells(rows, columns)), end=CSV_END)
+def _write_csv(out: Path, rows: Rows, columns: Sequence[str]) -> None:
+    write_lines(out, map(csv_line, _cells(map(_flat, rows()), (*columns, *_input_columns(rows)))), end=CSV_END)
+
+
+def _input_columns(rows: Rows) -> list[str]:
+    """The columns of the input in the order of their first occurrence."""
+    return list(dict.fromkeys(f"{INPUT}_{name}" for row in rows() for name in row.get(INPUT, ())))
+
+
+def _flat(row: PlainRow) -> PlainRow:
+    """A row with the fields of the input as columns."""
+    given = row.get(INPUT, {})
+    return row | {
+        f"{INPUT}_{name}": one if one is None or isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+        for name, one in given.items()
+    }
 
 
 def _cells(rows: Iterable[PlainRow], columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
@@ -48,13 +68,13 @@ def _cells(rows: Iterable[PlainRow], columns: Sequence[str]) -> Iterator[tuple[o
         yield tuple("" if row.get(name) is None else row[name] for name in columns)
 
 
-def _write_parquet(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+def _write_parquet(out: Path, rows: Rows, columns: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kinds = {**dict.fromkeys(("line", *PLACES), pa.int64()), "confidence": pa.float64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
-    rest = iter(rows)
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in (*columns, *_input_columns(rows))])
+    rest = map(_flat, rows())
     with whole_file(out) as temporary, pq.ParquetWriter(temporary, schema) as file:
         while group := list(islice(rest, _GROUP)):
             file.write_table(pa.Table.from_pylist(group, schema=schema))

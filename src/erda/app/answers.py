@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from erda.errors import counted
@@ -98,6 +98,7 @@ class Extraction:
     n_entities: int
     n_left_out: int = 0  # pairs over the bound
     hint: str = ""
+    inverses: Mapping[str, str] = field(default_factory=dict)  # declared: relation -> inverse; a symmetric one: itself
 
     @property
     def found(self) -> tuple[Answer, ...]:
@@ -106,8 +107,21 @@ class Extraction:
 
     @property
     def found_both_ways(self) -> tuple[Answer, ...]:
-        """The pairs between which a relation holds, in every direction in which one does."""
-        return tuple(answer for answer in self.answers if answer.relation is not None)
+        """The pairs between which a relation holds, in every direction in which one does.
+
+        A pair of a symmetric relation, or of two inverse relations, says the same in both directions: the more
+        confident one is kept.
+        """
+        found: dict[object, Answer] = {}
+        for answer in self.answers:
+            if answer.relation is None:
+                continue
+            head, tail = answer.example.head.span, answer.example.tail.span
+            triple, other = (head, answer.relation, tail), (tail, self.inverses.get(answer.relation), head)
+            key = answer.example.tokens, frozenset((triple, other) if other[1] else (triple,))
+            if key not in found or answer.confidence > found[key].confidence:
+                found[key] = answer
+        return tuple(found.values())
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -215,6 +229,11 @@ class RelationScore:
         """Share of correct answers among those that name it; None if there are none."""
         return self.n_right / self.n_answered if self.n_answered else None
 
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean of precision and recall; None if there is nothing to find and nothing was found."""
+        return 2 * self.n_right / (self.n + self.n_answered) if self.n + self.n_answered else None
+
 
 @dataclass(frozen=True, slots=True)
 class TunedRelation:
@@ -253,6 +272,16 @@ class Evaluation:
     relations: dict[str, RelationScore]
     confusion: dict[tuple[str | None, str | None], int]  # (truth, answer) -> count
     untaught: tuple[str, ...] = ()  # relations of the file that were never taught
+
+
+@dataclass(frozen=True, slots=True)
+class TripleEvaluation:
+    """Extracted triples compared with the annotated ones of the same texts, overall and by relation."""
+
+    n_texts: int
+    overall: RelationScore
+    relations: dict[str, RelationScore]
+    untaught: tuple[str, ...] = ()  # annotated relations that were never taught; their triples do not count
 
 
 @dataclass(frozen=True, slots=True)

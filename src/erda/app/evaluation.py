@@ -1,19 +1,22 @@
-"""Evaluate a version on labelled examples, and compare two versions."""
+"""Evaluate a version on labelled examples or annotated texts, and compare two versions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from erda.app.answers import Change, Evaluation, Progress, RelationScore
+from erda.app.annotated import AnnotatedText, is_annotated
+from erda.app.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation
 from erda.app.inputs import Given, find_relation, labelled_examples_of
 from erda.app.version import Version
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example
+
+Triple = tuple[str, str, str]  # head, relation, tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ def read_labelled(
 
 def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
+    if is_annotated(source):
+        raise DataError("These are annotated texts: evaluate_extraction() compares their triples.")
     if isinstance(source, str | Path):
         source = read_labelled(source, no_relation=no_relation)
     asked = labelled_examples_of(source)
@@ -71,6 +76,53 @@ def evaluate(version: Version, questions: Questions, *, progress: Progress | Non
         dict(pairs),
         tuple(sorted(names.keys() - taught.keys())),
     )
+
+
+def evaluate_extraction(
+    version: Version,
+    texts: Sequence[AnnotatedText],
+    *,
+    find_entities: bool = False,
+    min_confidence: float | None = None,
+    progress: Progress | None = None,
+) -> TripleEvaluation:
+    """Compare the triples of `Extraction.found` with the annotated ones.
+
+    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps. A
+    symmetric relation, or one with an inverse, may be found in either direction.
+    """
+    names = {name for one in texts for _, name, _ in one.triples()}
+    taught = {name: known.id for name in names if (known := find_relation(name, version.relations))}
+    asked, answered, right = Counter[str](), Counter[str](), Counter[str]()
+    for done, one in enumerate(texts, 1):
+        entities = None if find_entities else one.row.marks()
+        found = version.extract(one.text, entities, min_confidence=min_confidence).found if one.text.strip() else ()
+        truth = _once(((h, taught[r], t) for h, r, t in one.triples() if r in taught), version.inverses)
+        keyed = ((one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations)
+        triples = _once(keyed, version.inverses, like=truth)
+        asked.update(relation for _, relation, _ in truth)
+        answered.update(relation for _, relation, _ in triples)
+        right.update(relation for _, relation, _ in truth & triples)
+        if progress:
+            progress(done, len(texts))
+    return TripleEvaluation(
+        len(texts),
+        RelationScore(asked.total(), right.total(), answered.total()),
+        {one.id: RelationScore(asked[one.id], right[one.id], answered[one.id]) for one in version.relations},
+        tuple(sorted(names - taught.keys())),
+    )
+
+
+def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collection[Triple] = ()) -> set[Triple]:
+    """The triples without those that say the same the other way round; those in `like` keep their direction."""
+    found = set[Triple]()
+    for head, relation, tail in triples:
+        other = (tail, inverses[relation], head) if relation in inverses else None
+        if other is not None and other in like:
+            found.add(other)
+        elif other not in found:
+            found.add((head, relation, tail))
+    return found
 
 
 def compare(before: Version, after: Version, questions: Questions) -> list[Change]:

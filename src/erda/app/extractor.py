@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
+from erda.app.annotated import AnnotatedText, read_annotated
 from erda.app.answers import (
     Answer,
     Change,
@@ -16,10 +17,11 @@ from erda.app.answers import (
     Progress,
     Suggestion,
     Taught,
+    TripleEvaluation,
 )
 from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
-from erda.app.evaluation import compare, evaluate, read_questions
+from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
 from erda.app.inputs import Given, example_of, refuse_lookalikes
 from erda.app.lesson_changes import added
 from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, wanted
@@ -170,6 +172,23 @@ class Extractor(Corrections):
         A relation named in `no_relation` means that no relation holds.
         """
         return evaluate(self.version, read_questions(questions, no_relation), progress=progress)
+
+    def evaluate_extraction(
+        self,
+        texts: str | Path | Iterable[AnnotatedText | Mapping[str, Any]],
+        *,
+        find_entities: bool = False,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
+    ) -> TripleEvaluation:
+        """Compare extracted triples with those of annotated texts (`erda.app.annotated`): precision, recall, F1.
+
+        The annotated entities are given to `extract`, unless a tagger is to `find_entities`.
+        """
+        found = read_annotated(user_path(texts) if isinstance(texts, str) else texts)
+        return evaluate_extraction(
+            self.version, found, find_entities=find_entities, min_confidence=min_confidence, progress=progress
+        )
 
     def compare(self, before: int, after: int, questions: str | Path | Iterable[Given]) -> list[Change]:
         """List the questions that two versions answer differently."""

@@ -15,13 +15,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from erda.app.answer_tables import COLUMNS, TEXT_COLUMNS, PlainRow, writer_for
+from erda.app.answer_tables import COLUMNS, INPUT, TEXT_COLUMNS, PlainRow, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import find_tagger
 from erda.app.inputs import MOST_CHARACTERS, example_of
@@ -157,17 +157,24 @@ def _answer_rows(
     version: Version, path: Path, skip: int, *, rows_of: RowReader, top: int, least: float | None
 ) -> Iterator[Piece]:
     rest = islice(in_place(path, partial(rows_of, path)), skip, None)
-    while piece := [_read(row) for row in islice(rest, PIECE)]:
-        asked = [one for _, one in piece if isinstance(one, Example)]
+    while piece := [
+        (*_read(row), _given({} if isinstance(row, Unread) else row.columns())) for row in islice(rest, PIECE)
+    ]:
+        asked = [one for _, one, _ in piece if isinstance(one, Example)]
         answers = iter(version.predict(asked, top=top, min_confidence=least))
         rows: list[PlainRow] = [
-            {"id": None, **asdict(one)}
+            {"id": None, **asdict(one), **given}
             if isinstance(one, Unread)
-            else {"id": one.id, "line": line, **next(answers).to_json()}
-            for line, one in piece
+            else {"id": one.id, "line": line, **next(answers).to_json(), **given}
+            for line, one, given in piece
         ]
         skip += len(piece)
         yield Piece(rows, skip, piece[-1][0])
+
+
+def _given(columns: Mapping[str, Any]) -> PlainRow:
+    """The fields of the input row, for the output; long ones would fill the disk."""
+    return {INPUT: columns} if columns and len(json.dumps(columns)) <= MOST_CHARACTERS else {}
 
 
 def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
@@ -193,6 +200,7 @@ class AskedLine:
     row: TextRow
     questions: PairQuestions | None
     error: str = ""
+    columns: dict[str, Any] = field(default_factory=dict)
 
 
 def _answer_text(
@@ -213,9 +221,9 @@ def _asked(line: TextLine, ask: Ask) -> AskedLine:
     if line.error:
         return AskedLine(line.line, line.row, None, line.error)
     try:
-        return AskedLine(line.line, line.row, ask(line.row))
+        return AskedLine(line.line, line.row, ask(line.row), columns=line.columns)
     except DataError as fault:
-        return AskedLine(line.line, line.row, None, str(fault))
+        return AskedLine(line.line, line.row, None, str(fault), line.columns)
 
 
 def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: float | None) -> Piece:
@@ -224,19 +232,21 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: f
     rows, n_entities = list[PlainRow](), 0
     for own in asked:
         place: PlainRow = {"id": own.row.id, "line": own.line}
+        given = _given(own.columns)
         if own.questions is None:
-            rows.append({**place, "error": own.error})
+            rows.append({**place, "error": own.error, **given})
             continue
         text = own.row.text if len(own.row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
         found = next(extractions)
         for one in KEPT[pairs](found):
             answer = one.to_json()
-            rows.append({**place, "entities": found.tagger, **answer, "text": text, "sentence": answer["text"]})
+            sentence = {"text": text, "sentence": answer["text"]}
+            rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})
         n_entities += found.n_entities
         if found.n_left_out:
             n_pairs = counted(found.n_left_out, "pair")
             error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
-            rows.append({**place, "error": error})
+            rows.append({**place, "error": error, **given})
     return Piece(rows, asked[-1].line, asked[-1].line, n_entities)
 
 
@@ -280,7 +290,7 @@ def write_answers(
             digest = _append(rows, piece, digest)
             n_entities += piece.n_entities
             tick(piece.line)
-        write(out, _rows(rows), asking.columns)
+        write(out, lambda: _rows(rows), asking.columns)
         n_rows = sum(_counted(row, faults) for row in _rows(rows))
         remove_own(folder, (JOB, ROWS).__contains__)
     return Answered(n_rows, found.n_rows, faults, n_entities)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import StrictStr
 
-from erda.data.formats.csv_examples import header_columns, separator_of
-from erda.data.formats.jsonl_examples import EntityRow
+from erda.data.formats.csv_examples import header_columns, header_names, separator_of
+from erda.data.formats.jsonl_examples import EntityRow, other_fields
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError
 from erda.files import decode_json
 from erda.text.marks import Mark
 from erda.text.reading import MAX_LINE, Faults, read_lines
 
+READ = ("text", "id", "entities")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A line of a JSONL file of texts; the entities may be given by their characters. Other fields are not read."""
+    """A line of a JSONL file of texts; the entities may be given by their characters. Other fields are
+    kept with the answers."""
 
     text: StrictStr
     id: StrictStr | None = None
@@ -53,6 +55,7 @@ class TextLine:
     line: int
     row: TextRow
     error: str = ""
+    columns: dict[str, Any] = field(default_factory=dict)  # the other fields of the row, as they are
 
 
 def read_texts(path: Path, *, skip: int = 0) -> Iterator[TextLine]:
@@ -67,8 +70,9 @@ def read_texts(path: Path, *, skip: int = 0) -> Iterator[TextLine]:
             yield TextLine(line.line, TextRow(""), line.error)
         elif line[1].strip():
             try:
-                row = decode_json(line[1], TextRow) if name.endswith(".jsonl") else TextRow(line[1])
-                yield TextLine(line[0], row)
+                is_row = name.endswith(".jsonl")
+                row = decode_json(line[1], TextRow) if is_row else TextRow(line[1])
+                yield TextLine(line[0], row, columns=other_fields(line[1], READ) if is_row else {})
             except DataError as fault:
                 yield TextLine(line[0], TextRow(""), str(fault))
 
@@ -78,6 +82,7 @@ def _table_rows(path: Path) -> Iterator[TextLine]:
     columns = header_columns(header := next(lines, ""))
     if "text" not in columns:
         raise DataError(f"{path}:1: the header has no column 'text' ({', '.join(columns)[:200]}).")
+    names = header_names(header)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
@@ -91,7 +96,8 @@ def _table_rows(path: Path) -> Iterator[TextLine]:
             return
         row = dict(zip(columns, fields, strict=False))
         if row.get("text", "").strip():
-            yield TextLine(line, TextRow(row["text"], row.get("id") or None))
+            own = {name: one for name, one in zip(names, fields, strict=False) if name.lower() not in READ}
+            yield TextLine(line, TextRow(row["text"], row.get("id") or None), columns=own)
 
 
 class _Skipped(Faults):

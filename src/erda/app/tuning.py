@@ -1,7 +1,7 @@
 """Fit thresholds of confidences on labelled data, so that a share of the answers, the precision, is right.
 
-A cell is a question, a known relation, its confidence, and whether it holds. The threshold of some cells is the lowest
-one whose answers have the precision: the recall is the highest possible. One overall threshold is fitted on all cells,
+A cell is a question, a known relation, its confidence, and whether it holds. The threshold of some cells is the one
+whose answers have the precision and the highest possible recall. One overall threshold is fitted on all cells,
 and one for each relation with at least `LEAST_ROWS` labelled questions. The expected precision and recall come from
 cross-validation: thresholds fitted on four fifths of the questions are applied to the rest.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
-from erda.app.answers import Answer, Progress, RelationScore, Tuned, TunedRelation
+from erda.app.answers import Progress, RelationScore, Tuned, TunedRelation
 from erda.app.inputs import Given, example_of, find_relation, says_it_holds
 from erda.app.state import Thresholds
 from erda.app.version import Version
@@ -28,6 +28,7 @@ from erda.types import NO_RELATION, Example, pair_in_sentence
 LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
 LEAST_ANSWERS = 10  # answers that support a precision
 FOLDS = 5
+MISSED = -1.0  # confidence of a relation between entities that share no sentence
 Labelled = str | Path | Iterable[Given] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
@@ -97,8 +98,10 @@ def _row_cells(
     answers = version.predict(list(questions.values()), top=len(known), progress=progress)
     found = _Collected(version)
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
-        asked = None if pair in holding else denied[pair]
-        found.add(answer, holding.get(pair, set()), row, only=asked)
+        confidences = {one.relation: one.confidence for one in answer.ranked}
+        if pair not in holding:  # nothing is known but what does not hold
+            confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
+        found.add(confidences, holding.get(pair, ()), row)
     left = len({pair_in_sentence(one) for one, _ in rows} & seen)
     return found.cells(len(questions), left, in_text=False)
 
@@ -111,12 +114,15 @@ def _text_cells(version: Version, texts: Sequence[AnnotatedText]) -> Cells:
             if relation := find_relation(name, version.relations):
                 truth.setdefault((head, tail), set()).add(relation.id)
         answers = version.extract(one.text, one.row.marks(), top=len(version.relations)).answers if one.entities else ()
+        asked: dict[tuple[str, str], dict[str, float]] = {}  # a triple is as likely as its likeliest mention
         for answer in answers:
-            pair = one.key_of(answer, "head"), one.key_of(answer, "tail")
-            found.add(answer, truth.get(pair, set()), number)
-        asked = {(one.key_of(answer, "head"), one.key_of(answer, "tail")) for answer in answers}
-        for pair in truth.keys() - asked:  # not in one sentence: missed at any threshold
-            found.missed(truth[pair], number)
+            surest = asked.setdefault((one.key_of(answer, "head"), one.key_of(answer, "tail")), {})
+            for each in answer.ranked:
+                surest[each.relation] = max(each.confidence, surest.get(each.relation, 0.0))
+        for pair, confidences in asked.items():
+            found.add(confidences, truth.get(pair, set()), number)
+        for pair in truth.keys() - asked.keys():  # not in one sentence: missed at any threshold
+            found.add(dict.fromkeys(truth[pair], MISSED), truth[pair], number)
     return found.cells(len(texts), 0, in_text=True)
 
 
@@ -127,13 +133,9 @@ class _Collected:
         self.places = {one.id: place for place, one in enumerate(version.relations)}
         self.rows: list[tuple[int, float, bool, int]] = []
 
-    def add(self, answer: Answer, holding: set[str], row: int, *, only: Collection[str] | None = None) -> None:
-        for one in answer.ranked:
-            if only is None or one.relation in only:
-                self.rows.append((self.places[one.relation], one.confidence, one.relation in holding, row))
-
-    def missed(self, relations: Iterable[str], row: int) -> None:
-        self.rows += [(self.places[one], -1.0, True, row) for one in relations]
+    def add(self, confidences: Mapping[str, float], holding: Collection[str], row: int) -> None:
+        """Add the confidences of a question by relation."""
+        self.rows += [(self.places[name], one, name in holding, row) for name, one in confidences.items()]
 
     def cells(self, n_rows: int, n_taught: int, *, in_text: bool) -> Cells:
         relations, confidences, holds, rows = (
@@ -169,13 +171,16 @@ def fit(cells: Cells, precision: float, chosen: np.ndarray | None = None) -> Fit
     for place in np.unique(cells.relations[chosen & cells.holds]).tolist():
         mine = chosen & (cells.relations == place)
         if (cells.holds & mine).sum() >= LEAST_ROWS:
-            threshold = lowest_threshold(cells.confidences[mine], cells.holds[mine], precision)
+            threshold = best_threshold(cells.confidences[mine], cells.holds[mine], precision)
             own |= {place: threshold} if threshold is not None else {}
-    return Fit(lowest_threshold(cells.confidences[chosen], cells.holds[chosen], precision), own)
+    return Fit(best_threshold(cells.confidences[chosen], cells.holds[chosen], precision), own)
 
 
-def lowest_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float | None:
-    """The lowest threshold whose answers reach a precision; None if none does with `LEAST_ANSWERS` answers."""
+def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float | None:
+    """The threshold with the highest recall among those that reach a precision, and of these the highest threshold.
+
+    None if no threshold reaches it with `LEAST_ANSWERS` answers.
+    """
     order = np.argsort(-confidences, kind="stable")
     sorted_, right = confidences[order], np.cumsum(holds[order])
     counts = np.arange(1, len(order) + 1)
@@ -183,7 +188,7 @@ def lowest_threshold(confidences: np.ndarray, holds: np.ndarray, precision: floa
     enough = np.flatnonzero(is_last & (counts >= LEAST_ANSWERS) & (right >= precision * counts) & (sorted_ >= 0))
     if not len(enough):
         return None
-    at = int(enough[-1])
+    at = int(enough[np.argmax(right[enough])])
     below = max(float(sorted_[at + 1]), 0.0) if at + 1 < len(sorted_) else 0.0
     return (float(sorted_[at]) + below) / 2
 

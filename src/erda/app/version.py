@@ -6,7 +6,7 @@ Any number of threads can share a version while the extractor goes on learning.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from threading import Lock
@@ -54,6 +54,7 @@ class PairQuestions:
     n_entities: int
     n_left_out: int
     hint: str = ""
+    inverses: Mapping[str, str] = field(default_factory=dict)  # as in `Extraction`
 
     @property
     def has_tagger_types(self) -> bool:
@@ -63,7 +64,7 @@ class PairQuestions:
     def answered(self, answers: Iterable[Answer]) -> Extraction:
         """The extraction, given an answer to each example."""
         placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
-        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)
+        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint, self.inverses)
 
 
 class Version:
@@ -145,6 +146,12 @@ class Version:
     @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
         return {one.relation: one for one in self.method.kept}
+
+    @cached_property
+    def inverses(self) -> Mapping[str, str]:
+        """The declared inverse of relations; a symmetric relation is its own."""
+        pairs = {one.id: one.id if one.symmetric else one.inverse for one in self.state.known}
+        return {name: inverse for name, inverse in pairs.items() if inverse}
 
     def known(self, relation: str) -> Known:
         """A relation, by its id or name, with its examples."""
@@ -265,7 +272,7 @@ class Version:
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
         hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
-        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
+        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint, self.inverses)
 
     @cached_property
     def taught_names(self) -> NameTagger | None:

@@ -24,6 +24,7 @@ from erda.errors import counted
 
 if TYPE_CHECKING:
     from erda.app.answer_tables import PlainRow
+    from erda.app.extractor import Extractor
     from erda.app.predicting import Answered, Asking
 
 PREDICT = """\
@@ -47,7 +48,11 @@ examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
   erda extract news.txt --names my-names.txt --out found.csv
 """
-EVALUATE = """examples:
+EVALUATE = """\
+A .jsonl file of texts with 'entities' and 'relations' (docs/teaching.md) evaluates `erda extract`: precision, recall
+and F1 of the triples. Any other file evaluates `erda predict`.
+
+examples:
   erda evaluate my-tests.jsonl
   erda evaluate my-tests.jsonl --against 1
 """
@@ -91,6 +96,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(evaluate)
     add_no_relation(evaluate)
     against = "list the questions that this version answers differently"
+    find = "of annotated texts: let the tagger find the entities, as erda extract does"
+    evaluate.add_argument("--find-entities", action="store_true", help=find)
     evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     add_store(evaluate)
     evaluate.set_defaults(handler=run_evaluate)
@@ -200,10 +207,16 @@ def _show(row: PlainRow) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> int:
     """Print the evaluation of a file, or the answers that differ between two versions."""
+    from erda.app.annotated import is_annotated
     from erda.app.evaluation import read_labelled
+    from erda.errors import SettingsError
     from erda.text.marks import example_to_marks
 
     extractor = open_store(options)
+    if is_annotated(options.file):
+        return _evaluate_texts(extractor, options)
+    if options.find_entities:
+        raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
     examples = read_labelled(
         options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
     )
@@ -236,4 +249,23 @@ def run_evaluate(options: argparse.Namespace) -> int:
     if found.untaught:
         print()
         print_line(f"Never taught, so 'none' is correct: {', '.join(found.untaught)}")
+    return 0
+
+
+def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> int:
+    """Print precision, recall and F1 of the triples of annotated texts."""
+    from erda.errors import SettingsError
+
+    if options.against is not None:
+        raise SettingsError("--against: compares answers to marked pairs, not annotated texts.")
+    with progress_bar("extracting") as progress:
+        found = extractor.evaluate_extraction(options.file, find_entities=options.find_entities, progress=progress)
+    width = max(map(len, (*found.relations, "relation")))
+    print(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
+    for name, score in [*found.relations.items(), ("all", found.overall)]:
+        shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.precision, score.recall, score.f1)]
+        print_line(f"{name.ljust(width)}  {score.n:7d}  {shares[0]:>9}  {shares[1]:>6}  {shares[2]:>6}")
+    print(f"In percent, over {counted(found.n_texts, 'text')}.")
+    if found.untaught:
+        print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
     return 0

@@ -48,7 +48,7 @@ def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = Non
     fault = fault or _header_fault(columns, found)
     if fault:
         raise DataError(f"{path}:1: {fault}")
-    stem = path.name.split(".")[0]
+    stem, names = path.name.split(".")[0], header_names(header)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
@@ -61,7 +61,9 @@ def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = Non
         if fields is None:
             return
         if any(field.strip() for field in fields):
-            yield SourceRow(line, partial(_read, columns, fields, f"{stem}:{line}"))
+            own = {name: field for name, field in zip(names, fields, strict=False) if name.lower() != "id"}
+            read = partial(_read, columns, fields, f"{stem}:{line}")
+            yield SourceRow(line, read, columns=partial(dict, own))
 
 
 def separator_of(header: str) -> str:
@@ -71,11 +73,16 @@ def separator_of(header: str) -> str:
 
 def header_columns(header: str) -> list[str]:
     """Return the column names of a header in lower case."""
+    return [name.lower() for name in header_names(header)]
+
+
+def header_names(header: str) -> list[str]:
+    """Return the column names of a header as they are written."""
     try:
         fields = next(csv.reader([header], delimiter=separator_of(header)), [])
     except csv.Error:
         return []
-    return [name.strip().lower() for name in fields]
+    return [name.strip() for name in fields]
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

@@ -6,6 +6,7 @@ With `"holds": false`, the relation of the row does not hold.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -59,7 +60,18 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield SourceRow(number, partial(_read_line, line, f"{stem}:{number}"))
+            yield SourceRow(number, partial(_read_line, line, f"{stem}:{number}"), columns=partial(other_fields, line))
+
+
+def other_fields(line: str, but: Collection[str] = ("id",)) -> dict[str, Any]:
+    """The fields of a line of JSON as they are, except some; empty if it is no object."""
+    try:
+        found = json.loads(line)
+        if "\\ud" in line.lower():  # a lone surrogate cannot be written
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return {name: value for name, value in found.items() if name not in but} if isinstance(found, dict) else {}
 
 
 def _read_line(line: str, default_id: str) -> Example | Rejected:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from erda.errors import DataError, unknown_name
 from erda.text.reading import Faults
@@ -51,12 +52,14 @@ class SourceRow:
     """A row of a file: its line, and a function that returns its example or the reason to skip it.
 
     `where` adds to the line in messages ("task 7: "). `number` identifies the row among duplicates; default: the line.
+    `columns` returns the fields of the row as they stand in the file, except its id.
     """
 
     line: int
     read: Callable[[], Example | Rejected | str]
     where: str = ""
     number: int | None = None
+    columns: Callable[[], dict[str, Any]] = dict
 
 
 RowReader = Callable[[Path, Faults], Iterator[SourceRow]]

@@ -1,0 +1,123 @@
+"""Triples of annotated texts: precision, recall and F1; symmetric and inverse relations count once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_extractor import taught
+
+from erda.app.answers import Answer, Extraction, Ranked, RelationScore, TextPlace, TripleEvaluation
+from erda.app.extractor import Extractor
+from erda.app.version import Version
+from erda.errors import DataError
+from erda.text.marks import example_from_marks
+
+PAIR = "[[Ann]] knows {{Bob}}"
+
+
+def answer(text: str, relation: str | None, confidence: float) -> Answer:
+    example = example_from_marks(text)
+    spans = (example.head.span, example.tail.span)
+    starts = [len(" ".join((*example.tokens[: one.start], ""))) for one in spans]
+    ends = [start + len(one.name) for start, one in zip(starts, (example.head, example.tail), strict=True)]
+    place = TextPlace(starts[0], ends[0], starts[1], ends[1])
+    relations = (relation,) if relation else ()
+    return Answer(example, relation, (Ranked(relation or "x", confidence, 0.0),), place, relations)
+
+
+def row(text: str, *relations: tuple[int, str, int], names: tuple[str, ...] = ("Ann", "Bob")) -> dict[str, Any]:
+    entities = [{"span": [text.index(name), text.index(name) + len(name)]} for name in names]
+    facts = [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in relations]
+    return {"text": text, "entities": entities, "relations": facts, "source": "mine"}
+
+
+def with_answers(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> None:
+    def extract(self: Version, text: str, entities: object = None, **asked: object) -> Extraction:
+        own = [one for one in answers if " ".join(one.example.tokens) == text]
+        return Extraction(tuple(own), "given", 2, inverses=self.inverses)
+
+    monkeypatch.setattr(Version, "extract", extract)
+
+
+def test_triples_are_counted_by_relation_and_overall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extractor = taught(tmp_path / "store")
+    with_answers(
+        monkeypatch,
+        answer("[[Ann]] knows {{Bob}}", "founded by", 0.9),
+        answer("[[Ann]] met {{Bob}}", "born in", 0.9),
+        answer("{{Ann}} saw [[Bob]]", None, 0.2),
+    )
+    rows = [
+        row("Ann knows Bob", (0, "founded_by", 1)),
+        row("Ann met Bob", (0, "founded by", 1), (1, "never taught", 0)),
+        row("Ann saw Bob", (1, "born in", 0)),
+    ]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    found = extractor.evaluate_extraction(path)
+    assert found == TripleEvaluation(
+        3,
+        RelationScore(3, 1, 2),
+        {"founded by": RelationScore(2, 1, 1), "born in": RelationScore(1, 0, 1), "capital of": RelationScore(0, 0, 0)},
+        ("never taught",),
+    )
+    assert (found.overall.precision, found.overall.recall, found.overall.f1) == (1 / 2, 1 / 3, 2 / 5)
+    assert found.relations["capital of"].f1 is None
+    assert extractor.evaluate_extraction(rows) == found
+    with pytest.raises(DataError, match="evaluate_extraction"):
+        extractor.evaluate(rows)
+
+
+def test_either_direction_of_symmetric_and_inverse_relations_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor = taught(tmp_path)
+    with_answers(
+        monkeypatch,
+        answer("{{Ann}} knows [[Bob]]", "founded by", 0.9),
+        answer("{{Ann}} met [[Bob]]", "born in", 0.9),
+        answer("[[Ann]] met {{Bob}}", "capital of", 0.7),
+    )
+    rows = [
+        row("Ann knows Bob", (0, "founded by", 1), (1, "founded by", 0)),
+        row("Ann met Bob", (0, "capital of", 1)),
+    ]
+    assert extractor.evaluate_extraction(rows).overall == RelationScore(3, 1, 2)
+    extractor.declare("founded by", symmetric=True)
+    extractor.declare("born in", inverse="capital of")
+    found = extractor.evaluate_extraction(rows)
+    assert found.overall == RelationScore(2, 2, 2)
+    assert found.relations["capital of"] == RelationScore(1, 1, 1)
+
+
+def test_declared_pairs_are_reported_once_in_the_surer_direction(tmp_path: Path) -> None:
+    answers = (
+        answer("[[Ann]] met {{Bob}}", "parent", 0.6),
+        answer("{{Ann}} met [[Bob]]", "child", 0.8),
+        answer("[[Ann]] saw {{Bob}}", "spouse", 0.7),
+        answer("{{Ann}} saw [[Bob]]", "spouse", 0.6),
+        answer("{{Ann}} saw [[Bob]]", None, 0.1),
+    )
+    plain = Extraction(answers, "given", 4)
+    assert len(plain.found_both_ways) == 4
+    inverses = {"parent": "child", "child": "parent", "spouse": "spouse"}
+    declared = Extraction(answers, "given", 4, inverses=inverses)
+    assert [(one.relation, one.confidence) for one in declared.found_both_ways] == [("child", 0.8), ("spouse", 0.7)]
+    extractor = taught(tmp_path)
+    extractor.declare("founded by", symmetric=True)
+    extractor.declare("born in", inverse="capital of")
+    expected = {"founded by": "founded by", "born in": "capital of", "capital of": "born in"}
+    assert extractor.extract("Ann knows Bob", ["Ann", "Bob"]).inverses == expected
+
+
+def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:
+    extractor: Extractor = taught(tmp_path)
+    text = "Tesla Motors was founded by Martin ."
+    fact = row(text, (0, "founded by", 1), names=("Tesla Motors", "Martin"))
+    given = extractor.evaluate_extraction([fact], min_confidence=0.0)
+    assert given.overall.n_right == 1
+    found = extractor.evaluate_extraction([fact], find_entities=True, min_confidence=0.0)
+    assert found.overall.n_right == 1
