@@ -134,7 +134,7 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     assert json.loads(through.out) == {**row, "id": "stdin:1"}
     assert filed.lines == ["answers.csv: 3 rows"]
     answers = Path("answers.csv").read_text().splitlines()
-    assert answers[0] == "id,line,text,head,tail,relation,confidence,error"
+    assert answers[0] == "id,line,text,head,tail,relation,confidence,error,input_text"
     assert answers[1].startswith("my-questions:1,1,[[SpaceX]] was founded by {{Elon}} .,SpaceX,Elon,")
     Path("news.txt").write_text("SpaceX was founded by Elon Musk .\n\nIt rained.\n")
     Path("my-names.txt").write_text("SpaceX\tQ193701\nElon Musk\n")
