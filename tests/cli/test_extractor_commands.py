@@ -265,7 +265,7 @@ def test_an_existing_output_file_is_replaced_only_if_asked(erda: Erda, monkeypat
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
     Path("thesis.jsonl").write_text("mine")
-    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n: [])
+    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n, progress: [])
     commands = [
         ("predict", "q.txt"),
         ("extract", "q.txt"),
