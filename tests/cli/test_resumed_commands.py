@@ -83,15 +83,15 @@ def test_a_stopped_extraction_goes_on_to_the_same_result(
     assert erda(*command, "whole.jsonl").status == 2
     rows = [json.loads(line) for line in Path("whole.jsonl").read_text().splitlines()]
     assert ["error" in row for row in rows if row["line"] == 6] == [True]
-    answer, asked = Version.predict, []
+    answer, asked = Version.answer_texts, []
 
     def stop(self: Version, given: list, **options: object) -> list:
-        asked.append(len(given))
+        asked.append(sum(len(one.examples) for one in given))
         if len(asked) == 3:
             raise KeyboardInterrupt
         return answer(self, given, **options)
 
-    monkeypatch.setattr(Version, "predict", stop)
+    monkeypatch.setattr(Version, "answer_texts", stop)
     done = erda(*command, "stopped.jsonl")
     assert (done.status, Path("stopped.jsonl").exists()) == (130, False)
     assert "stopped.jsonl.partial; the same command resumes there" in done.err
