@@ -48,6 +48,7 @@ PUBLIC = {  # module -> its public names
     "erda.methods.base": ("Method",),
     "erda.methods.erda": ("Erda",),
     "erda.methods.posterior": ("Posterior",),
+    "erda.serve.client": ("Client",),
     "erda.settings.load": ("run_settings",),
     "erda.settings.runs": ("Run", "RunSettings"),
     "erda.types": ("Entity", "Example", "Prediction", "Predictions", "Relation", "Span", "Task", "TestSet"),

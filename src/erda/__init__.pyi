@@ -37,6 +37,7 @@ from erda.methods import METHODS as METHODS
 from erda.methods.base import Method as Method
 from erda.methods.erda import Erda as Erda
 from erda.methods.posterior import Posterior as Posterior
+from erda.serve.client import Client as Client
 from erda.settings.load import run_settings as run_settings
 from erda.settings.runs import Run as Run
 from erda.settings.runs import RunSettings as RunSettings

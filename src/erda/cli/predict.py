@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
 from erda.cli.printing import print_line
+from erda.cli.remote import extracted_rows, predicted_rows
 from erda.cli.store import (
     STANDARD_INPUT,
     add_columns,
@@ -68,7 +69,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
-    add_store(predict)
+    add_store(predict, server=True)
     predict.set_defaults(handler=run_predict)
 
     about = "Extract relations from plain text, for every pair of entities in a sentence."
@@ -84,7 +85,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
     _add_min_confidence(extract)
-    add_store(extract)
+    add_store(extract, server=True)
     extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
@@ -120,6 +121,11 @@ def run_predict(options: argparse.Namespace) -> int:
     from erda.app.predicting import ask_rows
 
     refuse(below_one(options, "top"))
+    if options.server:
+        with input_file(options.file) as path:
+            for row in predicted_rows(options, path):
+                _show(row)
+        return 0
     version = open_store(options).version
     with input_file(options.file) as path:
         asking = ask_rows(
@@ -144,6 +150,11 @@ def run_extract(options: argparse.Namespace) -> int:
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    if options.server:
+        with input_file(options.file, plain=True) as path:
+            for row in extracted_rows(options, path, names):
+                _show(row)
+        return 0
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asking = ask_text(

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import named_path
+from erda.cli.remote import add_server
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
@@ -24,8 +25,10 @@ STORE = "my-extractor"
 STANDARD_INPUT = "-"
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the option that selects the extractor."""
+def add_store(parser: argparse.ArgumentParser, *, server: bool = False) -> None:
+    """Add the option that selects the extractor; `server`: or a server that has one."""
+    if server:
+        add_server(parser)
     parser.add_argument(
         "--store",
         type=named_path,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line
+from erda.cli.remote import open_client
 from erda.cli.store import (
     add_columns,
     add_format,
@@ -25,6 +26,7 @@ from erda.cli.store import (
 from erda.errors import counted
 
 if TYPE_CHECKING:
+    from erda.app.answers import Taught
     from erda.app.lessons import Known
     from erda.data.formats import Reading
     from erda.types import Example
@@ -95,7 +97,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
     again = "first teach all known examples again, to another --method or --encoder or over a new background"
     teach.add_argument("--relearn", action="store_true", help=again)
-    add_store(teach)
+    add_store(teach, server=True)
     teach.set_defaults(handler=run_teach)
 
     about = "List the relations of an extractor, or the examples of one relation with their numbers."
@@ -166,6 +168,9 @@ def run_teach(options: argparse.Namespace) -> int:
         raise SettingsError("--description: describes one relation; name it.")
     options.kept = f"{options.store} is unchanged; run the same command again."
     found = _read(options)
+    if options.server:
+        print_line(str(_taught_by_server(options, found)))
+        return 0
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
@@ -197,6 +202,15 @@ class _Found:
     examples: list[Example | str]
     counterexamples: list[Example]
     unrelated: list[Example]
+
+
+def _taught_by_server(options: argparse.Namespace, found: _Found) -> Taught:
+    """Teach over a running server."""
+    client = open_client(options, "method", "encoder", "relearn")
+    negatives = {"counterexamples": found.counterexamples, "unrelated": found.unrelated}
+    if options.relation is None:
+        return client.teach_many(found.examples, **negatives)
+    return client.teach(options.relation, found.examples, description=options.description, **negatives)
 
 
 def _read(options: argparse.Namespace) -> _Found:

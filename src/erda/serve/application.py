@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from erda import __version__
 from erda.app.extractor import Extractor
-from erda.serve import changes, job_routes, questions, status_routes, view_routes
+from erda.serve import changes, job_routes, label_studio, questions, status_routes, view_routes
 from erda.serve.failures import add_failures
 from erda.serve.guard import LOOPBACK, Guard, is_loopback
 from erda.serve.jobs import Jobs
@@ -57,6 +57,7 @@ def build_application(settings: ServerSettings, extractor: Extractor | None = No
         job_routes.router,
         view_routes.router,
         status_routes.router,
+        label_studio.router,
         page_routes(),
     ):
         app.include_router(router)

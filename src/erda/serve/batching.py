@@ -32,6 +32,7 @@ class Waiting:
 
     questions: Sequence[Example]
     top: int
+    least: float | None
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answered]
     version: Version | None = None
@@ -48,10 +49,10 @@ class Batcher:
         self._thread = Thread(target=self._run, name="erda-answers", daemon=True)
         self._thread.start()
 
-    async def ask(self, questions: Sequence[Example], *, top: int, version: Version | None = None) -> Answered:
-        """Answer questions from one version: the current one, or the given one."""
+    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> Answered:
+        """Answer questions, all from the version that is current at their first turn."""
         loop = asyncio.get_running_loop()
-        one = Waiting(questions, top, loop, loop.create_future(), version)
+        one = Waiting(questions, top, least, loop, loop.create_future())
         with self._change:
             if self._stopped:
                 raise Refused(503, "stopping", "The server is stopping.")
@@ -99,16 +100,16 @@ class Batcher:
 
     def _answer(self, turn: list[tuple[Waiting, Sequence[Example]]]) -> None:
         current = self._current()
-        groups: dict[tuple[int, int], list[tuple[Waiting, Sequence[Example]]]] = {}
+        groups: dict[object, list[tuple[Waiting, Sequence[Example]]]] = {}
         for one, part in turn:
             one.version = one.version or current
-            groups.setdefault((id(one.version), one.top), []).append((one, part))
+            groups.setdefault((id(one.version), one.top, one.least), []).append((one, part))
         finished: dict[int, tuple[Waiting, Exception | None]] = {}
         for group in groups.values():
             fault: Exception | None = None
             try:
-                version = group[0][0].version or current
-                found = iter(version.predict([question for _, part in group for question in part], top=group[0][0].top))
+                first, asked = group[0][0], [question for _, part in group for question in part]
+                found = iter((first.version or current).predict(asked, top=first.top, min_confidence=first.least))
                 for one, part in group:
                     one.answers += [next(found) for _ in part]
             except Exception as error:

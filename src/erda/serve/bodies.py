@@ -15,6 +15,7 @@ from erda.text.marks import Mark
 from erda.types import Example
 
 Whole = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+Confidence = Annotated[float, Field(ge=0, le=1, description="replaces the thresholds of the extractor")]
 Name = Annotated[str, Field(max_length=1_000)]
 Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both entities marked: [[head]] and {{tail}}")]
 TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
@@ -109,6 +110,7 @@ class PredictBody(ExampleBody):
 
     questions: GivenBodies | None = None
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
+    min_confidence: Confidence | None = None
 
     model_config = shown({"text": TESLA}, OFFSETS, {"questions": [TESLA, OFFSETS], "top": 3})
 
@@ -140,6 +142,8 @@ class ExtractBody(Body):
         "likelier"
     )
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
+    min_confidence: Confidence | None = None
+    pronouns: bool = True
 
     model_config = shown(
         {"text": "Tesla was started by Martin Eberhard."},
@@ -153,6 +157,8 @@ class TeachBody(Body):
 
     relation: Name | None = None
     examples: GivenBodies = []
+    counterexamples: GivenBodies = []
+    unrelated: Annotated[GivenBodies, Field(description="sentences in which no known relation holds")] = []
     description: Annotated[str, Field(max_length=5_000)] = ""
     job: bool = False
 
@@ -206,6 +212,28 @@ class DescribeBody(Body):
     description: Annotated[str, Field(max_length=5_000)]
 
     model_config = shown({"relation": "founded by", "description": "the person who began an organisation"})
+
+
+class DeclareBody(Body):
+    """What is always true of a relation; a field that is left out stays as it is, null clears it."""
+
+    relation: Name
+    symmetric: bool = False
+    inverse: Name | None = None
+    head_types: Annotated[list[Name], Field(max_length=100)] | None = None
+    tail_types: Annotated[list[Name], Field(max_length=100)] | None = None
+
+    model_config = shown({"relation": "founded by", "head_types": ["ORG"], "tail_types": ["PERSON"]})
+
+
+class TuneBody(Body):
+    """Labelled examples, and the share of answers that is to be right."""
+
+    examples: Annotated[GivenBodies, Field(min_length=1)]
+    precision: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    no_relation: Annotated[list[Name], Field(max_length=100)] = []
+
+    model_config = shown({"examples": [{"text": TESLA, "relation": "founded by"}], "precision": 0.8})
 
 
 class EvaluateBody(Body):

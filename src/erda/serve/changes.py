@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from dataclasses import asdict
 from tempfile import TemporaryDirectory
 from typing import Annotated
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -11,7 +12,19 @@ from fastapi import APIRouter, Path, Query, Response
 
 from erda.app.export import export
 from erda.app.version import Version
-from erda.serve.bodies import DescribeBody, JudgeBody, MergeBody, Name, RenameBody, TeachBody, UndoBody
+from erda.serve.bodies import (
+    DeclareBody,
+    DescribeBody,
+    JudgeBody,
+    MergeBody,
+    Name,
+    RenameBody,
+    TeachBody,
+    TuneBody,
+    UndoBody,
+    givens_of,
+    refuse_many,
+)
 from erda.serve.failures import Json
 from erda.serve.job_routes import added_job
 from erda.serve.replies import Changed, JobReply, Reply, TaughtReply, history_row, lesson_row, relations_row, taught_row
@@ -74,6 +87,22 @@ async def merge(body: MergeBody, service: TheService) -> Response:
 async def describe(body: DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
     return Json({"version": await service.write(lambda one: one.describe(body.relation, body.description))})
+
+
+@router.post("/relations/declare", responses=CHANGED)
+async def declare(body: DeclareBody, service: TheService) -> Response:
+    """Declare a relation symmetric, its inverse, and the types of its entities."""
+    given = body.model_dump(include=body.model_fields_set - {"relation"})
+    return Json({"version": await service.write(lambda extractor: extractor.declare(body.relation, **given))})
+
+
+@router.post("/tune", responses=replies(Reply, "The thresholds and what to expect of them."))
+async def tune(body: TuneBody, service: TheService) -> Response:
+    """Fit the least confidences of answers for a precision; a precision that cannot be reached changes nothing."""
+    refuse_many(body.examples, service.limits.n_batch, "examples")
+    labelled = givens_of(body.examples)
+    found = await service.write(lambda one: one.tune(labelled, precision=body.precision, no_relation=body.no_relation))
+    return Json(asdict(found))
 
 
 @router.get("/examples", responses=replies(Reply, "The examples and counterexamples of a relation."))

@@ -95,6 +95,8 @@ class TimedProtocol(HttpToolsProtocol):
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """A listening socket; a port in use is a fault of one line."""
+    if not 0 <= port <= 65_535:
+        raise SettingsError(f"--port: expected 0 to 65535, got {port}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)

@@ -14,6 +14,7 @@ from erda.serve.bodies import (
     ExampleBody,
     ExtractBody,
     PredictBody,
+    SuggestBody,
     given_of,
     givens_of,
     refuse_many,
@@ -29,10 +30,11 @@ from erda.serve.replies import (
     answer_row,
     change_row,
     evaluation_row,
+    example_row,
     explanation_row,
-    extraction_row,
 )
 from erda.serve.routing import FAILURES, TheJobs, TheService, replies
+from erda.serve.work import extracted
 
 router = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 
@@ -41,7 +43,7 @@ router = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 async def predict(body: PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     if body.questions is None:
-        found = await service.ask([body.example()], top=body.top)
+        found = await service.ask([body.example()], top=body.top, least=body.min_confidence)
         return Json({"version": found.version.number, **answer_row(found.answers[0])})
     if body.text is not None or body.tokens is not None:
         raise DataError("give one sentence or 'questions', not both.")
@@ -49,7 +51,7 @@ async def predict(body: PredictBody, service: TheService) -> Response:
     questions = [example_of(one) for one in givens_of(body.questions)]
     if not questions:
         return Json({"version": service.version.number, "answers": []})
-    found = await service.ask(questions, top=body.top)
+    found = await service.ask(questions, top=body.top, least=body.min_confidence)
     return Json({"version": found.version.number, "answers": [answer_row(one) for one in found.answers]})
 
 
@@ -70,10 +72,7 @@ async def extract(body: ExtractBody, service: TheService, jobs: TheJobs) -> Resp
     if len(document.text) > service.limits.text_size:
         message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
         raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
-    questions = await service.read(lambda version: version.questions(document.text, document.names_or_marks()))
-    found = await service.ask(questions.examples, top=body.top) if questions.examples else None
-    row = extraction_row(questions.answered(found.answers if found else ()), body.keep)
-    return Json({"version": (found.version if found else service.version).number, **row})
+    return Json(await service.read(lambda version: {"version": version.number, **extracted(version, document, body)}))
 
 
 @router.post("/explain", responses=replies(Reply, "The reasons of an answer."))
@@ -103,3 +102,11 @@ async def compare(body: CompareBody, service: TheService) -> Response:
     examples = givens_of(body.examples)
     changes = await service.read(lambda version: service.extractor.compare(body.before, body.after, examples))
     return Json({"version": service.version.number, "changes": [change_row(one) for one in changes]})
+
+
+@router.post("/suggest", responses=replies(Reply, "Sentences to judge or to teach."))
+async def suggest(body: SuggestBody, service: TheService) -> Response:
+    """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
+    found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
+    rows = [{**example_row(one.example), "confidence": one.confidence} for one in found]
+    return Json({"version": service.version.number, "relation": body.relation, "suggestions": rows})

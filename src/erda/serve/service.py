@@ -50,9 +50,9 @@ class Service:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, questions: Sequence[Example], *, top: int) -> Answered:
-        """Answer questions in the next batch."""
-        return await self.batcher.ask(questions, top=top)
+    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> Answered:
+        """Answer questions in the next batch; `least` is the least confidence of an answer."""
+        return await self.batcher.ask(questions, top=top, least=least)
 
     async def read(self, work: Callable[[Version], T]) -> T:
         """Run slow work on the current version in a thread."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from erda.app.answers import Taught
 from erda.app.extractor import Extractor
+from erda.app.version import Version
 from erda.encoders.base import watched
 from erda.errors import ErdaError
-from erda.serve.bodies import ExtractBody, TeachBody, givens_of
+from erda.serve.bodies import DocumentBody, ExtractBody, TeachBody, givens_of
 from erda.serve.jobs import Kind, Work
-from erda.serve.replies import extraction_row, taught_row
+from erda.serve.replies import Row, extraction_row, taught_row
 from erda.serve.service import Service
 
 Progress = Callable[[int, int], None]
@@ -19,10 +20,22 @@ Progress = Callable[[int, int], None]
 
 def teach_from(extractor: Extractor, body: TeachBody) -> Taught:
     """Teach the examples of a request."""
-    given = givens_of(body.examples)
+    given, against, none = (givens_of(some) for some in (body.examples, body.counterexamples, body.unrelated))
     if body.relation is None:
-        return extractor.teach_many(given)
-    return extractor.teach(body.relation, given, description=body.description)
+        return extractor.teach_many(given, counterexamples=against, unrelated=none)
+    return extractor.teach(body.relation, given, counterexamples=against, unrelated=none, description=body.description)
+
+
+def extracted(version: Version, document: DocumentBody, body: ExtractBody) -> Row:
+    """The relations of one text."""
+    found = version.extract(
+        document.text,
+        document.names_or_marks(),
+        top=body.top,
+        min_confidence=body.min_confidence,
+        pronouns=body.pronouns,
+    )
+    return extraction_row(found, body.keep)
 
 
 def job_work(service: Service) -> dict[Kind, Work]:
@@ -42,8 +55,7 @@ def job_work(service: Service) -> dict[Kind, Work]:
         documents, rows = body.documents or [], list[dict[str, Any]]()
         for done, document in enumerate(documents, 1):
             try:
-                found = version.extract(document.text, document.names_or_marks(), top=body.top)
-                rows.append({"id": document.id, **extraction_row(found, body.keep)})
+                rows.append({"id": document.id, **extracted(version, document, body)})
             except ErdaError as fault:
                 rows.append({"id": document.id, "error": str(fault)})
             progress(done, len(documents))

@@ -1,0 +1,193 @@
+"""Measure the server on loopback: first answer, throughput with 32 clients, answers during teaching, memory.
+
+    python benchmarks/serve.py            about two minutes; prints a table and exits with 1 if a bound is missed
+    python benchmarks/serve.py --quick    a tenth of the work, for a look
+
+Every loop is bounded, and the only address is 127.0.0.1. The store is new and holds 15 relations of five sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from erda.app.extractor import Extractor
+
+N_CLIENTS = 32
+WORDS = (
+    *("founded", "born", "capital", "owns", "plays", "leads", "wrote", "met"),
+    *("married", "joined", "built", "sold", "bought", "runs", "teaches"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value and its bound; `at_least` says on which side it must be."""
+
+    name: str
+    value: float
+    bound: float
+    unit: str
+    at_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the value is within its bound."""
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def sentence(number: int) -> str:
+    """A sentence of about twenty words."""
+    word = WORDS[number % len(WORDS)]
+    return (
+        f"In the spring of {1900 + number % 120} the [[Company {number}]] of the northern district {word} by and with "
+        f"{{{{Person {number % 97}}}}} , who had moved there from the coast ."
+    )
+
+
+class Connection:
+    """One kept-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Send JSON and return the answer; any other status than 200 raises."""
+        self._http.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = self._http.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status} {content[:200]!r}")
+        return json.loads(content)
+
+
+@contextmanager
+def server(store: Path) -> Iterator[tuple[int, int, float]]:
+    """Start `erda serve`; yield its port, its process id and the time at which it was started."""
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "erda", "serve", str(store), "--port", "0", "--no-browser", "--rate", "100000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline().rstrip("/\n").rpartition(":")[2]), process.pid, started
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def timed(connection: Connection, number: int) -> float:
+    """Seconds of one prediction."""
+    start = time.perf_counter()
+    connection.post("/v1/predict", {"text": sentence(number)})
+    return time.perf_counter() - start
+
+
+def throughput(port: int, n: int) -> tuple[float, float]:
+    """Predictions per second of 32 clients, and the 95th percentile of their times in milliseconds."""
+    numbers, lock, times = iter(range(n)), threading.Lock(), list[float]()
+
+    def client() -> None:
+        connection = Connection(port)
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            seconds = timed(connection, number)
+            with lock:
+                times.append(seconds)
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(N_CLIENTS) as pool:
+        for done in [pool.submit(client) for _ in range(N_CLIENTS)]:
+            done.result()
+    return n / (time.perf_counter() - start), 1000 * statistics.quantiles(times, n=20)[-1]
+
+
+def in_process(store: Path, n: int) -> float:
+    """Predictions per second of one batch in this process."""
+    extractor = Extractor.open(store)
+    extractor.predict(sentence(0))
+    start = time.perf_counter()
+    extractor.predict([sentence(number) for number in range(n)])
+    return n / (time.perf_counter() - start)
+
+
+def slowdown(port: int, n_relations: int) -> tuple[float, float]:
+    """The median of idle answers in milliseconds, and the slowest answer during teaching as a multiple of it."""
+    asking, teaching = Connection(port), Connection(port)
+    idle = statistics.median(timed(asking, number) for number in range(100))
+    slowest, is_done = 0.0, threading.Event()
+
+    def teach() -> None:
+        try:
+            for number in range(n_relations):
+                examples = [sentence(1000 * number + i) for i in range(5)]
+                teaching.post("/v1/teach", {"relation": f"relation {number}", "examples": examples})
+        finally:
+            is_done.set()
+
+    thread = threading.Thread(target=teach)
+    thread.start()
+    while not is_done.is_set():
+        slowest = max(slowest, timed(asking, 7))
+    thread.join()
+    return 1000 * idle, slowest / idle
+
+
+def memory(pid: int) -> float:
+    """Resident memory of a process in megabytes."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def main() -> int:
+    """Measure and print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    scale = 10 if parser.parse_args().quick else 1
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        names = {f"{word} {n}": [sentence(100 * n + i) for i in range(5)] for n, word in enumerate(WORDS)}
+        Extractor.open(store).teach_many(names)
+        batch = in_process(store, 1000 // scale)
+        with server(store) as (port, pid, started):
+            Connection(port).post("/v1/predict", {"text": sentence(0)})
+            first = time.perf_counter() - started
+            throughput(port, 100)
+            rate, p95 = throughput(port, 2000 // scale)
+            before = memory(pid)
+            throughput(port, 10_000 // scale)
+            after = memory(pid)
+            idle, slowest = slowdown(port, 100 // scale)
+    figures = [
+        Figure("first answer after start", first, 2.0, "s"),
+        Figure(f"throughput, {N_CLIENTS} clients, of in-process batch", 100 * rate / batch, 80, "%", at_least=True),
+        Figure("slowest answer during teaching, of idle median", slowest, 5, "x"),
+        Figure("memory after 10,000 requests", after, 350, "MB"),
+        Figure("growth over 10,000 requests", after - before, 20, "MB"),
+    ]
+    print(f"in-process {batch:.0f}/s; server {rate:.0f}/s, p95 {p95:.0f} ms; idle median {idle:.1f} ms")
+    for one in figures:
+        sign = ">=" if one.at_least else "<="
+        print(f"{'ok  ' if one.is_met else 'MISS'} {one.name}: {one.value:.2f} {one.unit} ({sign} {one.bound:g})")
+    return 0 if all(one.is_met for one in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

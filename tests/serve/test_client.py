@@ -1,0 +1,98 @@
+"""`erda.Client` gives what `Extractor` gives, and the command line can use it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from toy_server import QUESTION, Served, serving, toy_store
+from toy_words import BORN, FOUNDED, QUESTIONS, Words
+
+from erda import Client
+from erda.app.answers import Answer
+from erda.app.extractor import Extractor
+from erda.cli.main import main
+from erda.errors import DataError, ErdaError, ModelError
+from erda.text.marks import Mark
+
+
+@pytest.fixture
+def client(served: Served) -> Client:
+    return Client(served.url)
+
+
+def without_exemplars(answer: Answer) -> Answer:
+    ranked = tuple(replace(one, confidence=round(one.confidence, 4), exemplar=None) for one in answer.ranked)
+    return replace(answer, ranked=ranked)
+
+
+def test_questions_have_the_answers_of_the_extractor(client: Client, extractor: Extractor) -> None:
+    assert client.relations == extractor.relations
+    assert client.predict(QUESTION) == without_exemplars(extractor.predict(QUESTION))
+    assert client.predict(QUESTIONS, top=2) == [without_exemplars(one) for one in extractor.predict(QUESTIONS, top=2)]
+    assert client.predict([]) == []
+    text, marks = "SpaceX was founded by Elon .", [Mark(0, 6, type="ORG"), Mark(22, 26)]
+    found, expected = client.extract(text, marks), extractor.extract(text, marks)
+    assert found.answers == tuple(map(without_exemplars, expected.answers))
+    assert (found.tagger, found.n_entities, found.found[0].example.head.type) == ("given", 2, "ORG")
+    why, because = client.explain(QUESTION), extractor.explain(QUESTION)
+    assert [one.word for one in why.words] == [one.word for one in because.words]
+    assert why.nearest[0].example == replace(because.nearest[0].example, id="")
+    labelled = [{"text": FOUNDED[0], "relation": "founded by"}, {"text": BORN[0], "relation": "born in"}]
+    assert client.evaluate(labelled) == extractor.evaluate(labelled)
+    assert client.compare(1, 2, QUESTIONS) == extractor.compare(1, 2, QUESTIONS)
+    assert client.history() == extractor.history()
+
+
+def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> None:
+    client, other = Client(served.url), toy_store(tmp_path / "other")
+    for one in (client, other):
+        taught = one.teach("owns", ["[[Ann]] owns the {{dog}} ."], description="has", counterexamples=[BORN[0]])
+        assert (taught.version, taught.new, taught.n_counterexamples) == (3, ("owns",), 1)
+        again = one.teach("owns", ["[[Ann]] owns the {{dog}} ."])
+        assert (again.version, len(again.duplicates)) == (3, 1)
+        assert one.teach_many({"near": ["[[a]] near {{b}}"]}).version == 4
+        assert one.rename("near", "close to") == 5
+        assert one.merge("close to", "owns") == 6
+        assert one.describe("owns", "") == 7
+        assert one.take_back(one.examples("owns")[0].number) == 8
+        assert one.forget("born in") == 9
+        assert (one.undo(), one.rollback(3)) == (8, 3)
+    assert client.relations == other.relations
+    assert [one.example for one in client.examples("owns")] == [one.example for one in other.examples("owns")]
+
+
+def test_many_examples_are_taught_as_a_job(client: Client) -> None:
+    rows = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": "near"} for n in range(501)]
+    assert client.teach_many(rows).n_examples == 501
+
+
+def test_faults_are_those_of_the_library(client: Client, extractor: Extractor) -> None:
+    with pytest.raises(DataError, match="Unknown relation 'owned by'"):
+        client.examples("owned by")
+    with pytest.raises(DataError, match="no head is marked"):
+        client.predict("no marks")
+    with pytest.raises(ModelError, match="Is it running there"):
+        Client("http://127.0.0.1:9").predict(QUESTION)
+    with serving(extractor, token="x" * 20) as served:
+        with pytest.raises(ErdaError, match="token is missing"):
+            Client(served.url).predict(QUESTION)
+        assert Client(served.url, token="x" * 20).predict(QUESTION).relation == "founded by"
+
+
+def test_commands_over_a_server(served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["teach", "owns", "[[Ann]] owns the {{dog}} .", "--server", served.url]) == 0
+    assert "1 new example; new: owns" in capsys.readouterr().out
+    assert main(["predict", QUESTION, "--server", served.url, "--top", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["relation"] == "founded by"
+    (tmp_path / "text.txt").write_text("SpaceX was founded by Elon .\n\n")
+    names = ["--entity", "SpaceX", "--entity", "Elon"]
+    assert main(["extract", str(tmp_path / "text.txt"), *names, "--server", served.url, "--all"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["line"], row["head_start"]) for row in rows] == [(1, 0), (1, 22)]
+    assert main(["predict", QUESTION, "--server", "127.0.0.1"]) == 2
+    assert main(["teach", "x", "--server", served.url, "--relearn"]) == 2
+    assert "--relearn: not with --server" in capsys.readouterr().err
+    assert Extractor.open(served.app.state.service.folder, encoder=Words()).version.number == 3
