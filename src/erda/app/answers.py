@@ -8,7 +8,7 @@ from typing import Any
 
 from erda.errors import counted
 from erda.text.marks import example_to_marks
-from erda.types import Example
+from erda.types import Example, Span
 
 Progress = Callable[[int, int], None]  # receives (done, total)
 
@@ -113,12 +113,18 @@ class Extraction:
         confident one is kept.
         """
         found: dict[object, Answer] = {}
-        for answer in self.answers:
+        for number, answer in enumerate(self.answers):
             if answer.relation is None:
                 continue
-            head, tail = answer.example.head.span, answer.example.tail.span
-            triple, other = (head, answer.relation, tail), (tail, self.inverses.get(answer.relation), head)
-            key = answer.example.tokens, frozenset((triple, other) if other[1] else (triple,))
+            key: object = number
+            if inverse := self.inverses.get(answer.relation):
+                head, tail = answer.example.head.span, answer.example.tail.span
+                if answer.place:  # a text can repeat a sentence
+                    head, tail = (
+                        Span(answer.place.head_start, answer.place.head_end),
+                        Span(answer.place.tail_start, answer.place.tail_end),
+                    )
+                key = answer.example.tokens, frozenset(((head, answer.relation, tail), (tail, inverse, head)))
             if key not in found or answer.confidence > found[key].confidence:
                 found[key] = answer
         return tuple(found.values())
