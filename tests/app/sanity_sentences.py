@@ -1,8 +1,8 @@
 """Sanity sentences: three relations taught by five sentences each, eight true questions, forty that hold none of them.
 
 Written by hand for this repository in November 2026, after the complaint that "[[Apple]] hired {{Tim Cook}} as CEO." is
-answered with "founded by". They come from no dataset. They were looked at while the operating point was built; its
-constants were fitted on FewRel.
+answered with "founded by". They come from no dataset. One constant of the operating
+point (`FEW_RELATIONS`) was raised until three of four were refused, so they guard against regressions only.
 """
 
 from __future__ import annotations
