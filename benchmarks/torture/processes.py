@@ -16,6 +16,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
+
+from tqdm import tqdm
 
 CRASHED = 70  # exit status of a child that ended in an exception
 MEMORY = 8 << 30  # bytes that a child may ask for beyond what it has
@@ -120,6 +123,7 @@ def _live(call: Call, child: Child, folder: Path, *, ready: int, limit: int | No
         if limit is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        tqdm.set_lock(RLock())  # tqdm's own lock is shared with all forks, and a killed one never releases it
         os.chdir(folder)
         os.close(ready)
         status = _status_of(call)
