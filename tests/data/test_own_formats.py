@@ -17,7 +17,7 @@ from toy_examples import examples
 from erda.data.convert import write_examples
 from erda.data.formats import Reading
 from erda.data.formats.document_spans import Marked, find_marks
-from erda.data.own_data import read_examples
+from erda.data.own_data import describe, read_examples
 from erda.errors import DataError
 from erda.text.marks import example_from_marks, example_to_marks
 from erda.text.relation_names import readable_name
@@ -369,3 +369,11 @@ def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
     assert read_examples(path).counts == {"founded by": 2}
     (tmp_path / "relations.json").write_text('[{"id": "founded_by"}]')
     assert read_examples(path).counts == {"founded_by": 2}
+
+
+def test_a_line_break_in_a_relation_forges_no_line_of_a_summary(tmp_path: Path) -> None:
+    row = {"tokens": ["Ann", "met", "Bob"], "head": {"span": [0, 1]}, "tail": {"span": [2, 3]}, "relation": "a\nforged"}
+    (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n")
+    said = describe(read_examples(tmp_path / "x.jsonl")).split("\n")
+    assert not any(line.startswith("forged") for line in said)
+    assert any("a\\nforged" in line for line in said)

@@ -13,7 +13,7 @@ from erda.cli import corpus_index, corpus_train
 from erda.cli.checking import Commands, add_command
 from erda.cli.corpus_train import add_exclude_arguments
 from erda.cli.printing import marked
-from erda.errors import printable
+from erda.errors import one_line, printable
 
 if TYPE_CHECKING:
     from erda.corpus.corpus_build import BuildReport
@@ -117,11 +117,11 @@ def build(args: argparse.Namespace) -> int:
 
 
 def _print_report(report: BuildReport, folder: Path) -> None:
-    manifest = report.manifest
+    manifest, name = report.manifest, one_line(str(folder))
     if not report.n_added:
-        print(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
+        print(f"{name}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
         return
-    print(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
+    print(f"{name}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
     latest = manifest.segments[-1]
     if latest.dropped:
         print("Dropped, by reason:")

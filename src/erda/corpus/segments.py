@@ -57,7 +57,8 @@ def write_parts(connection: Any, folder: Path, segment: Path, *, start: int, n_r
         with whole_file(path) as temporary:
             connection.execute(
                 f"COPY (SELECT {start} + rowid AS row, {_STORED} FROM sorted WHERE rowid >= {first} AND rowid < {last} "
-                f"ORDER BY rowid) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})"
+                f"ORDER BY rowid) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, "
+                f"ROW_GROUP_SIZE {ROW_GROUP}, USE_TMP_FILE false)"  # `temporary` is one already
             )
             columns = ", ".join(f"coalesce({name}::VARCHAR, chr(30))" for name in _CONTENT)
             digest = f"bit_xor(md5_number(concat_ws(chr(31), {columns})))::VARCHAR"

@@ -23,7 +23,7 @@ from erda.data.formats import (
     read_tacred,
 )
 from erda.data.formats.row_collector import RowReader, read_rows
-from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, unknown_name
+from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.text.reading import read_start
 from erda.text.relation_names import readable_name
 from erda.types import Example, Relation
@@ -194,7 +194,7 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     lines = [
         f"{reading.path}: {counted(n_examples, 'example')} of {counted(len(counts), 'relation')} ({reading.format})"
     ]
-    lines += [f"  {count:7d}  {relation}" for relation, count in list(counts.items())[:top]]
+    lines += [f"  {count:7d}  {one_line(relation)}" for relation, count in list(counts.items())[:top]]
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
     lines += set_apart(reading)
@@ -228,7 +228,7 @@ def set_apart(reading: Reading) -> list[str]:
 def _rare(reading: Reading) -> list[str]:
     """Warn about relations too rare for a stream of the default shape; name the command that leaves them out."""
     least = OWN_SHOTS + 1
-    rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
+    rare = [f"{one_line(relation)} ({n})" for relation, n in reading.counts.items() if n < least]
     file = shlex.quote(str(reading.path))
     if not rare:
         return []

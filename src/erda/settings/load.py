@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from erda.errors import ErdaError, SettingsError, join_faults, unknown_name
+from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown_name
 from erda.fields import S, Settings, flat_kinds, flat_values, named_faults, nested_values, value_of_text
 from erda.files import user_path
 from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
@@ -203,7 +203,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
 def _check_corpus(folder: str) -> None:
     if folder and not user_path(folder).is_dir():
         make = "make one with `erda corpus build` and `erda corpus index`"
-        raise SettingsError(f"corpus: {folder} is no folder; {make}.")
+        raise SettingsError(f"corpus: {one_line(folder)} is no folder; {make}.")
 
 
 def _default_shots(dataset: str) -> int:

@@ -166,6 +166,15 @@ def test_files_of_the_user_in_the_progress_folder_stay(tmp_path: Path) -> None:
     assert all(path.exists() for path in theirs)
 
 
+def test_a_kill_while_progress_is_discarded_leaves_nothing_after_the_next_run(tmp_path: Path) -> None:
+    record = run(toy_run(), toy_parts(toy_run()), out=tmp_path, bar=None)
+    folder = tmp_path / "toy/1/progress"
+    folder.mkdir()
+    (folder / "task-1.npz").write_bytes(b"x")
+    assert run(toy_run(), toy_parts(toy_run()), out=tmp_path, bar=None) == record
+    assert not folder.exists()
+
+
 def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".frozen").mkdir()
     (tmp_path / ".frozen" / "mine.txt").write_text("x")

@@ -20,7 +20,7 @@ from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import measure
 from erda.benchmark.records import RECORD, Record, measured, read_record, write_predictions, write_record
 from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
-from erda.benchmark.run.progress import Progress, run_lock
+from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.encoders.devices import memory_faults_explained
 from erda.files import write_json
@@ -61,6 +61,7 @@ def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: 
     if (directory / RECORD).exists():
         record = read_record(directory)
         reject_mixing(directory, then=record, now=asked)
+        discard_leftovers(directory)
         return record
     with run_lock(directory):
         stream = parts.stream()

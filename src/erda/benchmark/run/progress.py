@@ -140,6 +140,13 @@ class Progress:
         remove_own(self.folder, lambda name: is_own(name) or name in self.learned.files)
 
 
+def discard_leftovers(run_directory: Path) -> None:
+    """Remove the progress of a finished run, which a kill after its record was written leaves behind."""
+    with suppress(OSError, ErdaError):  # a finished run can be read on a read-only disk
+        if (run_directory / FOLDER).is_dir():
+            remove_own(run_directory / FOLDER, is_own)
+
+
 def is_own(name: str) -> bool:
     """Whether a path in the progress folder is that of a file which a run writes there."""
     return _OWN.fullmatch(name) is not None
