@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.report.result_tables import accuracy_table, final_table
     from erda.benchmark.run.planned_runs import run_experiment
     from erda.cli.printing import print_tables
-    from erda.errors import ErdaError, join_faults, merge_faults, printable
+    from erda.errors import ErdaError, join_faults, merge_faults, one_line, printable
 
     refuse(below_one(options, "jobs"))
     settings = load_settings(options)
@@ -59,8 +59,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"Note: {printable(note)}.")
     if finished.records:
         n_new = len(finished.records) - finished.n_found
-        print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
-        print(f"Tables and figures: erda report {options.out}")
+        out = one_line(str(options.out))
+        print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {out}")
+        print(f"Tables and figures: erda report {out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
     return 0
