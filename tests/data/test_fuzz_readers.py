@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from fuzz_readers import TARGETS, Target, attempt, mutated
+from fuzz_readers import attempt, mutated
+from fuzz_targets import TARGETS, Target
 
 READERS = [target for target in TARGETS if target.name != "settings"]  # imports every method
 SHORT = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

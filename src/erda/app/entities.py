@@ -81,7 +81,7 @@ class Finder:
 
 
 def find_tagger() -> Finder:
-    """The best tagger at hand: the fetched pipeline, an installed pipeline of spaCy, capital letters."""
+    """The best installed tagger: the fetched pipeline, an installed pipeline of spaCy, capital letters."""
     folder, has_spacy = model_folder(), find_spec("spacy") is not None
     if folder and has_spacy:
         return Finder(f"spacy:{PIPELINE}", pipeline=folder)

@@ -121,7 +121,7 @@ class Version:
 
     @cached_property
     def _typed_head(self) -> OpenHead | None:
-        """The open-text head where the tagger at hand adds types to untyped taught examples."""
+        """The open-text head whose untyped taught examples get types from the installed tagger."""
         method, head = self.fitted
         tag = find_tagger().of_tokens if head else None
         return open_head(method, self.state, tag) if tag and head else head
@@ -243,12 +243,12 @@ class Version:
     ) -> list[Answer]:
         """Answer all pairs of entities of some sentences; `sentences` are the keys of the sentences of the pairs.
 
-        `tagged`: the tagger at hand adds types to taught examples that have none.
+        `tagged`: the installed tagger adds types to untyped taught examples.
         """
         return self._answers(examples, sentences, top=top, least=min_confidence, tagged=tagged)
 
     def over(self, encoder: Encoder) -> Version:
-        """This version over an encoder with the same weights, as one that keeps vectors."""
+        """Return this version over another encoder with the same weights, such as a caching one."""
         method = forked(self.method)
         method.encoder = encoder
         return Version(self.state, self._build, method)
