@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark.records import PREDICTIONS, read_predictions, read_record, read_records
+from erda.benchmark.records import PREDICTIONS, read_predictions, read_record, read_records, relation_counts
 from erda.benchmark.report.report import write_report
 from erda.errors import RecordError
 from erda.files import read_arrays, sealed, write_arrays, write_json
@@ -107,3 +107,18 @@ def test_damaged_predictions_are_a_note_of_one_line(tmp_path: Path) -> None:
     (note,) = write_report(tmp_path, figures=False).notes
     assert f"{path}: is damaged" in note
     assert "\n" not in note
+
+
+def test_a_record_counts_right_predictions_of_each_relation_after_each_task(tmp_path: Path) -> None:
+    record = toy_record(tmp_path)
+    found = read_predictions(tmp_path / "toy/1")
+    assert record.relation_tests == dict.fromkeys(found.relations, 8)
+    for protocol, by_relation in record.relation_right.items():
+        for name, counts in by_relation.items():
+            first = next(k for k, task in enumerate(record.order) if name in task)
+            for k in range(first, record.n_tasks):
+                asked = [i for i, gold in enumerate(found.gold) if found.relations[gold] == name]
+                assert counts[k - first] == sum(bool(found.right[protocol][k, i]) for i in asked)
+        last = sum(counts[-1] for counts in by_relation.values()) / sum(record.relation_tests.values())
+        assert last == pytest.approx(record.after("accuracy", protocol, -1))
+    assert relation_counts(found)["relation_right"] == read_record(tmp_path / "toy/1").relation_right

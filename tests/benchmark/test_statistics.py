@@ -18,7 +18,7 @@ from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import Comparison, compare, different_streams
-from erda.benchmark.statistics import holm, mean_interval, paired_t, sign_flip, smallest_sign_flip
+from erda.benchmark.statistics import holm, mean_interval, paired_t, relation_interval, sign_flip, smallest_sign_flip
 from erda.errors import RecordError
 
 # accuracies on 8000 test examples, as in a report
@@ -198,3 +198,18 @@ def test_two_common_streams_are_enough_and_other_seeds_are_noted(template: Recor
     assert (found.n, found.p_sign) == (2, 0.5)
     assert found.p_t == pytest.approx(stats.ttest_rel([0.5, 0.6], [0.4, 0.3]).pvalue)
     assert found.note == "Without seed 120, 130, which only one of the two has."
+
+
+def test_the_interval_over_relations_equals_a_bootstrap_relation_by_relation() -> None:
+    rng = np.random.default_rng(5)
+    tests = rng.integers(50, 150, size=30)
+    right = rng.binomial(tests, rng.uniform(0.3, 0.95, size=30))
+    means = []
+    for _ in range(4000):
+        chosen = rng.integers(0, 30, size=30)
+        means.append(sum(right[i] for i in chosen) / sum(tests[i] for i in chosen))
+    low, high = relation_interval(right.tolist(), tests.tolist())
+    assert (low, high) == pytest.approx(np.quantile(means, (0.025, 0.975)), abs=0.006)
+    assert low < right.sum() / tests.sum() < high
+    assert relation_interval([3, 3], [4, 4]) == (0.75, 0.75), "equal relations leave no uncertainty"
+    assert relation_interval([3], [4]) is None

@@ -53,6 +53,9 @@ class Record(Run):
     seconds: dict[str, list[Weight]]  # "learn" and "predict", per task
     peak_memory_mb: Weight  # of the process, until the end of this run
     versions: dict[str, str]
+    # protocol -> relation -> right predictions for its test examples, after its own task and each later one
+    relation_right: dict[str, dict[str, list[Number]]] = field(default_factory=dict)
+    relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
@@ -97,6 +100,19 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
         "n_test": list(measures[-1].n_test),
         "n_fallback": [one.n_fallback for one in measures],
     }
+
+
+def relation_counts(found: TestPredictions) -> dict[str, Any]:
+    """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`."""
+    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in found.right}
+    tests: dict[str, int] = {}
+    for index in np.unique(found.gold).tolist():
+        of_it, name = found.gold == index, found.relations[index]
+        first = int(found.task[of_it].min())
+        tests[name] = int(of_it.sum())
+        for protocol, rows in found.right.items():
+            right[protocol][name] = rows[first:, of_it].sum(axis=1).tolist()
+    return {"relation_right": right, "relation_tests": tests}
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 MOST_STREAMS = 20  # of the sign-flip test, which counts all 2^n patterns
 LEVEL = 0.95  # of intervals
+N_RESAMPLES = 10_000  # of the bootstrap over relations
 NOISE = 1e-12  # tolerance of floating point for differences of fractions
 
 
@@ -66,6 +67,21 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     mean, error = _mean_and_error(values)
     half = float(stdtrit(len(values) - 1, (1.0 + LEVEL) / 2.0)) * error
     return mean - half, mean + half
+
+
+def relation_interval(right: Sequence[float], tests: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of sum(right) / sum(tests) under resampling of relations; None for fewer than two relations.
+
+    Percentile bootstrap with one cluster per relation: `right` [n_relations] are right predictions (or differences of
+    two methods' counts), `tests` [n_relations] test examples. Seeded, so that a table can be rebuilt.
+    """
+    if len(tests) < 2:
+        return None
+    n = len(tests)
+    weights = np.random.default_rng(0).multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES)
+    resampled = (weights @ np.asarray(right, dtype=np.float64)) / (weights @ np.asarray(tests, dtype=np.float64))
+    low, high = np.quantile(resampled, ((1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0)).tolist()
+    return low, high
 
 
 def sign_flip(differences: Sequence[float]) -> float | None:

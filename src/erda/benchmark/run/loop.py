@@ -18,7 +18,15 @@ from tqdm import tqdm
 
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import measure
-from erda.benchmark.records import RECORD, Record, measured, read_record, write_predictions, write_record
+from erda.benchmark.records import (
+    RECORD,
+    Record,
+    measured,
+    read_record,
+    relation_counts,
+    write_predictions,
+    write_record,
+)
 from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
@@ -116,6 +124,7 @@ def _finish(
 ) -> Record:
     """Write predictions, manifest and, last, the record; then discard the progress."""
     spec, learned = method.encoder.spec, progress.learned
+    predictions = evaluation.test_predictions(progress.arrays())
     record = Record(
         **{field.name: getattr(learned.asked, field.name) for field in fields(Run)},
         order=[[relation.id for relation in task.relations] for task in stream],
@@ -126,9 +135,10 @@ def _finish(
         seconds={"learn": list(learned.learn_seconds), "predict": list(learned.predict_seconds)},
         peak_memory_mb=learned.peak_memory_mb,
         versions=versions(),
+        **relation_counts(predictions),
         notes=learned.notes,
     )
-    write_predictions(directory, evaluation.test_predictions(progress.arrays()))
+    write_predictions(directory, predictions)
     write_json(directory / MANIFEST, stream.manifest.to_json())
     if keep_method:
         method.save(directory / "method")
