@@ -96,3 +96,27 @@ def test_commands_over_a_server(served: Served, tmp_path: Path, capsys: pytest.C
     assert main(["teach", "x", "--server", served.url, "--relearn"]) == 2
     assert "--relearn: not with --server" in capsys.readouterr().err
     assert Extractor.open(served.app.state.service.folder, encoder=Words()).version.number == 3
+
+
+def test_a_review_goes_on_from_one_client_to_the_next(served: Served) -> None:
+    text = "Bern is the capital of Switzerland . Riga is the capital of Latvia ."
+    review = Client(served.url).review([text])
+    first = review.current
+    assert first is not None
+    assert first.relation == "capital of"
+    review.judge(holds=True)
+    review.skip()
+    assert (review.progress.n_judged, review.progress.accepted) == (1, 1.0)
+    assert review.undo()
+    assert review.undo()
+    assert not review.undo()
+    assert review.current == first
+    review.judge(holds=False)
+    other = Client(served.url).review()
+    assert other.progress.n_no == {"capital of": 1}
+    assert other.current != first
+    while other.current:
+        other.skip()
+    assert "Every likely pair" in other.why_nothing or "other screens" in other.why_nothing
+    with pytest.raises(DataError, match="pair"):
+        other.judge(holds=True)

@@ -3,15 +3,18 @@
     STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, what was said
     STORE/reviews/pending.json   judgements that are not part of a version yet
     STORE/reviews/vectors-*.npz  vectors of pairs, so that the next review starts at once
+    STORE/reviews/texts.json     texts under review on a server (`shared_review.py`)
+    STORE/reviews/screens.json   the pair on the screen of each of its devices
 
-Keys and relations are kept, not sentences, except in `pending.json`. `Extractor.prune(purge=True)` removes the folder.
+Keys and relations are kept, not sentences, except in `pending.json` and `texts.json`. `Extractor.prune(purge=True)`
+removes the folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +26,14 @@ from erda.files import cannot_write, decode_json, read_sealed, remove_own, seale
 from erda.types import EncoderSpec
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
-Said = Literal["yes", "no", "other", "skip", "undo"]
+TEXTS, SCREENS = "texts.json", "screens.json"
+Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `undo` takes the last back."""
+    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `accepted`: by its confidence,
+    unseen; `undo` takes the last back."""
 
     key: str
     relation: str
@@ -61,24 +66,30 @@ class ReviewJournal:
 
     def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
         """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
-        if judgement is not None:
-            self.write_pending((*self.pending, judgement))
-        self._append(decision)
-        self.decisions = list(_without_undone([*self.decisions, decision]))
+        self.add_all([decision], [] if judgement is None else [judgement])
+
+    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
+        """Write several decisions."""
+        if judgements:
+            self.write_pending((*self.pending, *judgements))
+        if decisions:
+            self._append(decisions)
+            self.decisions = _without_undone([*self.decisions, *decisions])
 
     def write_pending(self, judgements: Iterable[Judgement]) -> None:
         """Replace the pending judgements."""
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
 
-    def _append(self, decision: Decision) -> None:
-        path, line = self.folder / SHOWN, json.dumps([decision.key, decision.relation, decision.said]).encode()
+    def _append(self, decisions: Sequence[Decision]) -> None:
+        path = self.folder / SHOWN
+        lines = b"\n".join(json.dumps([one.key, one.relation, one.said]).encode() for one in decisions)
         try:
             with path.open("ab+") as file:
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
-                    line = line if file.read(1) == b"\n" else b"\n" + line  # after a line cut by a kill
-                file.write(line + b"\n")
+                    lines = lines if file.read(1) == b"\n" else b"\n" + lines  # after a line cut by a kill
+                file.write(lines + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -116,4 +127,5 @@ def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
 
 def remove_reviews(store: Path) -> None:
     """Remove the folder of reviews of a store."""
-    remove_own(store / FOLDER, lambda name: name in (SHOWN, PENDING) or Path(name).match(VECTORS.format("*")))
+    own = (SHOWN, PENDING, TEXTS, SCREENS)
+    remove_own(store / FOLDER, lambda name: name in own or Path(name).match(VECTORS.format("*")))

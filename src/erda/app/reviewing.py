@@ -36,6 +36,32 @@ class ReviewProgress:
     accepted: float | None  # share of the last 20 proposals that were right; None before the first
     n_yes: dict[str, int] = field(default_factory=dict)
     n_no: dict[str, int] = field(default_factory=dict)
+    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
+
+
+def review_progress(journal: ReviewJournal, n_left: int) -> ReviewProgress:
+    """Count the decisions of a journal."""
+    rows = [one for one in journal.decisions if one.said != "skip"]
+    right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
+    yes = Counter(one.relation for one in rows if one.said != "no")
+    no = Counter(one.relation for one in rows if one.said == "no")
+    recent = right[-RECENT:]
+    share = sum(recent) / len(recent) if recent else None
+    return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
+
+
+def why_nothing(pool: CandidatePool, journal: ReviewJournal, relation: str | None) -> str:
+    """The reason why no pair is shown."""
+    if not pool.n_texts:
+        return "The text is empty."
+    if not pool.n_entities:
+        return f"{NO_ENTITY} {pool.hint}".strip()
+    if not pool.n_pairs:
+        return f"No sentence of the text has two entities. {pool.hint}".strip()
+    if journal.shown:
+        return "Every likely pair of the text was shown. Review another text, or teach more examples."
+    named = f"'{relation}'" if relation else "a known relation"
+    return f"No pair of entities is likely to have {named}. Teach more examples, or review another text."
 
 
 class Review:
@@ -108,26 +134,12 @@ class Review:
     @property
     def progress(self) -> ReviewProgress:
         """Counts so far."""
-        rows = [one for one in self._journal.decisions if one.said != "skip"]
-        recent = [one.said == "yes" for one in rows[-RECENT:]]
-        yes = Counter(one.relation for one in rows if one.said != "no")
-        no = Counter(one.relation for one in rows if one.said == "no")
-        share = sum(recent) / len(recent) if recent else None
-        return ReviewProgress(len(rows), len(self._queue), share, dict(yes), dict(no))
+        return review_progress(self._journal, len(self._queue))
 
     @property
     def why_nothing(self) -> str:
         """The reason why there is no current pair."""
-        if not self.pool.n_texts:
-            return "The text is empty."
-        if not self.pool.n_entities:
-            return f"{NO_ENTITY} {self.pool.hint}".strip()
-        if not self.pool.n_pairs:
-            return f"No sentence of the text has two entities. {self.pool.hint}".strip()
-        if self._journal.shown:
-            return "Every likely pair of the text was shown. Review another text, or teach more examples."
-        relation = f"'{self.relation}'" if self.relation else "a known relation"
-        return f"No pair of entities is likely to have {relation}. Teach more examples, or review another text."
+        return why_nothing(self.pool, self._journal, self.relation)
 
     def _required(self) -> Candidate:
         if self.current is None:

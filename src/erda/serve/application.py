@@ -11,13 +11,14 @@ from fastapi import FastAPI
 
 from erda import __version__
 from erda.app.extractor import Extractor
-from erda.serve import changes, job_routes, label_studio, questions, status_routes, view_routes
+from erda.serve import changes, job_routes, label_studio, questions, review_routes, status_routes, view_routes
 from erda.serve.failures import add_failures
 from erda.serve.guard import LOOPBACK, Guard, is_loopback
 from erda.serve.jobs import Jobs
 from erda.serve.limits import Limits
 from erda.serve.metrics import Measured, Metrics
 from erda.serve.page_files import page_routes
+from erda.serve.review_routes import ReviewDesk
 from erda.serve.service import Service
 from erda.serve.work import job_work
 
@@ -37,25 +38,30 @@ class ServerSettings:
 def build_application(settings: ServerSettings, extractor: Extractor | None = None) -> FastAPI:
     """Build the application. The extractor is opened now; its encoder loads in the background."""
     service = Service(extractor or Extractor.open(settings.store), settings.limits)
-    jobs = Jobs(service.folder, job_work(service), settings.limits)
+    desk = ReviewDesk(service)
+    jobs = Jobs(service.folder, job_work(service, desk.shared), settings.limits)
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[dict[str, Service]]:
         jobs.take_over()
+        desk.save_soon()
         yield {"service": service}
         service.is_stopping = True
         jobs.stop()
+        desk.stop()
         service.stop()
 
     app = FastAPI(
         title="erda", version=__version__, docs_url=None, redoc_url=None, lifespan=running, redirect_slashes=False
     )
     app.state.service, app.state.jobs, app.state.metrics = service, jobs, Metrics(service)
+    app.state.desk = desk
     for router in (
         questions.router,
         changes.router,
         job_routes.router,
         view_routes.router,
+        review_routes.router,
         status_routes.router,
         label_studio.router,
         page_routes(),

@@ -187,6 +187,17 @@ class SuggestBody(Body):
     model_config = shown({"relation": "founded by", "texts": ["Tesla was started by Martin Eberhard."], "n": 3})
 
 
+class ReviewBody(Body):
+    """Texts to review; long ones, or `job`, become a job."""
+
+    texts: Annotated[list[Annotated[str, Field(max_length=1_000_000)]], Field(max_length=10_000)]
+    device: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{0,64}$")] = ""
+    pronouns: bool = True
+    job: bool = False
+
+    model_config = shown({"texts": ["Tesla was started by Martin Eberhard."], "device": "phone"})
+
+
 class RenameBody(Body):
     """A relation and its new name."""
 

@@ -7,7 +7,7 @@ import time
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import requests
 
@@ -35,6 +35,9 @@ from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path
 from erda.text.marks import Mark, example_from_marks
 from erda.types import Entity, Example, Relation, Span
+
+if TYPE_CHECKING:
+    from erda.serve.client_review import ClientReview
 
 BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
@@ -134,6 +137,14 @@ class Client:
         """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
         row = self._call("POST", "/v1/suggest", {"relation": relation, "texts": list(texts), "n": n})
         return [Suggestion(example_of_row(one), one["confidence"]) for one in row["suggestions"]]
+
+    def review(
+        self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
+    ) -> ClientReview:
+        """Judge pairs of entities of texts, one after another; without texts, go on with those of the server."""
+        from erda.serve.client_review import ClientReview
+
+        return ClientReview(lambda *call: self._call("POST", *call), texts, relation=relation, pronouns=pronouns)
 
     # -- teaching ------------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIt
 
 def added_job(jobs: Jobs, kind: Kind, body: BaseModel, n_parts: int, limits: Limits) -> Json:
     """Queue a request as a job and answer with it."""
-    refuse_many(range(n_parts), limits.n_job, "documents" if kind == "extract" else "examples")
+    refuse_many(range(n_parts), limits.n_job, "examples" if kind == "teach" else "documents")
     return Json(job_row(jobs.add(kind, body.model_dump(mode="json"), total=n_parts)), 202)
 
 

@@ -33,7 +33,7 @@ from erda.serve.failures import Failure, Refused, refused
 from erda.serve.limits import Limits
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-Kind = Literal["teach", "extract"]
+Kind = Literal["teach", "extract", "review"]
 Work = Callable[[dict[str, Any], Callable[[int, int], None]], dict[str, Any]]  # (request, progress) -> result
 FINISHED = ("done", "failed", "cancelled")
 MOST_RUNS = 2

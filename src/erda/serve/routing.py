@@ -18,7 +18,7 @@ FAILURES: dict[int | str, dict[str, Any]] = {
         401: "The token is missing or wrong.",
         403: "A page of another origin asks.",
         408: "The body came too slowly.",
-        409: "Nothing was taught yet.",
+        409: "Nothing was taught yet, or the pair was judged before.",
         413: "The body is too large.",
         415: "The body is not JSON.",
         421: "The server has another name.",

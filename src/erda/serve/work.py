@@ -1,4 +1,4 @@
-"""The work of jobs: large teachings, and extraction from many documents."""
+"""The work of jobs: large teachings, extraction from many documents, reviews of long texts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from erda.app.answers import Taught
 from erda.app.extractor import Extractor
+from erda.app.shared_review import SharedReview
 from erda.app.version import Version
 from erda.encoders.base import watched
 from erda.errors import ErdaError
-from erda.serve.bodies import DocumentBody, ExtractBody, TeachBody, givens_of
+from erda.serve.bodies import DocumentBody, ExtractBody, ReviewBody, TeachBody, givens_of
 from erda.serve.jobs import Kind, Work
 from erda.serve.replies import Row, extraction_row, taught_row
 from erda.serve.service import Service
@@ -38,7 +39,7 @@ def extracted(version: Version, document: DocumentBody, body: ExtractBody) -> Ro
     return extraction_row(found, body.keep)
 
 
-def job_work(service: Service) -> dict[Kind, Work]:
+def job_work(service: Service, shared: SharedReview) -> dict[Kind, Work]:
     """The work of each kind of job."""
 
     def teach(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -61,4 +62,9 @@ def job_work(service: Service) -> dict[Kind, Work]:
             progress(done, len(documents))
         return {"version": version.number, "documents": rows}
 
-    return {"teach": teach, "extract": extract}
+    def review(request: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        body, version = ReviewBody.model_validate(request), service.newest()
+        shared.begin(version, body.texts, pronouns=body.pronouns, progress=progress)
+        return {"version": version.number, "n_texts": len(body.texts)}
+
+    return {"teach": teach, "extract": extract, "review": review}

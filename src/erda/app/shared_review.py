@@ -1,0 +1,256 @@
+"""A review of texts by several devices at once (`review_journal.py`): no pair is shown on two of them.
+
+    STORE/reviews/texts.json    the texts under review
+    STORE/reviews/screens.json  the pair on the screen of each device
+
+Every call reads the journal, so that devices can use different processes of a server, and a restart loses nothing. A
+judgement is in the journal before the next pair is shown; `save` makes a version of those that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock
+from time import time
+
+from erda.app.answers import Progress
+from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.extractor import Extractor
+from erda.app.inputs import check_text, known_relation
+from erda.app.lessons import Judgement
+from erda.app.review_journal import FOLDER, PENDING, SCREENS, TEXTS, Decision, ReviewJournal, Said, vectors_path
+from erda.app.reviewing import ReviewProgress, review_progress, why_nothing
+from erda.app.store import HEAD
+from erda.app.texts import TextRow
+from erda.app.version import NOTHING_TAUGHT, Version
+from erda.errors import BusyError, DataError, ErdaError, ModelError
+from erda.files import locked, read_json, read_sealed, sealed, write_json
+from erda.types import Example
+
+SCREEN_SECONDS = 600.0  # after which the pair on a silent device is shown elsewhere
+MOST_SCREENS = 1_000
+WAIT_SECONDS = 2.0
+NO_TEXT = "No text is under review. Choose one first."
+ELSEWHERE = "The last pairs of the text are on other screens."
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTexts:
+    """`texts.json`."""
+
+    texts: tuple[str, ...]
+    pronouns: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The pair on a device, and when it came there."""
+
+    key: str
+    relation: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Screens:
+    """`screens.json`."""
+
+    devices: dict[str, Screen]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewView:
+    """What a device shows: a pair, or the reason why there is none; counts; the confidences of all pairs left."""
+
+    version: int
+    current: Candidate | None
+    reason: str
+    n_texts: int
+    n_waiting: int  # judgements that are not part of a version yet
+    confidences: tuple[float, ...]
+    progress: ReviewProgress
+
+
+class SharedReview:
+    """The review of a store. Threads and processes can share it."""
+
+    def __init__(self, store: Path) -> None:
+        self._store, self._folder, self._lock = store, store / FOLDER, RLock()
+        self._pool: CandidatePool | None = None
+        self._pool_is_of: object = None
+        self._ranked: dict[str | None, list[Candidate]] = {}
+        self._ranked_by = -1  # number of the version
+        self._candidates: dict[str, Candidate] = {}
+
+    def begin(
+        self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
+    ) -> None:
+        """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
+        if not version.state.known:
+            raise DataError(NOTHING_TAUGHT)
+        texts = [text for text in texts if text.strip()]
+        for place, text in enumerate(texts, 1):
+            try:
+                check_text(text, most=None)
+            except DataError as fault:
+                raise DataError(f"text {place}: {fault}") from None
+        pool = self._read_pool(version, ReviewTexts(tuple(texts), pronouns), progress)
+        pool.ranked(version, progress=progress)
+        with self._open(version):
+            write_json(self._folder / TEXTS, sealed(ReviewTexts(tuple(texts), pronouns)))
+            self._write_screens({})
+            self._use(pool)
+
+    def view(self, version: Version, device: str | None = None, *, relation: str | None = None) -> ReviewView:
+        """The counts and, for a device, the pair to decide about: the one on its screen, else the most useful one."""
+        with self._open(version) as journal:
+            name = known_relation(relation, version.relations).id if relation else None
+            left, current = self._left(version, name, journal), None
+            others = self._screens()
+            if device is not None:
+                mine = others.pop(device, None)
+                current = self._candidates.get(mine.key) if mine else None
+                if current is None or current.key in journal.shown or name not in (None, current.relation):
+                    taken = {one.key for one in others.values()}
+                    current = next((one for one in left if one.key not in taken), None)
+                self._show(others, device, current)
+            return ReviewView(
+                version.number,
+                current,
+                "" if current or (device is None and left) else self._reason(journal, name, left),
+                self._pool.n_texts if self._pool else 0,
+                len(journal.pending),
+                tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
+                review_progress(journal, len(left)),
+            )
+
+    def judge(self, version: Version, device: str, key: str, *, holds: bool | None, relation: str | None) -> bool:
+        """Say whether the proposed relation holds, or another one; None skips. False: the pair was decided before."""
+        with self._open(version) as journal:
+            self._left(version, None, journal)
+            one, mine = self._candidates.get(key), self._screens().get(device)
+            if one is None:
+                raise DataError("This pair is not in the texts under review.")
+            if key in journal.shown:
+                return False
+            proposed = mine.relation if mine and mine.key == key else one.relation
+            name = known_relation(relation, version.relations).id if relation else proposed
+            if holds is None:
+                journal.add(Decision(key, proposed, "skip"))
+            else:
+                said: Said = "no" if not holds else "yes" if name == proposed else "other"
+                journal.add(Decision(key, name, said), Judgement(replace(one.example, relation=name), name, holds))
+            return True
+
+    def accept(self, version: Version, device: str, *, least: float, relation: str | None = None) -> list[str]:
+        """Accept every pair of at least this confidence that is on no other screen; return their keys."""
+        with self._open(version) as journal:
+            name = known_relation(relation, version.relations).id if relation else None
+            taken = {one.key for other, one in self._screens().items() if other != device}
+            left = self._left(version, name, journal)
+            chosen = [one for one in left if round(one.confidence, 4) >= least and one.key not in taken]
+            journal.add_all(
+                [Decision(one.key, one.relation, "accepted") for one in chosen],
+                [Judgement(replace(one.example, relation=one.relation), one.relation, True) for one in chosen],
+            )
+            return [one.key for one in chosen]
+
+    # -- changes of the extractor --------------------------------------------------------------------------------------
+
+    def save(self, extractor: Extractor) -> None:
+        """Make one version of the judgements that wait."""
+        if not (self._folder / PENDING).exists():
+            return
+        with self._open(extractor.version) as journal:
+            waiting = journal.pending
+        known = {one.id for one in extractor.relations}
+        if judgements := [one for one in waiting if one.relation in known]:
+            extractor.judge_many(judgements)
+        with self._open(extractor.version) as journal:
+            journal.write_pending([one for one in journal.pending if one not in waiting])
+
+    def undo(self, extractor: Extractor, device: str, keys: Sequence[str] = ()) -> list[str]:
+        """Take decisions back and show the last of them again; without keys, the last decision of all."""
+        with self._open(extractor.version) as journal:
+            decided = {one.key: one for one in journal.decisions}
+            keys = [key for key in keys if key in decided] if keys else list(decided)[-1:]
+            gone = set(keys) - {pair_key(one.example) for one in journal.pending}
+            journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
+            for example in _taught(extractor, gone):
+                extractor.take_back(example)
+            journal.add_all([Decision(key, decided[key].relation, "undo") for key in keys])
+            if keys:
+                self._show(self._screens(), device, self._candidates.get(keys[-1]))
+            return list(keys)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _open(self, version: Version) -> Iterator[ReviewJournal]:
+        if not version.state.known:
+            raise DataError(NOTHING_TAUGHT)
+        if not (self._store / HEAD).exists():
+            raise ModelError(f"{self._store}: the store is gone.")
+        busy = "another review of this extractor is open"
+        with self._lock, locked(self._folder, busy=busy, error=BusyError, wait=WAIT_SECONDS):
+            yield ReviewJournal(self._folder)
+
+    def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
+        rows = [TextRow(text) for text in texts.texts]
+        path = vectors_path(self._store, version.state.stamp.setup.encoder)
+        return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
+
+    def _use(self, pool: CandidatePool | None) -> None:
+        self._pool, self._pool_is_of = pool, self._stamp()
+        self._ranked_by, self._candidates = -1, {}
+
+    def _stamp(self) -> object:
+        with suppress(OSError):
+            found = (self._folder / TEXTS).stat()
+            return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
+
+    def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
+        """The candidates that nobody has decided about, most useful first."""
+        if self._stamp() != self._pool_is_of:  # another process has begun this review
+            path = self._folder / TEXTS
+            texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else None
+            self._use(self._read_pool(version, texts) if texts else None)
+        if self._pool is None:
+            return []
+        if version.number != self._ranked_by:
+            self._ranked, self._ranked_by = {}, version.number
+        found = self._ranked.get(relation)
+        left = [one for one in found or () if one.key not in journal.shown]
+        if found is None or (found and not left):
+            left = self._ranked[relation] = self._pool.ranked(version, relation, without=journal.shown)
+            self._candidates |= {one.key: one for one in left}
+        return left
+
+    def _screens(self) -> dict[str, Screen]:
+        found: dict[str, Screen] = {}
+        with suppress(ErdaError):  # missing or damaged: nothing is on a screen
+            found = read_json(self._folder / SCREENS, Screens).devices
+        return {device: one for device, one in found.items() if 0 <= time() - one.since < SCREEN_SECONDS}
+
+    def _show(self, screens: dict[str, Screen], device: str, one: Candidate | None) -> None:
+        if one is not None:
+            screens[device] = Screen(one.key, one.relation, time())
+        self._write_screens(dict(list(screens.items())[-MOST_SCREENS:]))
+
+    def _write_screens(self, screens: dict[str, Screen]) -> None:
+        write_json(self._folder / SCREENS, Screens(screens))
+
+    def _reason(self, journal: ReviewJournal, relation: str | None, left: Sequence[Candidate]) -> str:
+        if self._pool is None or not self._pool.n_texts:
+            return NO_TEXT
+        return ELSEWHERE if left else why_nothing(self._pool, journal, relation)
+
+
+def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
+    """The examples and counterexamples of these pairs."""
+    lessons = [one for known in extractor.version.state.known for one in (*known.lessons, *known.counterexamples)]
+    return [one.example for one in lessons if pair_key(one.example) in keys]

@@ -1,0 +1,132 @@
+"""A review on the server: two devices, undo, restart, the reasons when nothing is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_server import Served, serving, toy_store, wait_for
+from toy_words import Words
+
+from erda.app.extractor import Extractor
+from erda.app.review_journal import FOLDER, ReviewJournal
+
+TOWNS = ("Bern", "Rome", "Kyiv", "Oslo", "Riga", "Lima")
+TEXT = " ".join(f"{town} is the capital of Land{town} ." for town in TOWNS)
+
+
+def begin(served: Served, device: str = "a", text: str = TEXT, **more: Any) -> Any:
+    return served.post("/v1/review/texts", {"texts": [text], "device": device, **more})
+
+
+def judge(served: Served, pair: Any, holds: bool | None = True, device: str = "a", **more: Any) -> Any:
+    return served.post("/v1/review/judge", {"key": pair["key"], "holds": holds, "device": device, **more})
+
+
+def counts(served: Served) -> dict[str, tuple[int, int]]:
+    listed = served.get("/v1/relations")["relations"]
+    return {one["id"]: (one["n_examples"], one["n_counterexamples"]) for one in listed}
+
+
+def test_a_pair_is_on_one_screen_only_and_is_never_shown_again(served: Served) -> None:
+    shown = {"a": begin(served, "a")["pair"], "b": served.post("/v1/review/next", {"device": "b"})["pair"]}
+    assert shown["a"]["key"] != shown["b"]["key"]
+    again = served.post("/v1/review/next", {"device": "a"})["pair"]
+    assert again == shown["a"], "a reload shows the same pair"
+    seen = {one["key"] for one in shown.values()}
+    while True:
+        device = "b" if len(seen) % 2 else "a"
+        found = judge(served, shown[device], holds=True, device=device)["pair"]
+        if found is None:
+            break
+        assert found["key"] not in seen
+        seen.add(found["key"])
+        shown[device] = found
+    state = served.get("/v1/review")
+    assert len(seen) == state["n_left"] + state["n_judged"] >= len(TOWNS)
+    begin(served, "a")
+    left = served.post("/v1/review/next", {"device": "c"})
+    assert left["pair"] is None or left["pair"]["key"] not in seen
+
+
+def test_judgements_are_counted_become_a_version_and_can_be_undone(served: Served) -> None:
+    before = counts(served)
+    first = begin(served)["pair"]
+    assert (first["relation"], first["head"], first["tail"]) == ("capital of", first["head"], f"Land{first['head']}")
+    second = judge(served, first, holds=True)["pair"]
+    third = judge(served, second, holds=False)["pair"]
+    fourth = judge(served, third, holds=None)["pair"]
+    state = judge(served, fourth, holds=True, instead="born in")
+    assert (state["n_judged"], state["right"]) == (3, [True, False, False])
+    assert (state["n_yes"], state["n_no"]) == ({"capital of": 1, "born in": 1}, {"capital of": 1})
+    assert state["keys"] == [fourth["key"]]
+    undone = served.post("/v1/review/undo", {"device": "a"})
+    assert undone["pair"]["key"] == fourth["key"]
+    assert (undone["right"], undone["keys"]) == ([True, False], [fourth["key"]])
+    served.app.state.desk.save_soon()
+    served.post("/v1/relations/describe", {"relation": "born in", "description": "a town"})  # after the save
+    assert counts(served)["capital of"] == (before["capital of"][0] + 1, 1)
+    undone = served.post("/v1/review/undo", {"device": "a", "keys": [first["key"], second["key"]]})
+    assert counts(served) == before
+    assert undone["pair"]["key"] == second["key"]
+
+
+def test_another_device_that_judges_the_same_pair_is_told(served: Served) -> None:
+    pair = begin(served)["pair"]
+    judge(served, pair)
+    body = {"key": pair["key"], "holds": False, "device": "b"}
+    assert served.post("/v1/review/judge", body, 409)["error"] == "already_judged"
+    assert served.post("/v1/review/judge", {**body, "key": "0" * 16}, 422)["error"] == "invalid"
+
+
+def test_accepting_all_makes_one_version_and_is_no_measure_of_quality(served: Served) -> None:
+    start = begin(served)
+    least = start["confidences"][2]
+    accepted = served.post("/v1/review/accept", {"device": "a", "min_confidence": least})
+    assert len(accepted["keys"]) == 3
+    assert (accepted["version"], accepted["right"], accepted["n_judged"]) == (start["version"] + 1, [], 3)
+    undone = served.post("/v1/review/undo", {"device": "a", "keys": accepted["keys"]})
+    assert (undone["n_judged"], undone["n_left"]) == (0, start["n_left"])
+
+
+def test_the_reason_is_given_when_nothing_is_left(served: Served, tmp_path: Path) -> None:
+    assert "No text" in served.post("/v1/review/next", {})["reason"]
+    assert "No entity" in begin(served, text="nothing at all .")["reason"]
+    assert begin(served, text="")["pair"] is None
+    ended = served.post("/v1/review/texts", {"texts": []})
+    assert (ended["n_texts"], ended["pair"]) == (0, None)
+    with serving(Extractor.open(tmp_path / "new", encoder=Words())) as empty:
+        assert empty.post("/v1/review/next", {}, 409)["error"] == "nothing_taught"
+        assert empty.post("/v1/review/texts", {"texts": [TEXT]}, 409)["error"] == "nothing_taught"
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_restart_resumes_and_long_texts_are_a_job(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with serving(toy_store(store)) as served:
+        pair = begin(served)["pair"]
+        following = judge(served, pair)["pair"]
+    assert ReviewJournal(store / FOLDER).pending == (), "the stop makes a version"
+    with serving(Extractor.open(store, encoder=Words())) as served:
+        assert counts(served)["capital of"] == (3, 0)
+        resumed = served.post("/v1/review/next", {"device": "a"})
+        assert (resumed["pair"]["key"], resumed["right"]) == (following["key"], [True])
+        answer = served.call("POST", "/v1/review/texts", {"texts": [TEXT], "job": True})
+        assert answer.status_code == 202
+        job = wait_for(served, answer.json()["id"])
+        assert (job["state"], job["result"]["n_texts"]) == ("done", 1)
+        assert served.post("/v1/review/next", {"device": "a"})["pair"]["key"] != pair["key"]
+
+
+def test_a_full_disk_loses_no_judgement(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = begin(served)["pair"]
+
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("erda.files.os.fsync", full)
+    body = {"key": pair["key"], "holds": True, "device": "a"}
+    assert served.post("/v1/review/judge", body, 503)["error"] == "cannot_write"
+    monkeypatch.undo()
+    assert judge(served, pair)["n_judged"] == 1
