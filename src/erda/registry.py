@@ -26,6 +26,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __init__(self, group: str, builtin: dict[str, T | str]) -> None:
         self.group = group
         self._own = builtin
+        self._shipped = tuple(builtin)
+
+    @property
+    def builtin(self) -> tuple[str, ...]:
+        """Names of this package, without those of installed packages and files."""
+        return self._shipped
 
     @cached_property
     def _plugins(self) -> dict[str, str]:

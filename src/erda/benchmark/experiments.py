@@ -16,7 +16,8 @@ from typing import Any
 
 from erda.benchmark.metrics import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
-from erda.benchmark.statistics import Summary
+from erda.benchmark.statistics import Summary, relation_interval
+from erda.benchmark.titles import title_of
 from erda.errors import ErdaError, SettingsError
 from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
@@ -134,6 +135,23 @@ class Line:
         """Forgetting in points."""
         return self.summary(lambda record: record.forgetting[protocol], scale=PERCENT)
 
+    def relation_counts(self, protocol: str) -> dict[str, tuple[int, int]]:
+        """Right predictions and test examples of each relation after the last task, over all streams; {} if unknown."""
+        counts: dict[str, tuple[int, int]] = {}
+        for record in self.records:
+            found = record.relation_right.get(protocol)
+            if not found:
+                return {}
+            for name, right in found.items():
+                so_far = counts.get(name, (0, 0))
+                counts[name] = (so_far[0] + right[-1], so_far[1] + record.relation_tests[name])
+        return counts
+
+    def relation_interval(self, protocol: str) -> tuple[float, float] | None:
+        """95 % interval of the accuracy after the last task under resampling of relations, as fractions."""
+        counts = self.relation_counts(protocol)
+        return relation_interval(*zip(*counts.values(), strict=True)) if counts else None
+
     def newest(self, protocol: str) -> Summary | None:
         """Accuracy on the examples of the last task, after it is learned, in per cent."""
         return self.summary(lambda record: rows[-1][-1] if (rows := record.matrix[protocol]) else None, scale=PERCENT)
@@ -189,18 +207,12 @@ def _experiment(group: Sequence[FoundRecord]) -> Experiment:
 def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Experiment:
     """Make an experiment of lines with the same dataset, encoder and number of tasks."""
     first = lines[0].first
-    extra = [
-        f"{kind} {name}={value}"
-        for kind in ("encoder", "stream")
-        for name, value in first.settings.get(kind, {}).items()
-    ]
+    shape = shape_of(first)
+    cut = [f"{name} {value}" for name, value in shape.items() if "." in name]
     names = [Path(name).name for name in (first.dataset, first.encoder)]  # last part of a path
-    title = ", ".join([f"{names[0]} {first.shots}-shot", f"encoder {names[1]}", *extra])
-    if first.evaluate_on != "test":
-        title += f", measured on {first.evaluate_on} data"
-    slug = slug_of(f"{title} {first.order_family}")
-    if first.order_family == "sckd":
-        title += ", task orders of SCKD"
+    ends = [] if first.evaluate_on == "test" else [first.evaluate_on]
+    slug = slug_of(" ".join([names[0], f"{first.shots}-shot", names[1], *cut, *ends, first.order_family]))
+    title = title_of(first)
     return Experiment(title, slug, first.n_tasks, tuple(lines), (*notes, *_stream_notes(lines)))
 
 

@@ -31,7 +31,13 @@ GROUPS: dict[
         "export": ("export",),
         "serve": ("serve",),
     },
-    "experiments": {"run": ("run",), "paper": ("paper",), "search": ("search",), "report": ("report",)},
+    "experiments": {
+        "run": ("run",),
+        "paper": ("paper",),
+        "search": ("search",),
+        "report": ("report",),
+        "submit": ("submit",),
+    },
     "data and unlabelled text": {"data": ("data",), "corpus": ("corpus",)},
 }
 EXAMPLES = """\

@@ -11,6 +11,7 @@ from erda.cli.checking import Commands, add_command
 EXAMPLES = """examples:
   erda report runs/x
   erda report runs/x --no-figures > tables.txt
+  erda report runs/x --reference cpl
   erda report runs/paper --reproducibility REPRODUCIBILITY.md
 """
 
@@ -26,6 +27,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "directory", type=Path, metavar="DIR", help="the --out folder of `erda run`, or one above several"
     )
     parser.add_argument("--no-figures", action="store_true", help="only tables, and a page of them")
+    against = "test every other line against this one: a label or a method (default: posterior, else erda)"
+    parser.add_argument("--reference", default="", metavar="NAME", help=against)
     every = "also write every number with the paper's, its interval, its tests and the command that reproduces it"
     parser.add_argument("--reproducibility", type=Path, metavar="FILE", help=every)
     parser.set_defaults(handler=run)
@@ -38,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
     from erda.cli.printing import print_tables
     from erda.errors import printable
 
-    report = write_report(options.directory, figures=not options.no_figures, layout=paper_layout)
+    report = write_report(
+        options.directory, figures=not options.no_figures, layout=paper_layout, reference=options.reference
+    )
     print_tables(report.tables)
     print(f"Files: {len(report.files)} in {options.directory / FOLDER}")
     if report.page:
@@ -48,7 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
         expected = table_titles() if asked_tables(options.directory) else None
         written = write_reproducibility(
-            options.directory, options.reproducibility, layout=paper_layout, expected=expected
+            options.directory,
+            options.reproducibility,
+            layout=paper_layout,
+            expected=expected,
+            reference=options.reference,
         )
         print(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):

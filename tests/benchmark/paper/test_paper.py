@@ -165,13 +165,13 @@ def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> N
     assert first.reference == "ERDA w.o. DA", "ERDA itself was not run"
     assert "Not run yet: Joint training, EMR, EMAR, IDLVQ-C, ERDA." in first.experiment.notes
     assert len(sections) == 4
-    assert sections[-1].title.startswith("fewrel 5-shot, encoder bilstm")
+    assert sections[-1].title.startswith("FewRel, 5 shots, BiLSTM")
 
 
 def test_the_section_of_another_dataset_names_it(copied: Path) -> None:
     first = paper_layout(read_records(copied))[0]
     assert first.name == "main-on-atlas"
-    assert first.title.startswith("main: atlas 5-shot, encoder bilstm")
+    assert first.title.startswith("main: atlas, 5 shots, BiLSTM")
     assert first.text == 'As "Main table: FewRel 10-way 5-shot, BiLSTM", but on another dataset.'
     on_fewrel(copied)
     run_paper([small_table("main", SEQRUN)], out=copied, changes=CHANGES, show=False)

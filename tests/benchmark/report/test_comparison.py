@@ -136,10 +136,11 @@ def test_the_reference_is_compared_with_each_line(template: Record) -> None:
     low, high = expected.confidence_interval(0.95)
     emr = table.rows[0]
     assert emr[1:4] == (6, "+16.50", f"{100 * low:+.2f} to {100 * high:+.2f}")
-    assert emr[4] == p_value(expected.pvalue)
-    assert emr[5] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
-    assert table.rows[1][5] == p_value(2 * smaller.pvalue)
-    assert emr[6:] == ("0.0312", "0.0625")
+    assert emr[4] == "+0.00 to +0.00", "the template's counts per relation are shared"
+    assert emr[5] == p_value(expected.pvalue)
+    assert emr[6] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
+    assert table.rows[1][6] == p_value(2 * smaller.pvalue)
+    assert emr[7:] == ("0.0312", "0.0625")
     assert "Holm's correction: 2 rows." in table.notes
     assert any("sign-flip p with n = 6: 0.0312, corrected 0.0625" in note for note in table.notes)
     half = comparison_table(found, "erda", ALL_SEEN)
@@ -173,7 +174,7 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
     (mixed,) = grouped(records)
     table = comparison_table(mixed, "erda", CANDIDATES)
     assert [row[0] for row in table.rows] == ["idlvq-c"]
-    assert table.rows[0][4] == table.rows[0][5]  # a family of one
+    assert table.rows[0][5] == table.rows[0][6]  # a family of one
     said = (
         "Cannot compare 'erda' with 'emr': they were run on different streams (seed 100, manifests stream-1, other-10)."
     )
@@ -187,12 +188,12 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
 def test_fewer_than_two_common_streams_are_noted(template: Record) -> None:
     lone = experiment(template, {"erda": [0.5, 0.6], "emr": [0.4]})
     table = comparison_table(lone, "erda", CANDIDATES)
-    assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None),)
+    assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None, None),)
     assert any(note.startswith("emr: One common stream") for note in table.notes)
     apart = [record(template, "erda", 1, 0.5), record(template, "emr", 2, 0.5)]
     (found,) = grouped(apart)
     table = comparison_table(found, "erda", CANDIDATES)
-    assert table.rows == (("emr", 0, None, None, None, None, None, None),)
+    assert table.rows == (("emr", 0, None, None, None, None, None, None, None),)
     assert any("No common stream" in note for note in table.notes)
     for write in (to_markdown, to_csv, to_terminal):
         assert "emr" in write(table)

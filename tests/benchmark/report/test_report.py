@@ -37,7 +37,9 @@ def test_tables_show_the_values_of_the_records(tmp_path: Path) -> None:
     assert table.rows[-1] == ("chance", None, "50.00", "25.00", "16.67")
     final = final_table(experiment)
     assert [row[:3] for row in final.rows] == [("toy", ALL_SEEN, 3), ("toy", CANDIDATES, 3)]
-    assert final.rows[0][5].mean == pytest.approx(sum(100 * record.forgetting[ALL_SEEN] for record in records) / 3)
+    low, high = final.rows[0][4].split(" to ")
+    assert 0 <= float(low) <= final.rows[0][3].mean <= float(high) <= 100
+    assert final.rows[0][6].mean == pytest.approx(sum(100 * record.forgetting[ALL_SEEN] for record in records) / 3)
     assert cost_table(experiment).rows[0][2].mean == pytest.approx(
         sum(sum(record.seconds["learn"]) for record in records) / 3
     )
@@ -208,3 +210,28 @@ def test_the_page_names_lines_run_on_different_streams(tmp_path: Path) -> None:
     found = write_report(tmp_path, figures=False)
     assert "they were run on different streams" in (tmp_path / "report/index.html").read_text().replace("&#39;", "'")
     assert {table.name for table in found.tables} >= {"final", "runs"}
+
+
+def test_another_reference_is_tested_against_and_an_unknown_one_is_rejected(tmp_path: Path) -> None:
+    for noise in (0.1, 0.5):
+        for seed in (1, 2):
+            toy_record(tmp_path / str(noise), seed=seed, settings=with_noise(noise))
+    for label in ("toy (noise=0.5)", "toy (noise=0.1)"):
+        report = write_report(tmp_path, figures=False, reference=label)
+        assert [section.reference for section in report.sections] == [label]
+        titles = [table.title for table in report.tables if table.name.startswith("comparison")]
+        assert titles
+        assert all(title.startswith(f"{label} minus each") for title in titles)
+    assert write_report(tmp_path, figures=False, reference="toy").sections[0].reference == "toy (noise=0.1)"
+    with pytest.raises(RecordError, match="--reference"):
+        write_report(tmp_path, figures=False, reference="mine")
+
+
+def test_the_first_page_lists_every_section(tmp_path: Path) -> None:
+    toy_record(tmp_path / "a")
+    toy_record(tmp_path / "b", shots=3)
+    report = write_report(tmp_path, figures=False)
+    text = report.page.read_text()
+    glance = text[text.index("Every section") : text.index('id="reading"')]
+    assert [section.title in glance for section in report.sections] == [True, True]
+    assert [section.title for section in report.sections] == ["toy, 2 shots, toy", "toy, 3 shots, toy"]

@@ -17,6 +17,7 @@ from erda.benchmark.statistics import (
     is_constant,
     mean_interval,
     paired_t,
+    relation_interval,
     sign_flip,
     smallest_sign_flip,
 )
@@ -36,7 +37,8 @@ class Comparison:
     second: str
     n: int
     difference: float | None  # mean; None without a common stream
-    interval: tuple[float, float] | None = None  # 95 %, by the t distribution
+    interval: tuple[float, float] | None = None  # 95 %, by the t distribution over streams
+    relation_interval: tuple[float, float] | None = None  # 95 %, by resampling relations; needs counts per relation
     p_t: float | None = None
     p_sign: float | None = None
     p_t_corrected: float | None = None
@@ -123,10 +125,22 @@ def _compare_two(first: Line, second: Line, protocol: str, k: int) -> Comparison
         n=len(differences),
         difference=summary.mean if summary else None,
         interval=mean_interval(differences),
+        relation_interval=_relation_interval(first, second, protocol) if k == -1 else None,
         p_t=paired_t(differences),
         p_sign=sign_flip(differences),
         note=" ".join(_notes(differences, sorted(set(ours) ^ set(theirs)))),
     )
+
+
+def _relation_interval(first: Line, second: Line, protocol: str) -> tuple[float, float] | None:
+    """95 % interval of the difference under resampling of relations; None if counts, streams or relations differ."""
+    if {one.seed for one in first.records} != {one.seed for one in second.records}:
+        return None
+    ours, theirs = first.relation_counts(protocol), second.relation_counts(protocol)
+    tests = {name: n for name, (_, n) in ours.items()}
+    if not tests or tests != {name: n for name, (_, n) in theirs.items()}:
+        return None
+    return relation_interval([ours[name][0] - theirs[name][0] for name in tests], list(tests.values()))
 
 
 def _accuracy(line: Line, record: Record, protocol: str, k: int) -> float:

@@ -11,7 +11,14 @@ from pathlib import Path
 from erda.benchmark.records import read_records
 from erda.benchmark.report.figures.figure import FORMATS, save_figure
 from erda.benchmark.report.page.page import PAGE, render_page
-from erda.benchmark.report.sections import Layout, Section, ShownSection, experiment_sections, show_section
+from erda.benchmark.report.sections import (
+    Layout,
+    Section,
+    ShownSection,
+    experiment_sections,
+    show_section,
+    with_reference,
+)
 from erda.benchmark.report.table_formats import WRITERS, Table, escape_markdown, one_line, to_markdown
 from erda.files import remove_own, write_bytes
 
@@ -37,14 +44,16 @@ class Report:
     notes: tuple[str, ...]  # on views that the records do not support
 
 
-def write_report(directory: Path, *, figures: bool = True, layout: Layout = experiment_sections) -> Report:
+def write_report(
+    directory: Path, *, figures: bool = True, layout: Layout = experiment_sections, reference: str = ""
+) -> Report:
     """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
 
-    `layout` chooses the sections. A single section is written to the folder itself, several to one folder each. Files
-    of an earlier report that this one does not write are removed.
+    `layout` chooses the sections, `reference` the line that others are tested against. A single section is written to
+    the folder itself, several to one folder each. Files of an earlier report that this one does not write are removed.
     """
     found = read_records(directory)
-    sections = layout(found)
+    sections = with_reference(layout(found), reference) if reference else layout(found)
     faults = list(found.faults)
     if figures and find_spec("matplotlib") is None:
         faults.append("Figures were not drawn: matplotlib is not installed here.")

@@ -12,11 +12,10 @@ from erda.benchmark.experiments import Line, slug_of
 from erda.benchmark.records import RECORD, Records, read_records
 from erda.benchmark.report.comparison import Family, compare_all, p_value
 from erda.benchmark.report.published import PAPER, published_of
-from erda.benchmark.report.result_tables import DEVIATION_NOTE, interval
-from erda.benchmark.report.sections import Layout, Section, experiment_sections
+from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, interval
+from erda.benchmark.report.sections import Layout, Section, experiment_sections, with_reference
 from erda.benchmark.report.table_formats import Cell, Cells, Table, escape_markdown, one_line, to_markdown
 from erda.benchmark.run.progress import FILE, FOLDER
-from erda.benchmark.statistics import mean_interval
 from erda.files import write_bytes
 
 AGAIN = "runs/again"  # output folder of the commands
@@ -29,7 +28,7 @@ are not edited by hand.
 Each table shows, for every method:
 
 - accuracy after the last task in per cent: mean ± standard deviation over n streams, and the 95 %
-  interval of the mean by the t distribution;
+  interval of a bootstrap that resamples whole relations;
 - the paper's number (Qin and Joty, 2022, protocol candidates), where there is one;
 - p values of two paired tests against the reference method, two-sided, with Holm's correction over
   the table;
@@ -38,9 +37,9 @@ Each table shows, for every method:
 
 {DEVIATION_NOTE}
 
-Streams that differ only in their task order share examples and questions. Deviations, intervals and
-p values then measure the effect of the order, not of other sentences or relations. A method that
-does not depend on the order has deviation 0.
+Streams that differ only in their task order share examples and questions. Deviations and p values
+then measure the effect of the order, not of other sentences or relations: a method that does not
+depend on the order has deviation 0. The interval over relations measures the effect of the relations.
 
 docs/benchmark.md explains protocols and tests. The commands write their records under `{AGAIN}`,
 and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).
@@ -89,14 +88,19 @@ def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterabl
 
 
 def write_reproducibility(
-    directory: Path, out: Path, *, layout: Layout = experiment_sections, expected: Mapping[str, str] | None = None
+    directory: Path,
+    out: Path,
+    *,
+    layout: Layout = experiment_sections,
+    expected: Mapping[str, str] | None = None,
+    reference: str = "",
 ) -> Path:
     """Write the page for the records under `directory` to `out`; `layout` chooses the sections.
 
     `expected` maps names of expected sections to their titles. The page lists those without records.
     """
     found = read_records(directory)
-    sections = layout(found)
+    sections = with_reference(layout(found), reference) if reference else layout(found)
     place = directory.name if directory.is_absolute() else directory.as_posix()
     parts = [INTRODUCTION.format(place=place, n_records=len(found.found))]
     missing = _missing(found, sections, expected or {})
@@ -129,14 +133,13 @@ def _table(section: Section, protocol: str) -> Table:
 
     def cells(line: Line) -> Cells:
         row = published[line.label]
-        values = [value for one in line.records if (value := one.after("accuracy", protocol, -1)) is not None]
         seconds = line.summary(lambda record: record.total_seconds)
         return (
             line.label,
             *([row.row if row else None] if has_paper else []),
             len(line.records),
             line.accuracy(protocol, -1),
-            interval(mean_interval(values)),
+            interval(line.relation_interval(protocol)),
             *([row.last if row else None] if has_paper else []),
             *(_tests(family, line.label) if family else []),
             line.forgetting(protocol),
@@ -157,7 +160,7 @@ def _table(section: Section, protocol: str) -> Table:
     return Table(
         name=f"reproducibility-{protocol}",
         title=f"Protocol {protocol}, after task {experiment.n_tasks}",
-        columns=("method", *name, "n", "ours", "95 % interval", *paper, *tests, "forgetting", "newest task", "seconds"),
+        columns=("method", *name, "n", "ours", OVER_RELATIONS, *paper, *tests, "forgetting", "newest task", "seconds"),
         rows=tuple(map(cells, experiment.lines)),
         notes=(*notes, *experiment.notes),
         text_columns=1 + has_paper,

@@ -5,7 +5,7 @@ A view is a group of tables and figures. A view that the records do not support 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
@@ -17,7 +17,7 @@ from erda.benchmark.report.figures.measures import accuracy_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
 from erda.benchmark.report.mistakes import mistakes_table
 from erda.benchmark.report.table_formats import Table
-from erda.errors import RecordError
+from erda.errors import RecordError, unknown_name
 
 Item = Table | Figure
 
@@ -87,6 +87,20 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
         number = name.removeprefix(section.name).removeprefix("-")
         named[name] = replace(section, name=name, title=f"{section.title} ({number})") if number else section
     return tuple(named.values())
+
+
+def with_reference(sections: Sequence[Section], name: str) -> tuple[Section, ...]:
+    """Test the lines of each section against the line called `name`, a label or a method, where there is one."""
+    chosen = {}
+    for index, section in enumerate(sections):
+        lines = section.experiment.lines
+        own = [one for one in lines if one.label == name] or [one for one in lines if one.method == name]
+        if own:
+            chosen[index] = replace(section, reference=own[0].label)
+    if not chosen:
+        known = {line.label for section in sections for line in section.experiment.lines}
+        raise RecordError(f"--reference: {unknown_name('line', name, known)}")
+    return tuple(chosen.get(index, section) for index, section in enumerate(sections))
 
 
 def show_section(section: Section, *, figures: bool = True) -> ShownSection:

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from erda import __version__
+from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.figures.figure import FORMATS, Figure, page_panels
@@ -72,7 +73,14 @@ def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title:
         dense=DENSE,
         folded=FOLDED,
         format_cell=format_cell,
+        best_of=_best,
     )
+
+
+def _best(section: Section) -> Line:
+    """Line with the highest accuracy after the last task by all-seen."""
+    found = {line.label: line.accuracy(ALL_SEEN, -1) for line in section.experiment.lines}
+    return max(section.experiment.lines, key=lambda line: one.mean if (one := found[line.label]) else 0.0)
 
 
 def _ps(section: Section, protocol: str) -> dict[str, str | None]:

@@ -1,0 +1,255 @@
+"""Share results: audit records, strip them of bulk, and pack them into a bundle that others can check.
+
+A bundle is a zip file with `bundle.json` (sealed: name, environment, sha256 of every member), `records/` and
+`method/`. The same records, method files and environment give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from erda.benchmark.metrics import ALL_SEEN, PROTOCOLS, forgetting
+from erda.benchmark.records import (
+    PREDICTIONS,
+    RECORD,
+    RULES,
+    FoundRecord,
+    Record,
+    Records,
+    read_predictions,
+    read_records,
+    relation_counts,
+)
+from erda.benchmark.run.machine import versions
+from erda.errors import RecordError, join_faults, one_line
+from erda.files import decode_sealed, read_bytes, sealed, write_bytes
+from erda.methods import METHODS
+
+FORMAT = 1
+CONTENTS = "bundle.json"
+RECORDS, METHOD = "records", "method"
+MOST_NOTE = 2_000  # characters of JSON; longer notes of a method (provenance of augmentation) are left out
+MOST_UNPACKED = 200_000_000  # bytes of a bundle
+ROUNDING = 1e-9
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def compact_record(found: FoundRecord) -> Record:
+    """Record without bulky notes and local paths; counts per relation come from its predictions if it lacks them."""
+    record = found.record
+    if not record.relation_tests and found.folder is not None and (found.folder / PREDICTIONS).exists():
+        record = replace(record, **relation_counts(read_predictions(found.folder)))
+    short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
+    left_out = sorted(record.notes.keys() - short.keys())
+    notes = {**short, "left_out": left_out} if left_out else short
+    names: dict[str, Any] = {name: _public_name(getattr(record, name)) for name in ("dataset", "encoder", "corpus")}
+    return replace(record, notes=notes, **names)
+
+
+def _public_name(text: str) -> str:
+    return Path(text).name if Path(text).is_absolute() else text
+
+
+def record_bytes(record: Record) -> bytes:
+    """A sealed record as one line of JSON."""
+    return (json.dumps(sealed(record), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
+def audit_record(record: Record) -> list[str]:
+    """Faults of a record as a public result; measures are recomputed from its counts per relation."""
+    faults = []
+    if record.evaluate_on != "test":
+        faults.append(f"measured on {record.evaluate_on} data; a result needs --evaluate-on test")
+    if record.protocols != RULES or record.accuracy.keys() != set(PROTOCOLS):
+        faults.append(f"lacks a protocol; both are needed ({', '.join(PROTOCOLS)})")
+    elif record.accuracy[ALL_SEEN] is None:
+        faults.append(f"was not measured by {ALL_SEEN}")
+    if not record.relation_right or not record.relation_tests:
+        faults.append("lacks counts per relation; run again with this version")
+    return faults or _contradictions(record)
+
+
+def _contradictions(record: Record) -> list[str]:
+    """Measures that differ from those computed from the counts per relation."""
+    faults: list[str] = []
+    tests = record.relation_tests
+    if set(tests) != {name for task in record.order for name in task}:
+        return ["its counts per relation do not name the relations of its tasks"]
+    n_test = [sum(tests[name] for name in task) for task in record.order]
+    if n_test != record.n_test:
+        faults.append("n_test differs from the counts per relation")
+    for protocol in PROTOCOLS:
+        accuracy, matrix = record.accuracy[protocol], record.matrix.get(protocol)
+        right = record.relation_right.get(protocol)
+        if accuracy is None:
+            faults += [f"{protocol}: counts without an accuracy"] if right else []
+            continue
+        if right is None or matrix is None or len(accuracy) != record.n_tasks or len(matrix) != record.n_tasks:
+            faults.append(f"{protocol}: incomplete")
+            continue
+        if any(len(right.get(name, ())) != record.n_tasks - k for k, task in enumerate(record.order) for name in task):
+            faults.append(f"{protocol}: counts per relation are incomplete")
+            continue
+        rows = [
+            [sum(right[name][k - j] for name in record.order[j]) / n_test[j] for j in range(k + 1)]
+            for k in range(record.n_tasks)
+        ]
+        micro = [sum(a * n for a, n in zip(row, n_test, strict=False)) / sum(n_test[: len(row)]) for row in rows]
+        drop = forgetting(rows)
+        lost = record.forgetting.get(protocol)
+        same = (
+            _close(micro, accuracy)
+            and all(_close(ours, theirs) for ours, theirs in zip(rows, matrix, strict=True))
+            and (drop is None) == (lost is None)
+            and _close([drop or 0.0], [lost or 0.0])
+        )
+        if not same:
+            faults.append(f"{protocol}: accuracy, matrix or forgetting differ from the counts per relation")
+    return faults
+
+
+def _close(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    return len(ours) == len(theirs) and all(abs(a - b) <= ROUNDING for a, b in zip(ours, theirs, strict=True))
+
+
+def audit(found: Records) -> list[str]:
+    """Faults of all records of a folder, unreadable ones included."""
+    faults = list(found.faults)
+    for one in found.found:
+        place = one.folder.relative_to(found.directory) if one.folder else one.record.title
+        faults += [f"{place}: {fault}." for fault in audit_record(one.record)]
+    return faults
+
+
+# -- bundles -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Content of `bundle.json`."""
+
+    format: int
+    name: str
+    environment: dict[str, Any]  # versions of Python and erda, and every installed package
+    members: dict[str, str]  # path in the bundle -> sha256
+    seal: str = ""
+
+
+def pack_bundle(directory: Path, out: Path, *, name: str, method_files: Sequence[Path] = ()) -> Bundle:
+    """Audit the records under `directory` and pack them into `out`; raise one `RecordError` with all faults."""
+    found = read_records(directory)
+    compact = {one.folder.relative_to(directory): compact_record(one) for one in found.found if one.folder is not None}
+    faults = list(found.faults)
+    faults += [f"{place}: {fault}." for place, record in compact.items() for fault in audit_record(record)]
+    members = {f"{RECORDS}/{place.as_posix()}/{RECORD}": record_bytes(one) for place, one in compact.items()}
+    for path in method_files:
+        if f"{METHOD}/{path.name}" in members:
+            faults.append(f"{path}: two method files have this name.")
+        members[f"{METHOD}/{path.name}"] = read_bytes(path, error=RecordError)
+    faults += _unknown_methods(compact.values(), has_files=bool(method_files))
+    if faults:
+        raise RecordError(join_faults([f"{directory}: no bundle was written.", *faults]))
+    digests = {place: hashlib.sha256(content).hexdigest() for place, content in sorted(members.items())}
+    bundle = Bundle(FORMAT, one_line(name), {**versions(), "packages": _packages()}, digests)
+    head = json.dumps(sealed(bundle), ensure_ascii=False, indent=1).encode() + b"\n"
+    write_bytes(out, _zipped({CONTENTS: head, **members}))
+    return bundle
+
+
+def _unknown_methods(records: Iterable[Record], *, has_files: bool) -> list[str]:
+    """Reject methods that nobody else can run."""
+    own = sorted({one.method for one in records} - set(METHODS.builtin))
+    return (
+        [f"{', '.join(own)}: not a method of erda; add its source with --method-file."] if own and not has_files else []
+    )
+
+
+def _packages() -> list[str]:
+    found = ((one.metadata["Name"], one.version) for one in metadata.distributions())
+    return sorted({f"{name}=={version}" for name, version in found if name}, key=str.lower)
+
+
+def _zipped(members: Mapping[str, bytes]) -> bytes:
+    """Zip file that depends on nothing but its members."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+        for place in sorted(members):
+            about = zipfile.ZipInfo(place, date_time=EPOCH)
+            about.compress_type, about.external_attr, about.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
+            packed.writestr(about, members[place])
+    return file.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBundle:
+    """A valid bundle and its records."""
+
+    bundle: Bundle
+    records: tuple[Record, ...]
+    method_files: tuple[str, ...]
+
+
+def check_bundle(path: Path) -> CheckedBundle:
+    """Check a bundle: members, checksums, seals, protocols and counts; raise one `RecordError` with all faults.
+
+    Nothing of the bundle is executed.
+    """
+    members = _unzipped(path)
+    about: dict[str, Any] = {"error": RecordError, "remedy": "Pack it again with `erda submit`."}
+    bundle = decode_sealed(members.pop(CONTENTS, b"{}"), Bundle, place=f"{path}: {CONTENTS}", **about)
+    faults = [] if bundle.format == FORMAT else [f"format {bundle.format}; this version reads format {FORMAT}."]
+    digests = {place: hashlib.sha256(content).hexdigest() for place, content in members.items()}
+    faults += [
+        f"{place}: differs from {CONTENTS}."
+        for place in sorted({*digests, *bundle.members})
+        if digests.get(place) != bundle.members.get(place)
+    ]
+    with TemporaryDirectory() as folder:
+        for place, content in members.items():
+            if place.startswith(f"{RECORDS}/") and not faults:
+                write_bytes(Path(folder) / place, content)
+        records: tuple[Record, ...] = ()
+        if not faults:
+            found = read_records(Path(folder) / RECORDS) if any(Path(folder).iterdir()) else None
+            records = found.records if found else ()
+            faults += audit(found) if found else ["holds no record."]
+    files = tuple(place for place in members if place.startswith(f"{METHOD}/"))
+    faults += _unknown_methods(records, has_files=bool(files))
+    if faults:
+        raise RecordError(join_faults([f"{path}: rejected.", *faults]))
+    return CheckedBundle(bundle, records, files)
+
+
+def _unzipped(path: Path) -> dict[str, bytes]:
+    content = read_bytes(path, error=RecordError)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            infos = packed.infolist()
+            if sum(one.file_size for one in infos) > MOST_UNPACKED:
+                raise RecordError(f"{path}: unpacks to more than {MOST_UNPACKED // 1_000_000} MB.")
+            unsafe = [one.filename for one in infos if not _is_safe(one.filename)]
+            names = [one.filename for one in infos]
+            if unsafe or len(set(names)) < len(names):
+                raise RecordError(f"{path}: has unexpected or repeated members: {one_line(', '.join(unsafe or names))}")
+            return {one.filename: packed.read(one) for one in infos}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise RecordError(f"{path}: is not a bundle of `erda submit` ({one_line(str(error))}).") from None
+
+
+def _is_safe(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    ends = name == CONTENTS or (name.startswith(f"{RECORDS}/") and parts[-1] == RECORD)
+    ends = ends or (parts[0] == METHOD and len(parts) == 2)
+    return ends and ".." not in parts and not name.startswith("/") and "\\" not in name
