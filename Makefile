@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench torture docs clean
+.PHONY: help demo test test-all check format bench torture docs results clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ torture: $(STAMP)  ## kills, damaged files, full disks, two at once, hostile nam
 
 docs: $(STAMP)  ## write docs/cli.md from the parsers
 	$(BIN)/python docs/cli.py
+
+results: $(STAMP)  ## rebuild REPRODUCIBILITY.md, docs/beyond.md and the leaderboard from results/
+	$(BIN)/python benchmarks/results.py
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -10,6 +10,7 @@ from erda.settings.runs import Run
 DATASETS = {
     "fewrel": "FewRel",
     "fewrel-full": "FewRel, all sentences",
+    "fewrel-fresh": "FewRel, fresh relations",
     "tacred": "TACRED",
     "redoc41": "redoc41",
     "atlas": "atlas",
