@@ -43,8 +43,10 @@ bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set
 torture: $(STAMP)  ## kills, damaged files, full disks, two at once, hostile names: docs/reliability.md
 	$(BIN)/python benchmarks/torture
 
-docs: $(STAMP)  ## write docs/cli.md from the parsers
-	$(BIN)/python docs/cli.py
+docs: $(STAMP)  ## write the generated pages, then build the site into build/site
+	$(BIN)/python docs/reference.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
+	@echo "build/site/index.html"
 
 results: $(STAMP)  ## rebuild REPRODUCIBILITY.md, docs/beyond.md and the leaderboard from results/
 	$(BIN)/python benchmarks/results.py

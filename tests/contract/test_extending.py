@@ -1,4 +1,4 @@
-"""The method in docs/extending.md works from a file and from an installed package, and keeps the contract."""
+"""The method in docs/howto/method.md works from a file and from an installed package, and keeps the contract."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from erda.methods import METHODS, OWN_METHODS, find_method
 from erda.testing import check_method
 from toy_world import toy_example, write_vectors
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "method.md"
 ENCODER = """
 from erda.encoders import EncoderEntry
 from erda.fields import Count, Settings
