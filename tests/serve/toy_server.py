@@ -58,10 +58,12 @@ def toy_store(folder: Path) -> Extractor:
 
 
 @contextmanager
-def serving(extractor: Extractor, *, token: str | None = None, limits: Limits | None = None) -> Iterator[Served]:
+def serving(
+    extractor: Extractor, *, token: str | None = None, limits: Limits | None = None, write: Any = None
+) -> Iterator[Served]:
     limits = limits or Limits()
     settings = ServerSettings(extractor.folder, token=token, limits=limits)
-    app = build_application(settings, extractor)
+    app = build_application(settings, extractor, write=write)
     listening = bound_socket("127.0.0.1", 0)
     server = uvicorn.Server(server_config(lambda: app, limits))
     thread = Thread(target=server.run, args=([listening],))

@@ -15,6 +15,7 @@ needs one. Several --workers share the store: each answers, and one at a time te
 
 examples:
   erda serve my-extractor
+  erda serve my-extractor --engine ray --address auto --workers 4
   erda serve my-extractor --host 0.0.0.0 --token-file token.txt --allow-host erda.example.org
 """
 
@@ -33,7 +34,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     names = "a further name of this server, as behind a proxy (may be repeated)"
     serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
-    serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes that answer (default: 1)")
+    workers = "processes that answer (default: 1); with --engine ray, replicas"
+    serve.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
+    engine = "local: processes of this machine; ray: replicas on a Ray cluster that all see STORE, and one writer"
+    serve.add_argument("--engine", choices=("local", "ray"), default="local", help=f"{engine} (default: local)")
+    cluster = "Ray cluster: 'auto' or HOST:PORT (default: a cluster of this process)"
+    serve.add_argument("--address", metavar="ADDRESS", help=cluster)
     rate = "requests per second and client (default: 1000)"
     serve.add_argument("--rate", type=int, default=1000, metavar="N", help=rate)
     serve.add_argument("--no-browser", action="store_true", help="do not open the page")
@@ -61,5 +67,10 @@ def run_serve(options: argparse.Namespace) -> int:
 
             webbrowser.open(address)
 
-    serve(settings, n_workers=options.workers, started=started)
+    if options.engine == "ray":
+        from erda.serve.ray_engine import serve_on_ray
+
+        serve_on_ray(settings, n_replicas=options.workers, address=options.address, started=started)
+    else:
+        serve(settings, n_workers=options.workers, started=started)
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,8 @@ from erda import __version__
 from erda.app.extractor import Extractor
 from erda.serve import changes, job_routes, label_studio, questions, review_routes, status_routes, view_routes
 from erda.serve.failures import add_failures
-from erda.serve.guard import LOOPBACK, Guard, is_loopback
+from erda.serve.guard import LOOPBACK, App, Guard, is_loopback
+from erda.serve.hot_route import HotRoute
 from erda.serve.jobs import Jobs
 from erda.serve.limits import Limits
 from erda.serve.metrics import Measured, Metrics
@@ -35,20 +36,26 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
 
 
-def build_application(settings: ServerSettings, extractor: Extractor | None = None) -> FastAPI:
-    """Build the application. The extractor is opened now; its encoder loads in the background."""
+def build_application(
+    settings: ServerSettings, extractor: Extractor | None = None, *, write: Callable[[App], App] | None = None
+) -> FastAPI:
+    """Build the application. The extractor is opened now; its encoder loads in the background.
+
+    `write` is middleware that hands changes on, for a replica that only reads the store.
+    """
     service = Service(extractor or Extractor.open(settings.store), settings.limits)
     desk = ReviewDesk(service)
     jobs = Jobs(service.folder, job_work(service, desk.shared), settings.limits)
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[dict[str, Service]]:
-        jobs.take_over()
-        desk.save_soon()
+        if write is None:
+            jobs.take_over()
+            desk.save_soon()
         yield {"service": service}
         service.is_stopping = True
         jobs.stop()
-        desk.stop()
+        desk.stop(saves=write is None)
         service.stop()
 
     app = FastAPI(
@@ -68,6 +75,9 @@ def build_application(settings: ServerSettings, extractor: Extractor | None = No
     ):
         app.include_router(router)
     add_failures(app, service.folder)
+    app.add_middleware(HotRoute, service=service)  # behind the guard
+    if write is not None:
+        app.add_middleware(write)
     app.add_middleware(
         Guard,
         limits=settings.limits,

@@ -28,7 +28,7 @@ from erda.serve.bodies import (
 from erda.serve.failures import Json
 from erda.serve.job_routes import added_job
 from erda.serve.replies import Changed, JobReply, Reply, TaughtReply, history_row, lesson_row, relations_row, taught_row
-from erda.serve.routing import FAILURES, TheJobs, TheService, replies
+from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheJobs, TheService, replies
 from erda.serve.work import teach_from
 
 router = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
@@ -136,7 +136,9 @@ async def undo(body: UndoBody, service: TheService) -> Response:
     return Json({"version": await service.write(lambda one: one.undo() if to is None else one.rollback(to))})
 
 
-@router.get("/export", response_class=Response, responses={200: {"content": {"application/zip": {}}}})
+@router.get(
+    "/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"application/zip": {}}}}
+)
 async def export_zip(service: TheService) -> Response:
     """Download the current version as a folder that answers without erda, in a zip file."""
     return Response(

@@ -17,14 +17,14 @@ from erda.serve.failures import Json, Refused
 from erda.serve.jobs import FINISHED, Job, Jobs, Kind
 from erda.serve.limits import Limits
 from erda.serve.replies import JobReply, JobsReply
-from erda.serve.routing import FAILURES, TheJobs, TheService, replies
+from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheJobs, TheService, replies
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=FAILURES)
 POLL_SECONDS = 0.1
 Id = Annotated[str, Path(max_length=40, examples=["0123456789abcdef"])]
 
 
-def job_of(id: Id, jobs: TheJobs) -> Job:
+async def job_of(id: Id, jobs: TheJobs) -> Job:
     """The job of a path; unknown ones are rejected before an answer begins."""
     return jobs.get(id)
 
@@ -52,7 +52,11 @@ async def cancel_job(id: Id, jobs: TheJobs) -> Response:
     return Json(job_row(jobs.cancel(id)))
 
 
-@router.get("/{id}/events", response_class=EventSourceResponse, responses=UNKNOWN)
+@router.get(
+    "/{id}/events",
+    response_class=EventSourceResponse,
+    responses={**FAILURES_IN_JSON, 404: FAILURES_IN_JSON[422] | {"description": "There is no such job."}},
+)
 async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events `progress`, each with the job, until it is finished or the server stops."""
     yield ServerSentEvent(event="progress", data=job_row(job))

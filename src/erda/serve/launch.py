@@ -30,8 +30,7 @@ def serve(
     settings: ServerSettings, *, n_workers: int = 1, started: Callable[[str], None] = lambda address: None
 ) -> None:
     """Serve until interrupted. `started` receives the address to open, once connections are accepted."""
-    if settings.token is None and not is_loopback(settings.host):
-        raise SettingsError(f"--host {settings.host}: other machines can reach this address; add --token-file FILE.")
+    refuse_open_address(settings)
     listening = bound_socket(settings.host, settings.port)
     started(page_address(settings, listening.getsockname()[1]))
     config = server_config(partial(build_application, settings), settings.limits, n_workers=n_workers)
@@ -41,6 +40,12 @@ def serve(
     with TemporaryDirectory() as metrics:
         os.environ[SHARED] = metrics
         Multiprocess(config, [listening]).run()
+
+
+def refuse_open_address(settings: ServerSettings) -> None:
+    """Reject an address that other machines can reach without a token."""
+    if settings.token is None and not is_loopback(settings.host):
+        raise SettingsError(f"--host {settings.host}: other machines can reach this address; add --token-file FILE.")
 
 
 def server_config(application: Callable[[], Any], limits: Limits, *, n_workers: int = 1) -> uvicorn.Config:

@@ -131,7 +131,9 @@ def example_row(example: Example) -> Row:
 
 def answer_row(answer: Answer) -> Row:
     """An answer as printed by the command line, with tokens, spans and scores."""
-    row = {**example_row(answer.example), **answer.to_json()}
+    example = answer.example
+    spans = {f"{role}_span": [one.span.start, one.span.end] for role, one in _roles(example)}
+    row = {**answer.to_json(), "tokens": list(example.tokens), **spans}
     for one, ranked in zip(row["ranked"], answer.ranked, strict=True):
         one["score"] = ranked.score
     return row

@@ -194,11 +194,12 @@ class ReviewDesk:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self.save_soon)
 
-    def stop(self) -> None:
+    def stop(self, *, saves: bool = True) -> None:
         """Make a version of the judgements that wait, and end the thread."""
         if self._timer:
             self._timer.cancel()
-        self.save_soon()
+        if saves:
+            self.save_soon()
         self._thread.shutdown(wait=True)
 
 

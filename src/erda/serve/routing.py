@@ -30,14 +30,20 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
+_FAILURE = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
+# For routes whose success is not JSON: FastAPI would document their failures with the media type of the success.
+FAILURES_IN_JSON: dict[int | str, dict[str, Any]] = {
+    status: {"description": one["description"], "content": _FAILURE} for status, one in FAILURES.items()
+}
 
-def service_of(request: Request) -> Service:
+
+async def service_of(request: Request) -> Service:
     """The extractor behind the server."""
     found: Service = request.app.state.service
     return found
 
 
-def jobs_of(request: Request) -> Jobs:
+async def jobs_of(request: Request) -> Jobs:
     """The jobs of the server."""
     found: Jobs = request.app.state.jobs
     return found

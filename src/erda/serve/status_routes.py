@@ -8,7 +8,7 @@ from erda import __version__
 from erda.serve.failures import Json
 from erda.serve.reference import STYLE, reference_page
 from erda.serve.replies import Health
-from erda.serve.routing import FAILURES, TheService, replies
+from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheService, replies
 
 router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 429, 503)})
 
@@ -33,7 +33,14 @@ async def ready(service: TheService) -> Response:
     return Json(row, 200 if is_ready else 503)
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, 401: FAILURES[401]})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 429, 503)},
+        200: {"content": {"text/plain": {}}},
+    },
+)
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -14,6 +14,7 @@ from erda.errors import DataError
 from erda.types import Entity, Example, Span
 
 _MARK = re.compile(r"\[\[|\]\](?!\])|\{\{|\}\}(?!\})")
+_DOUBLED = re.compile(r"([\[\]{}])(?=\1)")
 _ROLES = {"[[": "head", "]]": "head", "{{": "tail", "}}": "tail"}
 _PAIRS = {"head": ("[[", "]]"), "tail": ("{{", "}}")}
 _HOW = "put the first entity in [[ ]] and the second in {{ }}, once each."
@@ -131,7 +132,9 @@ def example_to_marks(example: Example) -> str:
     >>> example_to_marks(example_from_marks("[[Ann Lee]] left {{Oslo}}."))
     '[[Ann Lee]] left {{Oslo}} .'
     """
-    tokens = [re.sub(r"([\[\]{}])(?=\1)", r"\1 ", token) for token in example.tokens]
+    tokens = list(example.tokens)
+    if _DOUBLED.search(" ".join(tokens)):
+        tokens = [_DOUBLED.sub(r"\1 ", token) for token in tokens]
     for role, entity in (("head", example.head), ("tail", example.tail)):
         opening, closing = _PAIRS[role]
         first, last = entity.span.start, entity.span.end - 1

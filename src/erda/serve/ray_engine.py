@@ -1,0 +1,166 @@
+"""The application as a Ray Serve deployment: replicas that answer, and one writer.
+
+Every replica answers from its own copy of the newest version, and only reads the store, which all nodes must see under
+the same path. Requests that change something are handed on to the writer, a deployment of one replica. A replica
+notices a new version by the file that names it, at its next answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
+from typing import Any
+
+from fastapi import FastAPI
+
+from erda.cluster import connected, require_ray
+from erda.errors import SettingsError
+from erda.serve.application import ServerSettings, build_application
+from erda.serve.guard import App, Receive, Scope, Send
+from erda.serve.launch import bound_socket, page_address, refuse_open_address
+
+NAME, WRITER = "erda", "Writer"
+# What a replica answers itself, besides GET.
+QUESTIONS = frozenset(
+    f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "compare", "entities")
+) | {"/predict", "/setup"}
+REVIEW = "/v1/review"  # its GET reads a journal that the writer writes
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRequest:
+    """A request for the writer."""
+
+    scope: dict[str, Any]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReply:
+    """The answer of the writer."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class ToWriter:
+    """ASGI middleware of a replica that hands changes on; it runs behind the guard."""
+
+    def __init__(self, app: App, *, write: Callable[[WrittenRequest], Awaitable[WrittenReply]]) -> None:
+        self._app, self._write = app, write
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request here or by the writer."""
+        if scope["type"] != "http" or not is_change(scope["method"], scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        body = (await receive())["body"]  # whole: the guard has read it
+        kept = ("type", "method", "path", "raw_path", "query_string", "headers", "http_version", "scheme", "client")
+        found = await self._write(WrittenRequest({name: scope[name] for name in kept if name in scope}, body))
+        await send({"type": "http.response.start", "status": found.status, "headers": found.headers})
+        await send({"type": "http.response.body", "body": found.body})
+
+
+def is_change(method: str, path: str) -> bool:
+    """Whether the writer answers a request."""
+    return path.startswith(REVIEW) or (method not in ("GET", "HEAD", "OPTIONS") and path not in QUESTIONS)
+
+
+class Writer:
+    """The deployment that changes the store: the whole application, called without HTTP."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
+        self._is_running = False
+
+    async def __call__(self, request: WrittenRequest) -> WrittenReply:
+        """Answer a request."""
+        async with self._lock:
+            if not self._is_running:
+                await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
+                self._is_running = True
+        return await answer_of(self._app, request)
+
+
+async def answer_of(app: FastAPI, request: WrittenRequest) -> WrittenReply:
+    """The answer of an application to a request."""
+    status, headers, parts, is_sent = 500, list[tuple[bytes, bytes]](), list[bytes](), False
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal is_sent
+        if is_sent:
+            await asyncio.Event().wait()  # the replica waits for the whole answer
+        is_sent = True
+        return {"type": "http.request", "body": request.body, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status, headers
+        if message["type"] == "http.response.start":
+            status, headers = message["status"], list(message["headers"])
+        else:
+            parts.append(message.get("body", b""))
+
+    await app({"asgi": {"version": "3.0"}, "root_path": "", "server": None, **request.scope}, receive, send)
+    return WrittenReply(status, headers, b"".join(parts))
+
+
+def build_replica(settings: ServerSettings) -> FastAPI:
+    """The application of a replica."""
+    from ray import serve
+
+    writer = serve.get_deployment_handle(WRITER, app_name=NAME)
+
+    async def write(request: WrittenRequest) -> WrittenReply:
+        found: WrittenReply = await writer.remote(request)
+        return found
+
+    return build_application(settings, write=partial(ToWriter, write=write))
+
+
+def serve_on_ray(
+    settings: ServerSettings,
+    *,
+    n_replicas: int = 1,
+    address: str | None = None,
+    started: Callable[[str], None] = lambda address: None,
+    stop: Event | None = None,
+) -> None:
+    """Serve on a Ray cluster until interrupted, or until `stop` is set; a local cluster is started for None."""
+    refuse_open_address(settings)
+    serve = require_ray("ray.serve")
+    with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
+        settings = replace(settings, port=free.getsockname()[1], store=settings.store.absolute())
+    with connected(address):
+        try:
+            serve.start(proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port})
+            most = {"max_ongoing_requests": settings.limits.n_active}
+            writer = serve.deployment(Writer, name=WRITER, ray_actor_options={"num_cpus": 0}, **most)
+            replicas = serve.deployment(
+                serve.ingress(lambda: build_replica(settings))(),
+                name="Replica",
+                num_replicas=n_replicas,
+                ray_actor_options={"num_cpus": 1},
+                **most,
+            )
+            serve.run(replicas.bind(writer.bind(settings)), name=NAME, route_prefix="/")
+        except (RuntimeError, TimeoutError) as fault:
+            raise SettingsError(f"Ray Serve did not start ({str(fault).splitlines()[0][:200]}).") from None
+        started(page_address(settings, settings.port))
+        try:
+            (stop or interrupted()).wait()
+        finally:
+            serve.shutdown()
+
+
+def interrupted() -> Event:
+    """Set by SIGTERM and Ctrl-C."""
+    event = Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *given: event.set())
+    return event
