@@ -60,9 +60,9 @@ def run(port: int, n_clients: int, n_requests: int) -> dict[str, float]:
         n_sent += 1
     while len(times) < n_requests:
         for key, _ in ready.select():
-            one, about = key.fileobj, key.data
-            assert isinstance(one, socket.socket)
-            part = one.recv(65_536)
+            connection, about = key.fileobj, key.data
+            assert isinstance(connection, socket.socket)
+            part = connection.recv(65_536)
             about[1] += part
             if not part:
                 raise ConnectionError("the server closed a connection")
@@ -72,7 +72,7 @@ def run(port: int, n_clients: int, n_requests: int) -> dict[str, float]:
             n_errors += not about[1].startswith(b"HTTP/1.1 200 ")
             if n_sent < n_requests:
                 about[:] = time.perf_counter(), b""
-                one.sendall(request(n_sent))
+                connection.sendall(request(n_sent))
                 n_sent += 1
     seconds = time.perf_counter() - begun
     ranked = statistics.quantiles(times, n=20) if len(times) > 1 else times * 20
