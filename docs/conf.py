@@ -13,11 +13,14 @@ version = release = erda.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "packages/*/README.md"]
+include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "examples/README.md", "packages/*/README.md"]
 exclude_patterns = ["results/**", "paper.md"]
 myst_heading_anchors = 3  # links to headings as on a code host: page.md#a-heading
 myst_links_external_new_tab = False
-suppress_warnings = ["misc.highlighting_failure"]  # blocks of csv and ann have no lexer
+suppress_warnings = [
+    "misc.highlighting_failure",  # blocks of csv and ann have no lexer
+    "toc.empty_glob",  # docs/leaderboard.md is generated
+]
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
