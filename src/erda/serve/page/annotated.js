@@ -4,13 +4,17 @@ import { colourOf, nameOf, placeOf } from "./state.js";
 import { addEntity, keyOf, percent, removeEntity, resized, slice, wholeWords } from "./text.js";
 
 const LANE = 21; // pixels between two lanes
-const ABOVE = 15; // between a word and its lowest lane
+const ABOVE = 20; // between a word and its lowest lane: a tip fits below the name of an arrow
 const GUTTER = 26; // right of the words, for arrows between lines
 const pen = document.createElement("canvas").getContext("2d");
 
 /** All sentences of a document. `head` and `tail` are the picked entities, `selected` the key of an arrow. */
 export function Annotated({ doc, arrows, head, tail, selected, onPick, onSelect, onCorrect }) {
-  const [over, setOver] = useState(null);
+  const box = useRef(null);
+  const [entities, drawn] = [bySentence(doc, doc.entities, (one) => one.start), bySentence(doc, arrows, (one) => one.head_start)];
+  const setOver = (key) => { // without a new render: a text may have a thousand sentences
+    for (const one of box.current.querySelectorAll("[data-ends]")) one.classList.toggle("dim", key !== null && !one.dataset.ends.split(" ").includes(key));
+  };
   const select = () => {
     const chosen = getSelection();
     if (!onCorrect || chosen.isCollapsed) return;
@@ -20,24 +24,38 @@ export function Annotated({ doc, arrows, head, tail, selected, onPick, onSelect,
     chosen.removeAllRanges();
     if (found) onCorrect(addEntity(doc, found));
   };
-  return html`<div class="annotated" onMouseUp=${select} onKeyDown=${moveFocus}>
-    ${doc.sentences.map((sentence) => html`<${Sentence} key=${sentence.start} ...${{ doc, sentence, head, tail, selected, over, setOver, onPick, onSelect, onCorrect }}
-      arrows=${arrows.filter((one) => sentence.start <= one.head_start && one.head_start < sentence.end)} />`)}
+  return html`<div class="annotated" ref=${box} onMouseUp=${select} onKeyDown=${moveFocus}>
+    ${doc.sentences.map((sentence) => html`<${Sentence} key=${sentence.start} ...${{ doc, sentence, head, tail, selected, setOver, onPick, onSelect, onCorrect }}
+      own=${entities.get(sentence) ?? []} arrows=${drawn.get(sentence) ?? []} />`)}
   </div>`;
 }
 
-function Sentence({ doc, sentence, arrows, head, tail, selected, over, setOver, onPick, onSelect, onCorrect }) {
+/** Rows by the sentence in which they start. */
+function bySentence(doc, rows, startOf) {
+  const found = new Map();
+  for (const one of rows) {
+    let [low, high] = [0, doc.sentences.length - 1];
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (doc.sentences[middle].start <= startOf(one)) low = middle; else high = middle - 1;
+    }
+    const sentence = doc.sentences[low];
+    if (sentence && startOf(one) < sentence.end) found.set(sentence, [...(found.get(sentence) ?? []), one]);
+  }
+  return found;
+}
+
+function Sentence({ doc, sentence, own, arrows, head, tail, selected, setOver, onPick, onSelect, onCorrect }) {
   const box = useRef(null);
   const [drawn, setDrawn] = useState([]);
   const [width, setWidth] = useState(0);
-  const shape = `${width} ${arrows.map((one) => `${arrowKey(one)}${one.confidence}`)} ${doc.entities.map(keyOf)}`;
+  const shape = `${width} ${arrows.map((one) => `${arrowKey(one)}${one.confidence}`)} ${own.map(keyOf)}`;
   useLayoutEffect(() => setDrawn(layOut(box.current, arrows)), [shape]);
   useLayoutEffect(() => {
     const watch = new ResizeObserver(() => setWidth(box.current?.clientWidth ?? 0));
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  const own = doc.entities.filter((one) => sentence.start <= one.start && one.end <= sentence.end);
   const parts = [];
   let at = sentence.start;
   for (const one of own) {
@@ -46,10 +64,9 @@ function Sentence({ doc, sentence, arrows, head, tail, selected, over, setOver, 
     at = one.end;
   }
   if (at < sentence.end) parts.push(html`<span key=${at} data-start=${at}>${slice(doc, { start: at, end: sentence.end })}</span>`);
-  const dim = (arrow) => over && ![placeOf(arrow, "head"), placeOf(arrow, "tail")].some((one) => keyOf(one) === over);
   return html`<div class="sentence" ref=${box}><p>${parts}</p>
-    <svg aria-label="Relations" role="group">${drawn.map(({ arrow, path, tip, label }) => html`<${Arrow} key=${arrowKey(arrow)}
-      ...${{ arrow, path, tip, label, onSelect }} isDim=${dim(arrow)} isSelected=${selected === arrowKey(arrow)} />`)}</svg></div>`;
+    <svg aria-label="Relations" role="group">${[Line, Label].map((Part) => drawn.map((one) => html`<${Part} key=${arrowKey(one.arrow)} ...${one}
+      onSelect=${() => onSelect(arrowKey(one.arrow))} isSelected=${selected === arrowKey(one.arrow)} />`))}</svg></div>`;
 }
 
 function EntityMark({ doc, one, head, tail, setOver, onPick, onCorrect }) {
@@ -72,19 +89,23 @@ function EntityMark({ doc, one, head, tail, setOver, onPick, onCorrect }) {
     onFocus=${(event) => event.target.matches(":focus-visible") && setOver(key)} onBlur=${() => setOver(null)}>${slice(doc, one)}</span>`;
 }
 
-function Arrow({ arrow, path, tip, label, isDim, isSelected, onSelect }) {
-  const select = () => onSelect(arrowKey(arrow));
+const endsOf = (arrow) => `${keyOf(placeOf(arrow, "head"))} ${keyOf(placeOf(arrow, "tail"))}`;
+const classesOf = (kind, arrow, isSelected) => [kind, colourOf(arrow.relation), isSelected && "selected", arrow.confidence < 0.5 && "unsure"].filter(Boolean).join(" ");
+
+/** The line of an arrow. All lines are drawn before all names, so that no line covers a name. */
+const Line = ({ arrow, path, tip, isSelected, onSelect }) => html`<g class=${classesOf("stroke", arrow, isSelected)} data-ends=${endsOf(arrow)} onClick=${onSelect}>
+  <path class="hit" d=${path} /><path class="line" d=${path} /><path class="tip" d="M${tip.x} ${tip.y}l-4.5 -8h9z" /></g>`;
+
+/** The name of an arrow, which a person selects. */
+function Label({ arrow, label, isSelected, onSelect }) {
   const press = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    select();
+    onSelect();
   };
   const said = `${arrow.head_said} → ${nameOf(arrow.relation)} → ${arrow.tail_said}, ${percent(arrow.confidence)}`;
-  const classes = ["arrow", colourOf(arrow.relation), isDim && "dim", isSelected && "selected", arrow.confidence < 0.5 && "unsure"];
-  return html`<g class=${classes.filter(Boolean).join(" ")} role="button" tabindex="0" aria-label=${said} aria-pressed=${isSelected}
-    data-arrow=${arrowKey(arrow)} onClick=${select} onKeyDown=${press} onFocus=${(event) => event.target.matches(":focus-visible") && select()}>
-    <title>${said}</title><path class="hit" d=${path} /><path class="line" d=${path} />
-    <path class="tip" d="M${tip.x} ${tip.y}l-4.5 -8h9z" />
+  return html`<g class=${classesOf("arrow", arrow, isSelected)} role="button" tabindex="0" aria-label=${said} aria-pressed=${isSelected} data-ends=${endsOf(arrow)}
+    data-arrow=${arrowKey(arrow)} onClick=${onSelect} onKeyDown=${press} onFocus=${(event) => event.target.matches(":focus-visible") && onSelect()}><title>${said}</title>
     <rect x=${label.x - label.width / 2} y=${label.y - 9} width=${label.width} height="18" rx="9" />
     <text x=${label.x} y=${label.y + 4} text-anchor="middle">${label.text}</text></g>`;
 }
@@ -109,23 +130,23 @@ function offsetOf(node, offset) {
 
 // -- lanes --------------------------------------------------------------------------------------------------------
 
-/** Draw the arrows of a sentence: find lanes from the horizontal places, make room for them, then measure heights. */
+/** Draw the arrows of a sentence: find lanes from the horizontal places, make room for them above each line, then measure heights. */
 function layOut(box, arrows) {
-  const words = box.firstElementChild;
+  for (const one of box.querySelectorAll(".entity")) one.style.removeProperty("--up");
   const found = arrows.map((arrow) => ({ arrow, ends: ends(box, arrow) })).filter((one) => one.ends);
   spread(found);
-  const nLanes = assignLanes(found, box);
-  words.style.lineHeight = nLanes ? `${24 + ABOVE + 14 + LANE * (nLanes - 1)}px` : "";
-  words.style.paddingTop = nLanes ? `${(ABOVE + 14 + LANE * (nLanes - 1)) / 2}px` : "";
-  words.style.marginBottom = nLanes ? `${4 - (ABOVE + LANE * (nLanes - 1)) / 2}px` : "";
+  const lanes = assignLanes(found, box);
+  for (const { ends: { head, tail } } of found)
+    for (const one of [head, tail]) one.element.style.setProperty("--up", `${ABOVE + 14 + LANE * lanes.get(one.line)}px`);
   const right = box.clientWidth - GUTTER;
-  let nGutter = 0;
+  const nTurns = found.filter((one) => one.segments.length > 1).length;
+  let turns = 0;
   return found.map(({ arrow, ends: old, segments, label }) => {
     const now = ends(box, arrow);
     const shift = ({ x }, place) => ({ x, y: now[place].y });
     const [from, to] = [shift(old.head, "head"), shift(old.tail, "tail")];
     const heights = segments.map((one) => (one.end === "head" ? from : to).y - ABOVE - LANE * one.lane);
-    const turn = segments.length > 1 ? right + 8 + 5 * (nGutter++ % 3) : null;
+    const turn = segments.length > 1 ? right + 4 + ((GUTTER - 6) * ++turns) / (nTurns + 1) : null;
     const points = turn === null
       ? [from, { x: from.x, y: heights[0] }, { x: to.x, y: heights[0] }, { x: to.x, y: to.y - 2 }]
       : [from, { x: from.x, y: heights[0] }, { x: turn, y: heights[0] }, { x: turn, y: heights[1] }, { x: to.x, y: heights[1] }, { x: to.x, y: to.y - 2 }];
@@ -139,23 +160,26 @@ function ends(box, arrow) {
   const top = (role) => {
     const element = box.querySelector(`[data-key="${keyOf(placeOf(arrow, role))}"]`);
     const rect = element?.getClientRects()[0];
-    return rect && { left: rect.x - origin.x, width: rect.width, x: rect.x - origin.x + rect.width / 2, y: rect.y - origin.y, line: Math.round(rect.y) };
+    return rect && { element, left: rect.x - origin.x, width: rect.width, x: rect.x - origin.x + rect.width / 2, y: rect.y - origin.y, line: Math.round(rect.y) };
   };
   const [head, tail] = [top("head"), top("tail")];
   return head && tail ? { head, tail } : null;
 }
 
-/** Give each arrow of an entity its own place, in the order of the other ends. */
+/** Give each arrow of an entity its own place: the outer ones of nested arrows start outside, so that none crosses another. */
 function spread(found) {
   const own = new Map();
   for (const { arrow, ends: { head, tail } } of found)
-    for (const [key, end, other] of [[arrow.head_start, head, tail], [arrow.tail_start, tail, head]])
-      own.set(key, [...(own.get(key) ?? []), { end, other }]);
+    for (const [key, end, other] of [[arrow.head_start, head, tail], [arrow.tail_start, tail, head]]) {
+      const far = end.line === other.line ? other.left : Infinity; // another line is reached round the right edge
+      own.set(key, [...(own.get(key) ?? []), { end, far, isRight: far > end.left }]);
+    }
   for (const all of own.values())
-    all.sort((a, b) => a.other.line - b.other.line || a.other.left - b.other.left)
+    all.sort((a, b) => a.isRight - b.isRight || (b.far === a.far ? 0 : b.far - a.far))
       .forEach(({ end }, place) => { end.x = end.left + (end.width * (place + 1)) / (all.length + 1); });
 }
 
+/** Give each segment a lane in which it meets no other; return the highest lane of each line. */
 function assignLanes(found, box) {
   const right = box.clientWidth - GUTTER;
   pen.font = "600 12px system-ui, sans-serif";
@@ -164,7 +188,7 @@ function assignLanes(found, box) {
     const { head, tail } = one.ends;
     const text = `${nameOf(one.arrow.relation)} ${percent(one.arrow.confidence)}`;
     const width = Math.min(pen.measureText(text).width + 18, right);
-    const isSame = Math.abs(head.line - tail.line) < 8;
+    const isSame = head.line === tail.line;
     one.segments = isSame
       ? [{ end: "head", line: head.line, from: Math.min(head.x, tail.x), to: Math.max(head.x, tail.x) }]
       : [{ end: "head", line: head.line, from: head.x, to: right }, { end: "tail", line: tail.line, from: tail.x, to: right }];
@@ -177,12 +201,14 @@ function assignLanes(found, box) {
   }
   const all = found.flatMap((one) => one.segments).sort((a, b) => a.to - a.from - (b.to - b.from));
   for (const one of all) {
-    const clash = (lane) => taken.some((other) => other.lane === lane && Math.abs(other.line - one.line) < 8 && one.from < other.to + 4 && other.from < one.to + 4);
+    const clash = (lane) => taken.some((other) => other.lane === lane && other.line === one.line && one.from < other.to + 4 && other.from < one.to + 4);
     one.lane = 0;
     while (clash(one.lane)) one.lane++;
     taken.push(one);
   }
-  return all.length ? Math.max(...all.map((one) => one.lane)) + 1 : 0;
+  const highest = new Map();
+  for (const one of all) highest.set(one.line, Math.max(one.lane, highest.get(one.line) ?? 0));
+  return highest;
 }
 
 /** A path through points with rounded corners. */

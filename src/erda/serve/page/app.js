@@ -14,7 +14,7 @@ const VIEWS = {
   relations: ["Relations", Relations], map: ["Map", Space], history: ["History", History],
 };
 const KEYS = [
-  ["1 – 9", "label the selected pair or arrow with a relation"], ["Del", "reject the selected arrow; remove the focused entity"],
+  ["1 – 9", "label the selected pair or arrow with a relation"], ["t", "Read: teach the pair as the relation of the last teaching"], ["Del", "reject the selected arrow; remove the focused entity"],
   ["y / n / s", "Review: yes, no, skip"], ["u", "undo the last change"], ["x", "swap head and tail"],
   ["← →", "move between entities; with Shift, change the end of one"], ["Enter", "pick the focused entity"], ["Esc", "clear the selection"], ["?", "this list"],
 ];
@@ -31,7 +31,7 @@ function App() {
   const [isHelp, setHelp] = useState(false);
   onUpdate(() => redraw((n) => n + 1));
   useEffect(() => {
-    const go = () => update({ view: location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "read" });
+    const go = () => update({ view: location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "read", message: { ...state.message, text: "" } });
     addEventListener("hashchange", go);
     go();
     attempt(loadRelations);
@@ -43,10 +43,11 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>Skip to the content</a>
     <header><span class="brand"><img src="/page/icon.svg" alt="" width="22" height="22" />erda</span>
       <nav aria-label="Views">${Object.entries(VIEWS).map(([name, [text]]) => html`<a key=${name} href=${`#${name}`} aria-current=${state.view === name ? "page" : null}>${text}</a>`)}</nav>
-      <span class="tools"><span class="version" title="the version that answers">v${state.version}</span>
+      <span class="tools"><a class="version" href="#history" title="The version that answers; every change makes a new one">version ${state.version}</a>
         <button class="icon" aria-label="Keyboard shortcuts" onClick=${() => setHelp(true)}>?</button>
         <button class="icon" aria-label=${`Switch to the ${other} theme`} onClick=${() => setShade(theme(other))}>${shade === "dark" ? "☀" : "☾"}</button></span></header>
-    <main tabindex="-1" aria-busy=${state.busy > 0}>${state.isLoaded && html`<${View} key=${state.view} />`}</main>
+    <main tabindex="-1" aria-busy=${state.busy > 0}>${state.isLoaded ? html`<${View} key=${state.view} />` : !state.busy && html`<section class="panel narrow"><h1>No connection</h1>
+      <p>${state.message.text}</p><p class="buttons"><button class="primary" onClick=${() => attempt(loadRelations)}>Try again</button></p></section>`}</main>
     <div class="message ${state.message.isFault ? "fault" : ""}" role="status" aria-live="polite">${state.message.text && html`<span key=${state.message.n}>${state.message.text}</span>`}</div>
     <${Names} />
     ${isHelp && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelp(false)} onAction=${() => {}}>

@@ -86,14 +86,14 @@ export function Dialog({ title, action, children, onClose, onAction, danger }) {
 }
 
 /** A field that takes a text file by click or drop, read here and never uploaded as a file. */
-export function FileField({ label, onText, accept = ".txt,.jsonl,.csv,text/*" }) {
+export function FileField({ label, onText, accept = ".txt,.jsonl,.csv,text/*", keepsLabel }) {
   const [name, setName] = useState("");
   const take = async (event) => {
     const file = event.target.files[0];
     if (file) { setName(file.name); onText(await file.text(), file.name); }
     event.target.value = "";
   };
-  return html`<label class="file"><input type="file" accept=${accept} onChange=${take} /><span>${name || label}</span></label>`;
+  return html`<label class="file"><input type="file" accept=${accept} onChange=${take} /><span>${(!keepsLabel && name) || label}</span></label>`;
 }
 
 /** Properties of an element on which a text file can be dropped. */

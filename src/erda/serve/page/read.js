@@ -5,7 +5,7 @@ import { Annotated, arrowKey } from "./annotated.js";
 import { EXAMPLES, TEXT } from "./example.js";
 import { Bar, Changes, Chip, dropping, Empty, FileField, Marked, Picker, relationOfKey, useKeys } from "./parts.js";
 import { attempt, change, correct, judge, nameOf, placeOf, read, state, teach, undo, update } from "./state.js";
-import { addName, csvOf, download, exampleOf, exampleOfAnswer, keyOf, percent, removeEntity, slice } from "./text.js";
+import { addName, counted, csvOf, download, exampleOf, exampleOfAnswer, keyOf, percent, removeEntity, slice, spacesAfter } from "./text.js";
 
 export const loadExample = () => attempt(async () => {
   if (!state.relations.length) await change(() => api.teach({ examples: EXAMPLES }));
@@ -18,8 +18,9 @@ export function Read() {
   const [tail, setTail] = useState(null);
   const [selected, setSelected] = useState(null);
   const [least, setLeast] = useState(0);
+  const [wanted, setWanted] = useState("");
   const { doc, answers } = state;
-  const arrows = answers.filter((one) => one.holds && one.confidence >= least);
+  const arrows = answers.filter((one) => one.holds && one.confidence >= least && (!wanted || one.relation === wanted));
   const arrow = arrows.find((one) => arrowKey(one) === selected);
   const pair = head && tail;
   const pairAnswer = pair && answers.find((one) => keyOf(placeOf(one, "head")) === keyOf(head) && keyOf(placeOf(one, "tail")) === keyOf(tail));
@@ -37,11 +38,16 @@ export function Read() {
     setHead(null); setTail(null);
   };
   const reject = () => judge(arrow, arrow.relation, false).then(() => setSelected(null));
+  useEffect(() => { // on a phone the panel covers the lower half
+    const one = matchMedia("(max-width: 860px)").matches && document.querySelector(".arrow.selected, .entity[data-role=tail], .entity[data-role=head]");
+    if (one) one.closest(".sentence").scrollIntoView({ block: "nearest" });
+  }, [selected, head, tail]);
   useKeys((event) => {
     const relation = relationOfKey(event);
     if (relation && (arrow || pair)) label(relation);
     else if (arrow && /^(Delete|Backspace)$/.test(event.key)) reject();
     else if (arrow && event.key === "y") label(arrow.relation);
+    else if (pair && event.key === "t" && state.chosen) label(state.chosen);
     else if (pair && event.key === "x") { setHead(tail); setTail(head); }
     else if (event.key === "u") undo();
     else if (event.key === "Escape") clear();
@@ -51,30 +57,35 @@ export function Read() {
   if (!doc) return html`<${Start} />`;
   return html`<div class="columns"><section class="panel text" aria-label="Text">
       <div class="bar-top"><button onClick=${() => { clear(); update({ doc: null }); }}>Another text</button>
-        <label class="slider">Show from <input type="range" min="0" max="0.95" step="0.05" value=${least}
-          onInput=${(event) => setLeast(Number(event.target.value))} /> <span>${percent(least)}</span></label>
+        <label class="slider">Confidence <input type="range" min="0" max="0.95" step="0.05" value=${least}
+          onInput=${(event) => setLeast(Number(event.target.value))} /> <span>≥ ${percent(least)}</span></label>
+        ${state.relations.length > 1 && html`<label class="slider">Relation <select value=${wanted} onChange=${(event) => { clear(); setWanted(event.target.value); }}>
+          <option value="">all</option>${state.relations.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}</select></label>`}
         <${EntityField} doc=${doc} /></div>
       <${Annotated} doc=${doc} arrows=${arrows} head=${head} tail=${tail} selected=${selected} onPick=${pick}
         onSelect=${(key) => { setHead(null); setTail(null); setSelected(key); }} onCorrect=${(found) => { clear(); correct(found); }} />
-      <p class="quiet">Click two entities, then press the number of a relation. Select words to mark an entity; Delete removes one.
-        ${" "}${doc.hint}</p>
+      <p class="quiet">Click two entities, then choose the relation between them. Select words to mark an entity; Delete removes the focused one.</p>
+      ${doc.hint && html`<p class="quiet">${doc.hint}</p>`}
     </section>
     <div class="side">
-      ${arrow || pair ? html`<section class="panel" aria-label="Selected pair">
+      ${arrow || pair ? html`<section class="panel sheet" aria-label="Selected pair"><${Close} onClick=${clear} />
         <h2>${arrow ? arrow.head_said : slice(doc, head)} → ${arrow ? arrow.tail_said : slice(doc, tail)}</h2>
         ${arrow && html`<p><${Chip} relation=${arrow.relation} /> <${Bar} value=${arrow.confidence} label="confidence" /></p>`}
         <${Picker} label="Relation of this pair" onPick=${label} current=${arrow ? arrow.relation : state.chosen} />
         <p class="buttons">${arrow
           ? html`<button onClick=${() => label(arrow.relation)}>Right <kbd>y</kbd></button><button onClick=${reject}>Reject <kbd>Del</kbd></button>`
-          : html`<button onClick=${() => { setHead(tail); setTail(head); }}>Swap <kbd>x</kbd></button>`}
+          : html`${state.chosen && html`<button class="primary" onClick=${() => label(state.chosen)}>Teach “${nameOf(state.chosen)}” <kbd>t</kbd></button>`}<button onClick=${() => { setHead(tail); setTail(head); }}>Swap <kbd>x</kbd></button>`}
           <button onClick=${() => undo()}>Undo <kbd>u</kbd></button></p>
+        ${!arrow && !pairAnswer && state.relations.length > 0 && html`<p class="quiet">No answer for this pair: its entities are in different sentences, or one was just marked.</p>`}
         ${(arrow || pairAnswer) && html`<${Why} answer=${arrow || pairAnswer} />`}</section>`
-      : head ? html`<section class="panel" aria-label="Picked entity"><h2>${slice(doc, head)}</h2>
+      : head ? html`<section class="panel sheet" aria-label="Picked entity"><${Close} onClick=${clear} /><h2>${slice(doc, head)}</h2>
         <p>Picked as head${head.type ? ` (${head.type})` : ""}. Pick the tail next.</p>
-        <p class="buttons"><button onClick=${() => { clear(); correct(removeEntity(doc, head)); }}>Not an entity</button><button onClick=${clear}>Clear <kbd>Esc</kbd></button></p></section>`
+        <p class="buttons"><button onClick=${() => { clear(); correct(removeEntity(doc, head)); }}>Not an entity</button></p></section>`
       : html`<${Found} arrows=${arrows} onSelect=${setSelected} />`}
       <${Changes} /></div></div>`;
 }
+
+const Close = ({ onClick }) => html`<button class="icon close" aria-label="Close" title="Close (Esc)" onClick=${onClick}>×</button>`;
 
 const judgeOrTeach = (answer, relation) => teach(relation, [exampleOfAnswer(answer)]);
 
@@ -94,7 +105,7 @@ function Start() {
     ${!state.relations.length && html`<${Empty} title="No relation is known yet">
       <p>Teach one from a few sentences, or look around with a small example: three relations and a text. It can be undone.</p>
       <p class="buttons"><button class="primary" onClick=${loadExample}>Load the example</button><a class="button" href="#teach">Teach a relation</a></p></${Empty}>`}
-    ${state.relations.length > 0 && html`<p class="quiet">${`${state.relations.length} relations are known. `}
+    ${state.relations.length > 0 && html`<p class="quiet">${`${counted(state.relations.length, "relation")} known. `}
       <button class="link" onClick=${loadExample}>Load the example text</button></p>`}
   </section>`;
 }
@@ -142,12 +153,13 @@ export function Why({ answer }) {
   const types = [answer.head_type, answer.tail_type].filter(Boolean).join(" → ");
   const effects = new Map(why?.words.map((one) => [one.place, one.change]));
   const largest = Math.max(0.02, ...[...effects.values()].map(Math.abs));
+  const spaces = spacesAfter(answer.tokens);
   const role = (place) => ["head", "tail"].find((one) => answer[`${one}_span`][0] <= place && place < answer[`${one}_span`][1]);
   const word = (text, place) => {
     const change = effects.get(place) ?? 0;
     const level = Math.round((3 * Math.abs(change)) / largest);
-    if (role(place)) return html`<mark class=${role(place)}>${text}</mark>${" "}`;
-    return html`<span class="word ${level ? (change < 0 ? "for" : "against") + level : ""}" title=${`without it: ${change > 0 ? "+" : ""}${Math.round(100 * change)} %`}>${text}</span>${" "}`;
+    if (role(place)) return html`<mark class=${role(place)}>${text}</mark>${spaces[place]}`;
+    return html`<span class="word ${level ? (change < 0 ? "for" : "against") + level : ""}" title=${`without it: ${change > 0 ? "+" : ""}${Math.round(100 * change)} %`}>${text}</span>${spaces[place]}`;
   };
   return html`<section class="why" aria-label="Why this answer"><h3>Why this answer</h3>
     ${!why ? html`<p class="quiet">…</p>` : html`

@@ -36,14 +36,29 @@ function Graph() {
   if (!triples.length) return html`<section class="panel" aria-label="Graph"><h2>Graph of the text</h2><p>Read a text to see its relations as a graph.</p>
     <p class="buttons"><a class="button" href="#read">Read a text</a></p></section>`;
   const nodes = laidOut(triples);
+  const [top, bottom] = [Math.min(...[...nodes.values()].map((one) => one.y)) - 26, Math.max(...[...nodes.values()].map((one) => one.y)) + 14];
   const save = () => download("triples.csv", csvOf([["head", "relation", "tail", "confidence"], ...triples.map((one) => [one.head_said, nameOf(one.relation), one.tail_said, one.confidence])]), "text/csv");
   return html`<section class="panel" aria-label="Graph"><h2>Graph of the text</h2>
-    <svg class="graph" viewBox="-150 -150 300 300" role="img" aria-label=${triples.map((one) => `${one.head_said} ${nameOf(one.relation)} ${one.tail_said}`).join("; ")}>
+    <svg class="graph" viewBox=${`-150 ${top} 300 ${bottom - top}`} role="img" aria-label=${triples.map((one) => `${one.head_said} ${nameOf(one.relation)} ${one.tail_said}`).join("; ")}>
       ${triples.map((one) => { const [a, b] = [nodes.get(one.head_said), nodes.get(one.tail_said)]; return html`<g class=${colourOf(one.relation)}>
-        <line x1=${a.x} y1=${a.y} x2=${b.x} y2=${b.y} /><path class="tip" transform=${`translate(${(a.x + 2 * b.x) / 3} ${(a.y + 2 * b.y) / 3}) rotate(${(Math.atan2(b.y - a.y, b.x - a.x) * 180) / Math.PI})`} d="M4 0l-8 -4v8z" /></g>`; })}
+        <line x1=${a.x} y1=${a.y} x2=${b.x} y2=${b.y} /><path class="tip" transform=${`translate(${(a.x + b.x) / 2} ${(a.y + b.y) / 2}) rotate(${(Math.atan2(b.y - a.y, b.x - a.x) * 180) / Math.PI})`} d="M4 0l-8 -4v8z" /></g>`; })}
       ${[...nodes].map(([name, one]) => html`<g key=${name}><circle cx=${one.x} cy=${one.y} r="4" /><text x=${one.x} y=${one.y - 8} text-anchor="middle">${name.length > 22 ? `${name.slice(0, 21)}…` : name}</text></g>`)}</svg>
     <p>${[...new Set(triples.map((one) => one.relation))].map((one) => html`<${Chip} relation=${one} /> `)}</p>
     <p class="buttons"><button onClick=${save}>Download CSV</button></p></section>`;
+}
+
+const widthOf = (name) => 5.5 * Math.min(name.length, 22) + 6;
+
+/** Move nodes until no name covers another name or node. */
+function apart(named) {
+  for (let turn = 0; turn < 60; turn++)
+    named.forEach((a, i) => named.slice(i + 1).forEach((b) => {
+      const [dx, dy] = [b[1].x - a[1].x, b[1].y - a[1].y];
+      const [x, y] = [(widthOf(a[0]) + widthOf(b[0])) / 2 - Math.abs(dx), 22 - Math.abs(dy)];
+      if (x <= 0 || y <= 0) return;
+      const [axis, step] = x < y ? ["x", (x / 2) * (dx < 0 ? -1 : 1)] : ["y", (y / 2) * (dy < 0 ? -1 : 1)];
+      a[1][axis] -= step; b[1][axis] += step;
+    }));
 }
 
 /** Place nodes by springs, starting from a circle: the same triples always give the same picture. */
@@ -60,7 +75,8 @@ function laidOut(triples) {
     triples.forEach((one) => push(nodes.get(one.head_said), nodes.get(one.tail_said), (length) => (60 - length) * 0.15));
     for (const one of all) { one.x *= 0.97; one.y *= 0.97; } // keeps separate parts together
   }
-  const largest = Math.max(1, ...all.map((one) => Math.max(Math.abs(one.x) / 105, Math.abs(one.y) / 130)));
-  for (const one of all) { one.x /= largest; one.y /= largest; }
+  apart([...nodes]);
+  const most = Math.min(1, ...[...nodes].map(([name, one]) => (148 - widthOf(name) / 2) / Math.abs(one.x || 1)));
+  for (const one of all) one.x *= most;
   return nodes;
 }

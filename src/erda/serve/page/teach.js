@@ -60,18 +60,18 @@ export function Teach() {
       <label for="sentences">Sentences, one per line</label>
       <textarea id="sentences" ref=${field} rows="4" value=${text} placeholder="Tesla was founded by Martin Eberhard." onInput=${(event) => setText(event.target.value)}
         onKeyDown=${(event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); find(); } }}></textarea>
-      <p class="buttons"><button type="submit">Find the entities <kbd>Enter</kbd></button></p>
+      <p class="buttons"><button type="submit" class=${rows.length ? "" : "primary"}>Find the entities <kbd>Enter</kbd></button></p>
     </form>
     <div ref=${box}>${rows.map((row, place) => html`<div class="teach-row" key=${textOfRow(row)}>
       ${row.marked ? html`<p><${Marked} text=${row.marked} /></p>`
         : html`<${Annotated} doc=${row.doc} arrows=${[]} head=${row.head} tail=${row.tail}
             onPick=${(one) => replace(place, picked(row, one))} onCorrect=${(doc) => replace(place, { doc, ...firstTwo(doc) })} />`}
-      <p class="buttons"><span class="quiet">${isComplete(row) ? "" : "Click the head, then the tail."}</span>
+      <p class="buttons">${!isComplete(row) && html`<span class="quiet">Click the head, then the tail.</span>`}
         ${row.doc && html`<button onClick=${() => replace(place, { ...row, head: row.tail, tail: row.head })}>Swap <kbd>x</kbd></button>`}
         <button onClick=${() => setRows(rows.filter((one) => one !== row))}>Leave out</button></p></div>`)}</div>
     ${rows.length > 0 && html`<p class="buttons"><button id="teach-now" class="primary" onClick=${() => done(relation, rows)}>
       Teach ${counted(rows.length, "sentence")} <kbd>Enter</kbd></button>
-      <span class="quiet">or a number: ${state.relations.slice(0, 9).map((one, place) => html`<kbd>${place + 1}</kbd> ${one.name} `)}</span></p>`}
+      </p><p class="quiet">A number teaches the focused sentence as ${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
     <p class="quiet">The head comes first in the relation: Tesla → founded by → Martin Eberhard. Marks can be typed: [[Tesla]] … {{Martin Eberhard}}.</p>
   </section>
   <div class="side">

@@ -89,9 +89,22 @@ export function exampleOfAnswer(answer) {
   };
 }
 
+/** Join tokens as a person writes them: "founded by Jobs ." becomes "founded by Jobs." */
+export const tidy = (text) => text.replace(/ ([.,;:!?%)”’]+(?= |$|\]\]|\}\})|'\w*)/gu, "$1").replace(/([($“‘]) /gu, "$1").replace(/([\p{L}\p{N}]) ([-/]) (?=[\p{L}\p{N}])/gu, "$1$2");
+
+/** The space that follows each token in the tidied sentence. */
+export function spacesAfter(tokens) {
+  const text = tidy(tokens.join(" "));
+  let at = 0;
+  return tokens.map((token) => {
+    at += token.length;
+    return text[at] === " " ? text[at++] : "";
+  });
+}
+
 /** Split `[[head]] .. {{tail}}` into pieces for display. */
 export function piecesOf(marked) {
-  return marked.split(/(\[\[.*?\]\]|\{\{.*?\}\})/su).filter(Boolean).map((piece) => {
+  return tidy(marked).split(/(\[\[.*?\]\]|\{\{.*?\}\})/su).filter(Boolean).map((piece) => {
     if (/^\[\[.*\]\]$/su.test(piece)) return { role: "head", text: piece.slice(2, -2) };
     if (/^\{\{.*\}\}$/su.test(piece)) return { role: "tail", text: piece.slice(2, -2) };
     return { role: "", text: piece };
@@ -99,16 +112,35 @@ export function piecesOf(marked) {
 }
 
 export const isMarked = (line) => /\[\[.+?\]\]/su.test(line) && /\{\{.+?\}\}/su.test(line);
-export const percent = (value) => `${Math.round(100 * value)} %`;
+export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
-/** Sentences of a text file: JSON lines with `text` (and `relation`), or one sentence per line. */
-export function examplesOfFile(content) {
-  return content.split(/\r?\n/).filter((line) => line.trim()).map((line) => {
+/** Sentences of a file: CSV or JSON lines with `text` (and `relation`), or one sentence per line. Rows with `"holds": false` are left out. */
+export function examplesOfFile(content, name = "The file") {
+  const lines = content.split(/\r?\n/).map((line, place) => [line, place + 1]).filter(([line]) => line.trim());
+  if (!lines.length) throw new Error(`${name} is empty.`);
+  if (/\.[ct]sv$/i.test(name)) return rowsOfTable(content, name);
+  return lines.flatMap(([line, number]) => {
     if (!line.trimStart().startsWith("{") || line.trimStart().startsWith("{{")) return line;
-    const row = JSON.parse(line);
-    return Object.fromEntries(["text", "tokens", "head", "tail", "relation"].filter((one) => one in row).map((one) => [one, row[one]]));
+    let row;
+    try { row = JSON.parse(line); } catch { throw new Error(`${name}:${number}: not valid JSON.`); }
+    return row.holds === false ? [] : Object.fromEntries(["text", "tokens", "head", "tail", "relation"].filter((one) => one in row).map((one) => [one, row[one]]));
   });
+}
+
+function rowsOfTable(content, name) {
+  const mark = /\.tsv$/i.test(name) ? "\t" : /^[^\n]*;[^\n]*text|text[^\n]*;/.test(content) ? ";" : ",";
+  const rows = [[""]]; // cells may be quoted and hold line breaks
+  for (const [piece] of content.replace(/^\ufeff/, "").matchAll(new RegExp(`"(?:[^"]|"")*"|${mark}|\r?\n|[^"${mark}\r\n]+`, "g"))) {
+    if (piece === mark) rows.at(-1).push("");
+    else if (/^\r?\n$/.test(piece)) rows.push([""]);
+    else rows.at(-1)[rows.at(-1).length - 1] += piece.startsWith('"') ? piece.slice(1, -1).replaceAll('""', '"') : piece;
+  }
+  const names = rows[0].map((one) => one.trim());
+  if (!names.includes("text")) throw new Error(`${name}:1: no column is named text; the columns are ${names.join(", ")}.`);
+  const value = (row, column) => row[names.indexOf(column)]?.trim() ?? "";
+  return rows.slice(1).filter((row) => value(row, "text") && value(row, "holds") !== "false")
+    .map((row) => ({ text: value(row, "text"), ...(value(row, "relation") && { relation: value(row, "relation") }) }));
 }
 
 /** A table as CSV; a cell that a spreadsheet would run as a formula is made text by an apostrophe. */
