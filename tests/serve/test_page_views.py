@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from toy_server import Served, serving, toy_store
+
+from erda import read_examples
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -93,7 +96,7 @@ def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explaine
     expect(page.get_by_role("status")).to_contain_text("1 new example")
     assert n_examples(served, "founded by") == 4
     page.keyboard.press("u")
-    expect(page.locator(".version")).to_have_text("v2")
+    expect(page.locator(".version")).to_have_text("version 2")
     arrow(page, "Rome → capital of → Italy").click()
     page.keyboard.press("Delete")
     expect(page.get_by_role("status")).to_contain_text("counterexample")
@@ -126,65 +129,81 @@ def test_two_clicks_and_a_key_teach_a_pair(page: Any, served: Served) -> None:
     expect(page.get_by_role("region", name="What changed")).to_contain_text("Rome is the capital of Italy")
 
 
-def test_a_relation_is_taught_by_keyboard_with_at_most_six_keys_an_example(page: Any, served: Served) -> None:
+def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, served: Served) -> None:
+    """Five sentences, each with at most six keys besides its text; two need their head and tail corrected."""
     opened(page, "Teach")
-    sentences = ["Tim works for Apple .", "Sundar works for Google .", "Satya works for Microsoft ."]
+    n_keys, began = 0, time.monotonic()
+
+    def press(*keys: str) -> None:
+        nonlocal n_keys
+        for key in keys:
+            page.keyboard.press(key)
+            n_keys += 1
+
     page.get_by_label("Relation").first.focus()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("works for")
-    page.keyboard.press("Tab")
+    press("Tab")
     page.keyboard.insert_text("the employer of a person")
-    page.keyboard.press("Tab")
-    n_keys = 0
-    for place, sentence in enumerate(sentences, 1):
+    press("Tab")
+    most, taught = 0, list[tuple[str, str]]()
+    for sentence, head, tail, keys in EMPLOYED:
         expect(page.get_by_label("Sentences")).to_be_focused()
+        n_keys = 0
         page.keyboard.insert_text(sentence)
-        for key in ("Enter", "Enter"):
-            page.keyboard.press(key)
-            n_keys += 1
-            if key == "Enter" and n_keys % 2:
-                expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
-        expect(page.locator("label[for=relation]")).to_contain_text(f"{place} example")
-    assert n_keys <= 6 * len(sentences)
+        press("Enter")
+        expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
+        press(*keys, "Enter")
+        most, taught = max(most, n_keys), [*taught, (head, tail)]
+        expect(page.locator("label[for=relation]")).to_contain_text(f"{len(taught)} example")
+    assert most <= 6
+    assert time.monotonic() - began < 60
     (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "works for"]
-    assert (known["n_examples"], known["description"]) == (3, "the employer of a person")
+    assert (known["n_examples"], known["description"]) == (5, "the employer of a person")
     rows = served.get("/v1/examples?relation=works for")["examples"]
-    assert [(one["head"], one["tail"]) for one in rows] == [
-        ("Tim", "Apple"),
-        ("Sundar", "Google"),
-        ("Satya", "Microsoft"),
-    ]
-    expect(page.get_by_label("Relation").first).to_have_value("works for")
+    assert [(one["head"], one["tail"]) for one in rows] == taught
+    expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
+
+
+EMPLOYED = (  # sentence, head, tail, keys between finding the entities and teaching
+    ("Tim works for Apple .", "Tim", "Apple", ()),
+    ("Sundar works for Google .", "Sundar", "Google", ()),
+    ("IBM pays Arvind .", "Arvind", "IBM", ("x",)),
+    ("Satya works for Microsoft in Redmond .", "Satya", "Microsoft", ()),
+    ("IBM lost Lisa to AMD .", "Lisa", "AMD", ("t", "h")),
+)
 
 
 def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
     opened(page, "Review")
     page.get_by_label("Unlabelled text").fill(TEXT)
-    page.get_by_role("button", name="Start").click()
-    shown = []
-    for key in ("y", "n", "s"):
-        question = page.locator(".big")
-        shown.append(question.text_content())
-        page.keyboard.press(key)
-        expect(question.or_(page.locator(".empty")).first).not_to_have_text(shown[-1])
+    page.keyboard.press("Control+Enter")
+    shown, before = list[str](), served.get("/v1/relations")["version"]
+    while page.locator(".empty").count() == 0:
+        shown.append(f"{page.locator('.big').text_content()} {page.locator('.question').text_content()}")
+        page.keyboard.press("yns"[min(len(shown), 3) - 1])  # yes, no, then skip
         expect(page.locator("main")).to_have_attribute("aria-busy", "false")
-    assert len(set(shown)) == 3
-    expect(page.locator(".empty")).to_contain_text("has been reviewed")
-    expect(page.get_by_role("region", name="Quality so far")).to_contain_text("1 of 2 suggestions were right (50 %)")
-    expect(page.locator(".curve polyline")).to_have_count(1)
-    for _ in range(3):  # s, n and y
+    assert len(shown) == len(set(shown)) >= 3
+    expect(page.locator(".empty")).to_contain_text("Every likely pair of the text was shown")
+    quality = page.get_by_role("region", name="Quality so far")
+    expect(quality).to_contain_text("1 of 2 suggestions right (50 %)")
+    expect(quality.locator(".curve polyline")).to_have_count(1)
+    expect(page.locator(".version")).to_have_text(f"version {before + 1}")  # both judgements at once
+    for _ in shown:
         page.keyboard.press("u")
         expect(page.locator("main")).to_have_attribute("aria-busy", "false")
-    expect(page.locator(".version")).to_have_text("v2")
-    expect(page.get_by_role("main")).to_contain_text("3 suggestions left")
+    page.keyboard.press("u")
+    expect(page.get_by_role("status").first).to_contain_text("Nothing to undo")
+    assert served.get("/v1/review")["n_judged"] == 0
+    page.reload()  # the review goes on where it was
     page.get_by_role("slider").fill("0.05")
-    page.get_by_role("button", name="Accept 3 suggestions").click()
-    expect(page.locator(".version")).not_to_have_text("v2")
-    assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) == 10
-    page.reload()  # what was judged stays judged
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_role("status").first).to_contain_text("Accepted")
+    assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) >= 10
+    page.get_by_role("button", name="Another text").first.click()
     page.get_by_label("Unlabelled text").fill("Nothing here .")
     page.get_by_role("button", name="Start").click()
-    expect(page.locator(".empty")).to_contain_text("No two entities share a sentence")
+    expect(page.locator(".empty")).to_contain_text("No sentence of the text has two entities")
 
 
 def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, served: Served) -> None:
@@ -211,15 +230,56 @@ def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: A
     act("Forget")
     expect(page.get_by_role("status")).to_contain_text("Forgotten")
     assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["capital of"]
-    page.locator("input[type=file]").set_input_files(
-        files=[{"name": "q.jsonl", "mimeType": "text/plain", "buffer": LABELLED.encode()}]
+
+
+def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, served: Served, tmp_path: Path) -> None:
+    opened(page, "Relations")
+    page.get_by_role("navigation", name="Relations").get_by_text("capital of").click()
+    page.get_by_role("button", name="Declare").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Inverse").select_option("born in")
+    dialog.get_by_label("Types of the head").fill("CITY, TOWN")
+    dialog.get_by_role("button", name="Declare").click()
+    expect(page.get_by_role("region", name="capital of")).to_contain_text("CITY, TOWN → any (declared)")
+    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "capital of"]
+    assert (known["inverse"], known["head_types"], known["symmetric"]) == ("born in", ["CITY", "TOWN"], False)
+    quality = page.get_by_role("region", name="Quality", exact=True)
+    for name, content in (("q.jsonl", LABELLED), ("q.csv", TABLE)):
+        quality.locator("input[type=file]").set_input_files(
+            files=[{"name": name, "mimeType": "text/plain", "buffer": content.encode()}]
+        )
+        expect(quality.get_by_role("row", name=name)).to_be_visible()
+    expect(quality.get_by_role("row", name="q.jsonl")).to_contain_text("2")
+    rows = [{"text": text, **({"relation": name} if name else {})} for text, name in csv.reader(TABLE.splitlines()[1:])]
+    found = served.post("/v1/evaluate", {"examples": rows})
+    shares = (
+        found["accuracy"],
+        found["relations"]["capital of"]["recall"],
+        found["relations"]["capital of"]["precision"],
     )
-    expect(page.get_by_role("main")).to_contain_text("q.jsonl: 2 questions")
+    right, recall, precision = (f"{100 * one:.0f} %" for one in shares)
+    expect(quality.get_by_role("row", name="q.csv").get_by_role("cell")).to_have_text(
+        ["q.csv", "30", right, "–", recall, precision, "Close"]
+    )
+    expect(quality.get_by_role("table").last).to_contain_text("no relation")  # a confusion: Oslo, other
+    page.get_by_role("button", name="Tune thresholds").click()
+    dialog.get_by_label("Labelled file").select_option("q.csv")
+    dialog.get_by_label("Share of answers").fill("60")
+    dialog.get_by_role("button", name="Tune").click()
+    expect(quality).to_contain_text("Tuned on 30 questions of q.csv for 60 % precision")
+    expect(page.get_by_role("region", name="capital of")).to_contain_text("answers need")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download all examples").click()
+    waiting.value.save_as(tmp_path / "examples.jsonl")
+    assert len(read_examples(tmp_path / "examples.jsonl").examples) == 7  # `erda teach` reads it
 
 
 LABELLED = (
     '{"text": "[[Rome]] is the capital of {{Italy}} .", "relation": "capital of"}\n'
     '{"text": "[[Oslo]] is the capital of {{Norway}} .", "relation": "other"}\n'
+)
+TABLE = "text,relation\r\n" + "".join(
+    f'"[[T{n}]] is the capital of {{{{L{n}}}}} .",{"capital of" if n else ""}\r\n' for n in range(30)
 )
 
 
@@ -249,7 +309,7 @@ def test_history_compares_undoes_and_downloads(page: Any, served: Served) -> Non
     expect(page.locator("tr.current")).to_contain_text("taught founded by")
     assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["founded by"]
     page.get_by_role("button", name="Return to version 2").click()
-    expect(page.locator(".version")).to_have_text("v2")
+    expect(page.locator(".version")).to_have_text("version 2")
     expect(page.get_by_role("link", name="Download the current version")).to_have_attribute("href", "/v1/export")
 
 
@@ -275,7 +335,7 @@ def test_names_and_sentences_are_never_markup(page: Any, served: Served) -> None
         assert page.locator("main img").count() == 0
     opened(page, "Relations")
     page.get_by_role("navigation", name="Relations").get_by_text(evil).click()
-    expect(page.locator(".lesson").first).to_contain_text("onerror = alert ( 1 ) > met Bob")
+    expect(page.locator(".lesson").first).to_contain_text("onerror = alert (1) > met Bob.")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -44,5 +44,15 @@ export const api = {
   compare: (before, after, examples) => call("POST", "/v1/compare", { before, after, examples }),
   history: () => call("GET", "/v1/history"),
   undo: (to) => call("POST", "/v1/undo", to === undefined ? {} : { to }),
+  job: (id) => call("GET", `/v1/jobs/${id}`),
+  cancel: (id) => call("DELETE", `/v1/jobs/${id}`),
+  review: {
+    state: () => call("GET", "/v1/review"),
+    texts: (texts, device) => call("POST", "/v1/review/texts", { texts, device }),
+    next: (body) => call("POST", "/v1/review/next", body),
+    judge: (body) => call("POST", "/v1/review/judge", body),
+    accept: (body) => call("POST", "/v1/review/accept", body),
+    undo: (body) => call("POST", "/v1/review/undo", body),
+  },
   map: () => call("GET", "/v1/map"),
 };

@@ -69,6 +69,22 @@ export function Changes() {
   </section>`;
 }
 
+const RECENT = 20;
+
+/** The share of right suggestions among the last ones, as a curve over all judgements. */
+export function Curve({ right }) {
+  const shares = right.map((_, place) => {
+    const recent = right.slice(Math.max(0, place + 1 - RECENT), place + 1);
+    return recent.filter(Boolean).length / recent.length;
+  });
+  const x = (place) => 34 + (shares.length > 1 ? (place * 256) / (shares.length - 1) : 128);
+  const y = (share) => 90 - 80 * share;
+  return html`<svg class="curve" viewBox="0 0 300 112" role="img" aria-label=${`Share of right suggestions, most recent last: ${shares.slice(-10).map(percent).join(", ")}`}>
+    ${[0, 0.5, 1].map((one) => html`<line x1="34" x2="290" y1=${y(one)} y2=${y(one)} /><text x="28" y=${y(one) + 3} text-anchor="end">${percent(one)}</text>`)}
+    <text x="34" y="106">right among the last ${Math.min(RECENT, shares.length)}</text><text x="290" y="106" text-anchor="end">${counted(shares.length, "judgement")}</text>
+    <polyline points=${shares.map((one, place) => `${x(place)},${y(one)}`).join(" ")} /><circle cx=${x(shares.length - 1)} cy=${y(shares.at(-1))} r="3.5" /></svg>`;
+}
+
 /** A modal dialog; `onClose` follows Escape, Cancel and the end of the action. */
 export function Dialog({ title, action, children, onClose, onAction, danger }) {
   const box = useRef(null);

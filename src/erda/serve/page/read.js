@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { Annotated, arrowKey } from "./annotated.js";
 import { EXAMPLES, TEXT } from "./example.js";
 import { Bar, Changes, Chip, dropping, Empty, FileField, Marked, Picker, relationOfKey, useKeys } from "./parts.js";
-import { attempt, change, correct, judge, nameOf, placeOf, read, state, teach, undo, update } from "./state.js";
+import { ask, attempt, change, correct, judge, nameOf, placeOf, read, state, teach, undo, update } from "./state.js";
 import { addName, counted, csvOf, download, exampleOf, exampleOfAnswer, keyOf, percent, removeEntity, slice, spacesAfter } from "./text.js";
 
 export const loadExample = () => attempt(async () => {
@@ -38,6 +38,7 @@ export function Read() {
     setHead(null); setTail(null);
   };
   const reject = () => judge(arrow, arrow.relation, false).then(() => setSelected(null));
+  useEffect(() => { if (doc && answers.length && state.answered !== state.version) attempt(ask); }, []); // changed in another view
   useEffect(() => { // on a phone the panel covers the lower half
     const one = matchMedia("(max-width: 860px)").matches && document.querySelector(".arrow.selected, .entity[data-role=tail], .entity[data-role=head]");
     if (one) one.closest(".sentence").scrollIntoView({ block: "nearest" });

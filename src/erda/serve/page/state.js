@@ -13,6 +13,7 @@ export const state = {
   draft: "", // the text in the field of the view Read
   doc: null,
   answers: [],
+  answered: 0, // the version of the answers
   seen: [], // sentences that were answered, with marks: a teaching is compared on them
   changes: null, // what the last teaching changed on them
   message: { text: "", isFault: false, n: 0 },
@@ -85,7 +86,7 @@ export async function ask() {
   const places = answers.flatMap((one) => [placeOf(one, "head"), placeOf(one, "tail")]);
   const known = new Set(doc.entities.map(keyOf));
   const more = [...new Map(places.filter((one) => !known.has(keyOf(one))).map((one) => [keyOf(one), one])).values()];
-  update({ answers, doc: more.length ? { ...doc, entities: [...doc.entities, ...more].sort((a, b) => a.start - b.start) } : doc });
+  update({ answers, answered: found.version, doc: more.length ? { ...doc, entities: [...doc.entities, ...more].sort((a, b) => a.start - b.start) } : doc });
   remember(answers);
   return undefined;
 }

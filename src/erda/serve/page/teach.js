@@ -45,6 +45,7 @@ export function Teach() {
     const numbered = relationOfKey(event);
     if (numbered && rows.length) done(nameOf(numbered), [rows[active()]]);
     else if (event.key === "x" && rows.length) replace(active(), { ...rows[active()], head: rows[active()].tail, tail: rows[active()].head });
+    else if (/^[ht]$/.test(event.key) && rows[active()]?.doc) replace(active(), turned(rows[active()], event.key === "h" ? "head" : "tail"));
     else if (event.key === "u") undo();
     else if (event.key === "Escape") { setRows([]); field.current.focus(); }
     else return;
@@ -71,7 +72,7 @@ export function Teach() {
         <button onClick=${() => setRows(rows.filter((one) => one !== row))}>Leave out</button></p></div>`)}</div>
     ${rows.length > 0 && html`<p class="buttons"><button id="teach-now" class="primary" onClick=${() => done(relation, rows)}>
       Teach ${counted(rows.length, "sentence")} <kbd>Enter</kbd></button>
-      </p><p class="quiet">A number teaches the focused sentence as ${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
+      </p><p class="quiet"><kbd>h</kbd> another head, <kbd>t</kbd> another tail, <kbd>x</kbd> swap.${state.relations.length > 0 && " A number teaches the focused sentence as "}${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
     <p class="quiet">The head comes first in the relation: Tesla → founded by → Martin Eberhard. Marks can be typed: [[Tesla]] … {{Martin Eberhard}}.</p>
   </section>
   <div class="side">
@@ -94,6 +95,14 @@ const firstTwo = (doc) => ({ head: doc.entities[0] ?? null, tail: doc.entities[1
 const isComplete = (row) => Boolean(row.marked || (row.head && row.tail));
 const exampleOfRow = (row) => row.marked ?? exampleOf(row.doc, row.head, row.tail);
 const textOfRow = (row) => row.marked ?? row.doc.text;
+
+/** Choose the next entity as head or tail, but never the same for both. */
+function turned(row, role) {
+  const [all, other] = [row.doc.entities, row[role === "head" ? "tail" : "head"]];
+  const free = all.filter((one) => !other || keyOf(one) !== keyOf(other));
+  const next = row[role] ? free.findIndex((one) => keyOf(one) === keyOf(row[role])) + 1 : 0;
+  return free.length ? { ...row, [role]: free[next % free.length] } : row;
+}
 
 function picked(row, one) {
   if (!row.head || row.tail) return { ...row, head: one, tail: null };

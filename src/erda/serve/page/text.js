@@ -115,6 +115,16 @@ export const isMarked = (line) => /\[\[.+?\]\]/su.test(line) && /\{\{.+?\}\}/su.
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
+/** A long text in parts that end with a line, so that a request may hold them. */
+export function parts(text, most = 500_000) {
+  const found = [""];
+  for (const line of text.split(/(?<=\n)/)) {
+    if (found.at(-1) && found.at(-1).length + line.length > most) found.push("");
+    found[found.length - 1] += line;
+  }
+  return found;
+}
+
 /** Sentences of a file: CSV or JSON lines with `text` (and `relation`), or one sentence per line. Rows with `"holds": false` are left out. */
 export function examplesOfFile(content, name = "The file") {
   const lines = content.split(/\r?\n/).map((line, place) => [line, place + 1]).filter(([line]) => line.trim());
