@@ -3,6 +3,7 @@
 python benchmarks/torture                    # everything: about half an hour on two cores
 python benchmarks/torture --scale 0.05       # a twentieth of it
 python benchmarks/torture --only damage      # one trial
+python benchmarks/torture --minutes 10       # as many cases as fit; the table counts those tried
 python benchmarks/torture --replay FOLDER    # one failing case again, from the folder that was written for it
 
 Exit status 1 where a command ended in a traceback, answered wrongly in silence, or lost something of the user's.
@@ -18,7 +19,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 
 from backups import backup_trial
@@ -47,13 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     again = json.loads((options.replay / "case.json").read_text()) if options.replay else None
     seed = again["seed"] if again else random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, scale {options.scale:g}", flush=True)
+    began = time.monotonic()
     warm_up()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder is removed
     fast = "/dev/shm" if Path("/dev/shm").is_dir() and not options.work else options.work
     work = Path(tempfile.mkdtemp(prefix="erda-torture-", dir=fast))
     try:
         make_toys(work / "toys")
-        runner = Runner(seed=seed, toys=work / "toys", work=work, failures=options.failures, jobs=options.jobs)
+        runner = Runner(
+            seed=seed,
+            toys=work / "toys",
+            work=work,
+            failures=options.failures,
+            jobs=options.jobs,
+            until=began + 60 * options.minutes,
+        )
         trials = {trial.name: trial for name in options.only or TRIALS for trial in TRIALS[name](work / "toys", work)}
         if again:
             verdict = runner.replay(trials[again["trial"]], again["number"], options.replay.resolve() / "input")
@@ -62,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for trial in trials.values():
             runner.run(trial, max(1, round(trial.n * options.scale)))
         print(runner.table())
-        for line in runner.why():
+        for line in (*runner.unfinished(), *runner.why()):
             print(line)
         if runner.failed:
             print(f"failing cases: {options.failures} (again: --replay {options.failures}/NAME)")
@@ -77,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="default: another one each time; it is printed")
     parser.add_argument("--only", nargs="+", choices=TRIALS, metavar="TRIAL", help=f"of {', '.join(TRIALS)}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: cores)")
+    parser.add_argument("--minutes", type=float, default=inf, metavar="M", help="start no case after M minutes")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to work (default: memory, else /tmp)")
     failures = Path("torture-failures")
     parser.add_argument("--failures", type=Path, default=failures, metavar="DIR", help=f"default: {failures}")

@@ -92,10 +92,11 @@ def _many_teachers(case: Case, number: int) -> Verdict:
 
 
 def _mount(folder: Path) -> bool:
-    """Mount a separate file system at `folder` for this process; False without permission."""
+    """Mount a separate file system at `folder` for this process; False where it cannot be mounted and resized."""
     if os.geteuid() or _LIBC.unshare(_NEW_NAMESPACE) or _LIBC.mount(b"none", b"/", None, _PRIVATE, None):
         return False
-    return not _LIBC.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, b"size=1g")
+    options = f"size={1 << 30}".encode()
+    return not any(_LIBC.mount(b"tmpfs", bytes(folder), b"tmpfs", flags, options) for flags in (0, _REMOUNT))
 
 
 def _resize(folder: Path, size: int) -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,8 +138,10 @@ def plain(text: str) -> str:
 class Runner:
     """Runs cases in parallel, each in its own process, and records failures."""
 
-    def __init__(self, *, seed: int, toys: Path, work: Path, failures: Path, jobs: int) -> None:
+    def __init__(self, *, seed: int, toys: Path, work: Path, failures: Path, jobs: int, until: float = inf) -> None:
         self.seed, self.toys, self.work, self.failures, self.jobs = seed, toys, work, failures, jobs
+        self.until = until  # by `time.monotonic`; no case starts after it
+        self.planned: dict[str, int] = {}
         self.counts: dict[str, Counter[str]] = {}
         self.reasons: Counter[tuple[str, str, str]] = Counter()
         self.seconds: dict[str, float] = {}
@@ -146,11 +149,16 @@ class Runner:
     def run(self, trial: Trial, n: int) -> None:
         """Run cases 0 to n - 1."""
         counts = self.counts.setdefault(trial.name, Counter())
+        self.planned[trial.name] = n
         began = shown = time.monotonic()
         waiting = iter(range(n))
         running: dict[int, int] = {}  # process -> case
         while True:
-            while len(running) < self.jobs and (number := next(waiting, None)) is not None:
+            while (
+                len(running) < self.jobs
+                and time.monotonic() < self.until
+                and (number := next(waiting, None)) is not None
+            ):
                 running[self._start(trial, number)] = number
             if not running:
                 break
@@ -216,6 +224,12 @@ class Runner:
         lines = [head, ["---", *["---:"] * (len(head) - 1)]]
         lines += [[name, str(counts.total()), *(str(counts[kind]) for kind in COLUMNS), s] for name, counts, s in rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def unfinished(self) -> Iterator[str]:
+        """Trials that the time limit cut short."""
+        for name, n in self.planned.items():
+            if (tried := self.counts[name].total()) < n:
+                yield f"{name}: {tried} of {n} cases tried before the time limit"
 
     def why(self) -> Iterator[str]:
         """Reasons of failures, the most frequent first."""

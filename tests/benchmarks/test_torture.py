@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,17 @@ def test_a_failing_case_is_counted_and_written_down(tmp_path: Path) -> None:
     assert list(runner.why()) == ["    1  toy: tracebacks: ZeroDivisionError: integer division or modulo by zero"]
     assert json.loads((failures / "toy-0/case.json").read_text())["number"] == 0
     assert (failures / "toy-0/here/input.txt").exists()
+
+
+def test_no_case_starts_after_the_time_limit(tmp_path: Path) -> None:
+    def run(case: Case, number: int) -> Verdict:
+        return Verdict("clear")
+
+    (tmp_path / "work").mkdir()
+    runner = Runner(seed=3, toys=tmp_path, work=tmp_path / "work", failures=tmp_path, jobs=2, until=time.monotonic())
+    runner.run(Trial("toy", 3, run), 3)
+    assert "| toy | 0 | 0 | 0 | 0 | 0 |" in runner.table()
+    assert list(runner.unfinished()) == ["toy: 0 of 3 cases tried before the time limit"]
+    runner.until = time.monotonic() + 60
+    runner.run(Trial("toy", 3, run), 3)
+    assert list(runner.unfinished()) == []
