@@ -70,11 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdict = runner.replay(trials[again["trial"]], again["number"], options.replay.resolve() / "input")
             print(f"{verdict.kind}: {verdict.why}")
             return int(verdict.kind != "clear")
-        for trial in trials.values():
-            runner.run(trial, max(1, round(trial.n * options.scale)))
-        print(runner.table())
-        for line in (*runner.unfinished(), *runner.why()):
-            print(line)
+        try:
+            for trial in trials.values():
+                runner.run(trial, max(1, round(trial.n * options.scale)))
+        finally:  # also after Ctrl-C and SIGTERM
+            print("\n".join((runner.table(), *runner.unfinished(), *runner.why())), flush=True)
         if runner.failed:
             print(f"failing cases: {options.failures} (again: --replay {options.failures}/NAME)")
         return int(runner.failed)
