@@ -53,6 +53,7 @@ NAMES = (
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NO_ARGUMENT = re.compile("[\0\ud800-\udc7f]")  # cannot be passed as an argument
 _FORMULA = re.compile(r"[=+\-@\t\r]")
+COPIES = ("data.jsonl", "rows.jsonl", "vectors.txt", "run", "tiny", "store", "corpus", "adapter")
 Place = Callable[[Path, str], Iterator[Call]]  # writes its inputs into a folder and yields its calls
 
 
@@ -158,6 +159,78 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
     yield ["history", "--store", name or "store"]
 
 
+def output_name(here: Path, name: str) -> Iterator[Call]:
+    """The name of every output file and folder, and of the files that a command reads."""
+    store = ["--store", "taught"]
+    (here / "text.txt").write_text("ada met bob in the city .\n")
+    yield ["predict", "data.jsonl", *store, f"--out={name}.csv"]
+    yield ["predict", *store, "--", name]
+    yield ["extract", "text.txt", "--entity", "ada", "--entity", "bob", *store, f"--out={name}.jsonl"]
+    yield ["extract", "text.txt", f"--names={name}", *store]
+    yield ["data", "convert", "data.jsonl", f"--out={name}2.csv"]
+    yield ["data", "convert", "--out=copy.csv", "--", f"{name}2.csv"]
+    yield ["suggest", "r0", "--text", "data.jsonl", *store, f"--out={name}3.jsonl"]
+    yield ["evaluate", *store, "--", f"{name}3.jsonl"]
+    yield ["export", *store, "--", f"{name} export"]
+    yield ["tune", "--precision", "0.1", *store, "--", name]
+    yield ["review", f"--corpus={name}", *store]
+    yield ["corpus", "train", "--pairs", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
+    yield ["corpus", "index", "corpus", f"--model={name}"]
+    yield [*toys.AUGMENT[:-1], f"{name}4.jsonl"]
+    yield ["search", *toys.SEARCH[1:-6], "--space", f"{name}=1:3", "--trials", "1", f"--out={name} search"]
+    yield ["report", "run", "--no-figures", f"--reproducibility={name}.md"]
+
+
+def store_name(here: Path, name: str) -> Iterator[Call]:
+    """The folder of an extractor, through every command that changes it."""
+    store = [f"--store={name}"]
+    yield ["teach", "--encoder", "tiny", *store, "r1", "[[ada]] met {{bob}}", "[[eve]] met {{fay}}"]
+    yield ["teach", *store, "r2", "[[ada]] was {{bob}}"]
+    for call in (["describe", "r1", "a"], ["rename", "r1", "r3"], ["merge", "r3", "r2"], ["undo"], ["forget", "r2"]):
+        yield [*call, *store]
+    for call in (["history"], ["relations"], ["prune"], ["predict", "data.jsonl"], ["export", "exported"]):
+        yield [*call, *store]
+
+
+def edited_relation(here: Path, name: str) -> Iterator[Call]:
+    """The new name of a relation, and relations of commands that look one up."""
+    store = ["--store", "taught"]
+    yield ["rename", *store, "--", "r1", name]
+    yield ["describe", *store, "--", "r2", name]
+    yield ["merge", *store, "--", name, "r2"]
+    yield ["suggest", "--text", "data.jsonl", *store, "--", name]
+    yield ["forget", *store, "--", name]
+    yield ["relations", *store]
+    yield ["history", *store]
+
+
+def column_name(here: Path, name: str) -> Iterator[Call]:
+    """A column of a table: in its header, and as an option."""
+    with (here / "table.csv").open("w", newline="", errors="replace") as file:
+        csv.writer(file).writerows([("text", name, name), ("[[ada]] met {{bob}}", "r0", "r1"), ("no marks", "", "")])
+    yield ["data", "check", "table.csv"]
+    yield ["data", "check", "table.csv", f"--columns=text=text,relation={name}"]
+    yield ["teach", "--file", "table.csv", f"--columns={name}=text", "--store", "taught"]
+    yield ["predict", "table.csv", f"--columns=sentence={name}", "--store", "taught"]
+
+
+def found_file(here: Path, name: str) -> Iterator[Call]:
+    """Files of somebody else, in folders that a command lists."""
+    try:
+        (here / "brat").mkdir()
+        (here / "brat" / f"{name}.txt").write_text("ada met bob .")
+        (here / "brat" / f"{name}.ann").write_text("T1\tName 0 99\tada\n")
+        (here / "run" / name).mkdir(exist_ok=True)
+        (here / "run" / name / "record.json").write_text("{}")
+        (here / "taught" / "versions" / name).write_text("{}")
+    except (OSError, ValueError):
+        return
+    yield ["data", "check", "brat"]
+    yield ["report", "run", "--no-figures"]
+    yield ["history", "--store", "taught"]
+    yield ["prune", "--purge", "--store", "taught"]
+
+
 def record_name(here: Path, name: str) -> Iterator[Call]:
     """A name in a record from elsewhere."""
     for path in (here / "run").glob("*/*/record.json"):
@@ -180,7 +253,7 @@ FLAGS = ("dataset", "method", "encoder", "preset", "config", "seeds", "device", 
 SETTINGS = ("encoder.vectors", "way", "learning_rate", "erda.memory_size", "cache_dir")
 PLACES: tuple[Place, ...] = (
     *(relation, tacred_relation, fewrel_relation, entity, title, file_name, folder_name, record_name),
-    taught_relation,
+    *(taught_relation, output_name, store_name, edited_relation, column_name, found_file),
     *(option(f"--{flag}=") for flag in FLAGS),
     *(option(f"--set={name}=") for name in SETTINGS),
     option("--set="),
@@ -197,7 +270,8 @@ def name_trial(case_toys: Path, folder: Path) -> Trial:
 
 def _try(case: Case, place: Place, name: str) -> Verdict:
     here = case.folder / "deep" / "er"  # so that a few ".." stay inside the case
-    toys.copy(case.toys, ("data.jsonl", "rows.jsonl", "vectors.txt", "run", "tiny"), here)
+    toys.copy(case.toys, COPIES, here)
+    (here / "store").rename(here / "taught")
     victims = [case.folder.with_name("victim"), case.folder / "victim"]
     for victim in victims:
         victim.mkdir()

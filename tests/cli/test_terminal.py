@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import erda
 from erda.cli.main import GROUPS, build_parser, main
 from erda.cli.printing import PrintableOutput, print_line
 from erda.encoders import build_encoder
@@ -53,6 +55,28 @@ def test_a_name_with_a_line_end_or_a_colour_stays_on_its_line(capsys: pytest.Cap
     assert first == r"    1  founded by\nerda: all is well\x1b[32m"
     assert second == r"\x1b[31mred"
     assert "\n" not in unknown_name("relation", forged, [forged])
+
+
+def test_a_line_break_in_a_fault_cannot_begin_a_new_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "check", "a\nerda: all is well"]) == 2
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("erda: ")] == ["erda: a"]
+
+
+def test_every_printed_line_is_escaped() -> None:
+    """`print` is called with `one_line(...)` or a constant; commands print with `print_line`."""
+    source = Path(erda.__file__).parent
+    scripts = {source / "app/export.py", source / "app/standalone.py"}  # texts of files that `export` writes
+    found = []
+    for path in sorted({*source.rglob("*.py")} - scripts - {source / "cli/printing.py"}):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                said = ast.unparse(node.args[0]) if node.args else "''"
+                if not said.startswith(("one_line(", "'", "getattr(error, 'traceback'")):
+                    found.append(f"{path.relative_to(source)}:{node.lineno}: print({said})")
+    assert found == []
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from erda.errors import SettingsError, join_faults, printable, unknown_name
+from erda.cli.printing import print_fault
+from erda.errors import SettingsError, join_faults, unknown_name
 
 Commands = argparse._SubParsersAction  # the action that holds the subcommands
 
@@ -35,7 +36,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with the message and a pointer to the help."""
         stop = "" if message.endswith((".", "?")) else "."
-        self.exit(2, f"erda: {printable(message)}{stop} See: {self.prog} --help\n")
+        print_fault(f"{message}{stop} See: {self.prog} --help")
+        self.exit(2)
 
 
 def add_command(

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from erda.cli import corpus_index, corpus_train
 from erda.cli.checking import Commands, add_command
 from erda.cli.corpus_train import add_exclude_arguments
-from erda.cli.printing import marked
-from erda.errors import one_line, printable
+from erda.cli.printing import marked, print_line
 
 if TYPE_CHECKING:
     from erda.corpus.corpus_build import BuildReport
@@ -110,27 +109,27 @@ def build(args: argparse.Namespace) -> int:
         ),
         add=args.add,
         resume=args.resume,
-        show=lambda line: print(line, file=sys.stderr),
+        show=lambda line: print_line(line, file=sys.stderr),
     )
     _print_report(report, args.out)
     return 0
 
 
 def _print_report(report: BuildReport, folder: Path) -> None:
-    manifest, name = report.manifest, one_line(str(folder))
+    manifest = report.manifest
     if not report.n_added:
-        print(f"{name}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
+        print_line(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
         return
-    print(f"{name}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
+    print_line(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
     latest = manifest.segments[-1]
     if latest.dropped:
-        print("Dropped, by reason:")
+        print_line("Dropped, by reason:")
     places: dict[str, str] = {}
     for source in latest.sources:
         for reason, shown in source.places.items():
             places.setdefault(reason, shown[0])
     for reason, n in sorted(latest.dropped.items(), key=lambda item: (-item[1], item[0])):
-        print(f"  {n:>12,}  {reason}" + (f"  (first: {printable(places[reason])})" if reason in places else ""))
+        print_line(f"  {n:>12,}  {reason}" + (f"  (first: {places[reason]})" if reason in places else ""))
 
 
 def show_stats(args: argparse.Namespace) -> int:
@@ -149,18 +148,19 @@ def show_stats(args: argparse.Namespace) -> int:
         ("documents", f"{stats.n_documents:,}"),
         ("tokens", f"{lengths}, longest {stats.length_max}"),
         ("version", stats.digest[:12]),
-        ("excluded", printable(", ".join(stats.excluded_from)) or "nothing"),
+        ("excluded", ", ".join(stats.excluded_from) or "nothing"),
     ):
-        print(f"{name:<18} {value}")
+        print_line(f"{name:<18} {value}")
     for title, counts in (
         ("Sources (rows before removing duplicates):", stats.sources),
         ("Dropped, by reason:", tuple(stats.dropped.items())),
     ):
-        print(f"\n{title}")
+        print_line()
+        print_line(f"{title}")
         for name, n in counts:
-            print(f"  {n:>12,}  {printable(name)}")
+            print_line(f"  {n:>12,}  {name}")
     if not stats.dropped:
-        print("  nothing")
+        print_line("  nothing")
     return 0
 
 
@@ -174,12 +174,12 @@ def show_pair(args: argparse.Namespace) -> int:
     n_found = len(store.find([pair])[0])
     print_sentences(store.sentences_of([pair], limit_per_pair=args.limit)[0])
     if not n_found:
-        print(f"No sentence with head '{args.head}' and tail '{args.tail}'.")
+        print_line(f"No sentence with head '{args.head}' and tail '{args.tail}'.")
         for role, name in (("head", args.head), ("tail", args.tail)):
-            near = printable(", ".join(store.names_like(name)))
-            print(f"  {role}: " + (f"the corpus has {near}" if near else f"no entity like '{name}'"))
+            near = ", ".join(store.names_like(name))
+            print_line(f"  {role}: " + (f"the corpus has {near}" if near else f"no entity like '{name}'"))
     elif n_found > args.limit:
-        print(f"... {args.limit:,} of {n_found:,} sentences; show more with --limit.")
+        print_line(f"... {args.limit:,} of {n_found:,} sentences; show more with --limit.")
     return 0
 
 
@@ -190,12 +190,12 @@ def search_text(args: argparse.Namespace) -> int:
     found = CorpusStore.open(args.directory).search(args.text, limit=args.limit)
     print_sentences(found.sentences)
     more = f"; the first {len(found.sentences):,} are shown" if found.n_rows > len(found.sentences) else ""
-    print(f"{found.n_rows:,} rows contain '{args.text}'{more}.")
+    print_line(f"{found.n_rows:,} rows contain '{args.text}'{more}.")
     return 0
 
 
 def print_sentences(sentences: Iterable[CorpusSentence]) -> None:
     """Print sentences with row number, entities in brackets, and source."""
     for sentence in sentences:
-        source = f"  ({printable(sentence.example.source)})" if sentence.example.source else ""
-        print(f"{sentence.row:>9}  {marked(sentence.example)}{source}")
+        source = f"  ({sentence.example.source})" if sentence.example.source else ""
+        print_line(f"{sentence.row:>9}  {marked(sentence.example)}{source}")

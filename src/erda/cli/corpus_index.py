@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
-from erda.cli.printing import SHORT_BRACKETS, marked
-from erda.errors import printable
+from erda.cli.printing import SHORT_BRACKETS, marked, print_line
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
@@ -163,12 +162,14 @@ def make_index(args: argparse.Namespace) -> int:
         rebuild=args.rebuild,
         embedder=embedder,
         batch_size=args.batch_size,
-        show=lambda line: print(line, file=sys.stderr),
+        show=lambda line: print_line(line, file=sys.stderr),
     )
     about = index.about
-    print(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
-    print("exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search")
-    print(f"in {index.shards.folder}")
+    print_line(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
+    print_line(
+        "exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search"
+    )
+    print_line(f"in {index.shards.folder}")
     return 0
 
 
@@ -188,7 +189,8 @@ def augment(args: argparse.Namespace) -> int:
     out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
     write_extras(found, out)
     print_augmentation(found, n_shown=args.show)
-    print(f"\n{len(found.extras)} extra examples written to {out}")
+    print_line()
+    print_line(f"{len(found.extras)} extra examples written to {out}")
     return 0
 
 
@@ -201,16 +203,17 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
         by_relation.setdefault(str(extra.example.relation), []).append(line)
     for relation in sorted(by_relation):
         lines = by_relation[relation]
-        print(f"{printable(relation)}: {len(lines)} extra")
-        print("  score margin  rule          sentence")
+        print_line(f"{relation}: {len(lines)} extra")
+        print_line("  score margin  rule          sentence")
         for line in lines[:n_shown]:
-            print(line if len(line) <= width else line[: width - 1] + "…")
+            print_line(line if len(line) <= width else line[: width - 1] + "…")
         if len(lines) > n_shown:
-            print(f"  ... and {len(lines) - n_shown} more")
+            print_line(f"  ... and {len(lines) - n_shown} more")
     counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
-    print(f"\n{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
+    print_line()
+    print_line(f"{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
     if found.dropped:
-        print("rejected: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
+        print_line("rejected: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
 
 
 def narrow(args: argparse.Namespace) -> int:
@@ -223,5 +226,5 @@ def narrow(args: argparse.Namespace) -> int:
     augmenter = open_augmenter(args.corpus, args.model, device=args.device)
     rows = near_rows(augmenter, examples, top=args.top, per_relation=args.per_relation)
     write_rows(augmenter.store, rows, args.out)
-    print(f"{len(rows):,} of {len(augmenter.store):,} rows are near {len(examples):,} examples: {args.out}")
+    print_line(f"{len(rows):,} of {len(augmenter.store):,} rows are near {len(examples):,} examples: {args.out}")
     return 0

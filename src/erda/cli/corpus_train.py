@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from erda.cli.checking import add_command, below_one, refuse
+from erda.cli.printing import print_line
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -89,7 +90,8 @@ def train_model(args: argparse.Namespace) -> int:
         measure=args.measure,
         command=shlex.join(["erda", *sys.argv[1:]]),
     )
-    print("\n".join([*report.lines(), f"saved in {args.out}"]))
+    for line in (*report.lines(), f"saved in {args.out}"):
+        print_line(line)
     return 0
 
 
@@ -114,9 +116,11 @@ def write_pair_file(args: argparse.Namespace) -> int:
     if args.limit is not None:
         rows = rows.limited(args.limit, seed=args.seed)
     rows.save(args.out)
-    print(f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB")
+    print_line(
+        f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {args.out.stat().st_size / 2**20:.1f} MiB"
+    )
     for reason, n in (rows.made_of.left_out or {}).items():
-        print(f"  dropped: {n:,}, {reason}")
+        print_line(f"  dropped: {n:,}, {reason}")
     return 0
 
 
@@ -126,8 +130,8 @@ def write_background(args: argparse.Namespace) -> int:
 
     refuse(below_one(args, "sentences"))
     path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
-    print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
-    print("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")
+    print_line(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    print_line("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")
     return 0
 
 
@@ -140,8 +144,8 @@ def evaluate_model(args: argparse.Namespace) -> int:
     )
     for name, text in ABOUT.items():
         if getattr(found, name) is not None:
-            print(f"{text:<44}{getattr(found, name):6.3f}")
-    print(f"on {found.n_pairs:,} held-out pairs and {found.n_validation:,} labelled sentences")
+            print_line(f"{text:<44}{getattr(found, name):6.3f}")
+    print_line(f"on {found.n_pairs:,} held-out pairs and {found.n_validation:,} labelled sentences")
     return 0
 
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
+from erda.cli.printing import print_line
 from erda.cli.store import add_columns, add_no_relation, add_overwrite
 from erda.errors import counted
 
@@ -98,8 +99,9 @@ def list_datasets(args: argparse.Namespace) -> int:
     rows.append((BUILT, here, "Apache-2.0", "the larger encoder for --encoder mpnet (needs the extra train, once)"))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        print("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
-    print(f"\nData folder: {folder}" + ("" if folder.is_dir() else " (not there yet)"))
+        print_line("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
+    print_line()
+    print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (not there yet)"))
     return 0
 
 
@@ -112,7 +114,7 @@ def get_files(args: argparse.Namespace) -> int:
     from erda.errors import not_installed
 
     def say(line: str) -> None:
-        print(line, file=sys.stderr)
+        print_line(line, file=sys.stderr)
 
     if args.name == BUILT:
         from erda.encoders.onnx_build import get_packaged
@@ -131,10 +133,10 @@ def get_files(args: argparse.Namespace) -> int:
 def check_file(args: argparse.Namespace) -> int:
     """Read a file and print its counts; faults exit with status 2."""
     from erda.data.own_data import describe, read_examples
-    from erda.errors import printable
 
     said = describe(read_examples(args.file, args.format, args.no_relation, columns=args.columns), top=args.top)
-    print("\n".join(map(printable, said.split("\n"))))
+    for line in said.split("\n"):
+        print_line(line)
     return 0
 
 
@@ -156,7 +158,7 @@ def convert_file(args: argparse.Namespace) -> int:
             tick=bar.update,
         )
     held = f"{counted(len(reading.examples), 'example')} of {counted(len(reading.counts), 'relation')}"
-    print(f"{args.out}: {held}, from {args.file} ({reading.format})")
+    print_line(f"{args.out}: {held}, from {args.file} ({reading.format})")
     for line in set_apart(reading):
-        print(line)
+        print_line(line)
     return 0

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_line, print_tables
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -36,21 +37,21 @@ def run(options: argparse.Namespace) -> int:
     """Run the demo and print its results."""
     from erda.app.demo import demonstrate
     from erda.benchmark.method_demo import run_demo
-    from erda.cli.printing import print_tables
     from erda.cli.settings import seeds_of
     from erda.errors import ErdaError, join_faults
 
     options.kept = f"Finished runs are kept in {options.out}; `erda demo` resumes there."
-    show = partial(print, flush=True)
+    show = partial(print_line, flush=True)
     demo = run_demo(options.out, seeds=seeds_of(options), n_sentences=options.sentences, show=show)
-    print()
+    print_line()
     print_tables(demo.tables)
     if demo.page:
-        print(f"Page:    {demo.page}")
+        print_line(f"Page:    {demo.page}")
     for curve in demo.curves:
-        print(f"Curve:   {curve}")
-    print(f"Tables:  {demo.folder}")
-    print(f"Records: {options.out}\n", flush=True)
+        print_line(f"Curve:   {curve}")
+    print_line(f"Tables:  {demo.folder}")
+    print_line(f"Records: {options.out}")
+    print_line(flush=True)
     demonstrate(options.out / "extractor", show=show)
     if demo.faults:
         raise ErdaError(join_faults(demo.faults))

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_line
 from erda.cli.store import add_store, open_store
 
 EXPORT = """\
@@ -35,5 +36,7 @@ def run_export(options: argparse.Namespace) -> int:
 
     version = open_store(options).version
     folder = export(version, options.out, engine=options.engine)
-    print(f'{folder} is written. Ask it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."')
+    print_line(
+        f'{folder} is written. Ask it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
+    )
     return 0

@@ -101,7 +101,7 @@ def run_tune(options: argparse.Namespace) -> int:
             options.file, precision=options.precision, no_relation=options.no_relation, progress=progress
         )
     width = max(map(len, (*found.relations, "relation")))
-    print(f"{'relation'.ljust(width)}  threshold  rows  precision  recall")
+    print_line(f"{'relation'.ljust(width)}  threshold  rows  precision  recall")
     overall = TunedRelation(found.threshold, False, found.expected)
     for name, one in [*found.relations.items(), ("all", overall)]:
         shares = [
@@ -111,13 +111,13 @@ def run_tune(options: argparse.Namespace) -> int:
         row = f"{one.threshold:9.3f}{star:1}  {one.expected.n:4d}  {shares[0]:>8}  {shares[1]:>6}"
         print_line(f"{name.ljust(width)}  {row}")
     if not all(one.is_own for one in found.relations.values()):
-        print("* the overall threshold: too few rows, or the precision is out of reach for the relation alone")
-    print(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
+        print_line("* the overall threshold: too few rows, or the precision is out of reach for the relation alone")
+    print_line(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
     if found.n_taught:
-        print(f"{counted(found.n_taught, 'row')} left out: taught.")
+        print_line(f"{counted(found.n_taught, 'row')} left out: taught.")
     if (found.expected.precision or 0) < found.precision:
-        print(f"On new text the precision is probably below {100 * found.precision:g}: more labelled rows help.")
-    print(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
+        print_line(f"On new text the precision is probably below {100 * found.precision:g}: more labelled rows help.")
+    print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
     say_what_is_known(options)
     return 0
 

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     for name, about, settings in entries:
         print_line(f"{name:<{width}}{about}")
         for setting in settings:
-            print(f"    {setting}")
+            print_line(f"    {setting}")
     return 0
 
 

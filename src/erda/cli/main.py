@@ -15,8 +15,8 @@ from importlib import import_module
 
 from erda import __version__
 from erda.cli.checking import Parser
-from erda.cli.printing import PrintableOutput
-from erda.errors import EXTRAS, ErdaError, not_installed, printable
+from erda.cli.printing import PrintableOutput, print_fault, print_line
+from erda.errors import EXTRAS, ErdaError, not_installed
 
 GROUPS: dict[
     str, dict[str, tuple[str, ...]]
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (no other file may take its descriptor)
     if sys.stdout is None:
-        print("erda: Standard output is closed; redirect it to a file or to /dev/null.", file=sys.stderr)
+        print_fault("Standard output is closed; redirect it to a file or to /dev/null.")
         return FAULT
     parser = build_parser(words[0] if words else None)
     if not words:
@@ -104,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
-        print(f"\nStopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)
+        print_line(file=sys.stderr)
+        print_line(f"Stopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)
         return STOPPED
     except BrokenPipeError:  # the reader (head, less) has seen enough
         _drop_output()
@@ -121,7 +122,7 @@ def _refuse(fault: str) -> int:
     """Print a caught fault."""
     if os.environ.get("ERDA_DEBUG"):
         raise  # noqa: PLE0704 (re-raises the caught error)
-    print(f"erda: {printable(fault)}", file=sys.stderr)
+    print_fault(fault)
     try:
         sys.stdout.flush()
     except OSError:  # a full disk: the rest of the buffer would fail again when Python exits

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
+from erda.cli.printing import print_fault, print_line
 from erda.cli.settings import add_sets, read_given
 
 EXAMPLES = """\
@@ -51,13 +52,14 @@ def run(options: argparse.Namespace) -> int:
     refuse(below_one(options, "jobs"))
     tables = choose_tables(options.tables)
     if options.list:
-        print(*(f"{table.group:11} {table.name:15} {table.title}" for table in tables), sep="\n")
+        for table in tables:
+            print_line(f"{table.group:11} {table.name:15} {table.title}")
         return 0
     options.kept = f"What is finished is kept in {options.out}; the same command goes on."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
-        print(f"skipped, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
-    print(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")
+        print_line(f"skipped, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
+    print_line(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")
     if (done.n_runs or done.n_found) and not options.no_report:
         _report(options.out)
     if done.faults:
@@ -68,9 +70,8 @@ def run(options: argparse.Namespace) -> int:
 def _report(out: Path) -> None:
     from erda.benchmark.paper.paper_sections import paper_layout
     from erda.benchmark.report.report import write_report
-    from erda.errors import printable
 
     report = write_report(out, layout=paper_layout)
     for fault in report.faults:
-        print(f"erda: {printable(fault)}", file=sys.stderr)
-    print(f"Report: {report.page or out / 'report'}")
+        print_fault(fault)
+    print_line(f"Report: {report.page or out / 'report'}")

@@ -171,10 +171,10 @@ def run_extract(options: argparse.Namespace) -> int:
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if names else " Entities can be named: --entity NAME, or --names FILE."
-        print(nothing + remedy, file=sys.stderr)
+        print_line(nothing + remedy, file=sys.stderr)
     if not names:
         finder = find_tagger()
-        print(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
+        print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
     return 0
 
 
@@ -200,7 +200,7 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
                 tick=lambda line: progress(line, max(line, total)),
             )
         earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
-        print(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
+        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
     answered.faults.raise_if_any()
     return answered
 
@@ -210,7 +210,7 @@ def _show(row: PlainRow) -> None:
     from erda.app.answer_tables import json_line
 
     if not sys.stdout.isatty():
-        print(json_line(row))
+        print_line(json_line(row))
     elif "error" not in row:  # errors are listed at the end
         answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
         print_line(f"{row['confidence']:5.2f}  {answer}  {row.get('sentence', row['text'])}")
@@ -237,28 +237,30 @@ def run_evaluate(options: argparse.Namespace) -> int:
             truth = f" (truth: {one.truth})" if one.truth else ""
             print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
         versions = f"versions {options.against} and {extractor.version.number}"
-        print(f"{counted(len(changes), 'answer')} of {versions} differ.")
+        print_line(f"{counted(len(changes), 'answer')} of {versions} differ.")
         return 0
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, progress=progress)
     asked = counted(found.n, "question")
-    print(f"{100 * found.accuracy:.1f} % of {asked} answered correctly, counting 'none' as an answer.")
+    print_line(f"{100 * found.accuracy:.1f} % of {asked} answered correctly, counting 'none' as an answer.")
     if found.accuracy_of_known is None and not found.untaught:
-        print("No row names a relation, so 'none' is always correct.")
+        print_line("No row names a relation, so 'none' is always correct.")
     if found.accuracy_of_known is not None:
-        print(f"{100 * found.accuracy_of_known:.1f} % on questions of taught relations, if 'none' is excluded.")
+        print_line(f"{100 * found.accuracy_of_known:.1f} % on questions of taught relations, if 'none' is excluded.")
     width = max(map(len, (*found.relations, "relation")))
-    print(f"\n{'relation'.ljust(width)}  questions  recall  precision")
+    print_line()
+    print_line(f"{'relation'.ljust(width)}  questions  recall  precision")
     for name, score in found.relations.items():
         shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.recall, score.precision)]
         print_line(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
     wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
     if wrong:
-        print("\nmost frequent confusions:")
+        print_line()
+        print_line("most frequent confusions:")
     for n, truth, answer in wrong[:MOST_CONFUSIONS]:
         print_line(f"{-n:5d}  {truth} answered as {answer}")
     if found.untaught:
-        print()
+        print_line()
         print_line(f"Never taught, so 'none' is correct: {', '.join(found.untaught)}")
     return 0
 
@@ -272,11 +274,11 @@ def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> int:
     with progress_bar("extracting") as progress:
         found = extractor.evaluate_extraction(options.file, find_entities=options.find_entities, progress=progress)
     width = max(map(len, (*found.relations, "relation")))
-    print(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
+    print_line(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
     for name, score in [*found.relations.items(), ("all", found.overall)]:
         shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.precision, score.recall, score.f1)]
         print_line(f"{name.ljust(width)}  {score.n:7d}  {shares[0]:>9}  {shares[1]:>6}  {shares[2]:>6}")
-    print(f"In percent, over {counted(found.n_texts, 'text')}.")
+    print_line(f"In percent, over {counted(found.n_texts, 'text')}.")
     if found.untaught:
         print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
     return 0

@@ -40,9 +40,17 @@ class PrintableOutput:
         return getattr(self.stream, name)
 
 
-def print_line(text: str) -> None:
-    """Print one line with names or sentences; line breaks inside them are escaped."""
-    print(one_line(text))
+def print_line(text: str = "", *, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print one line; line breaks inside it are escaped, since they come from a name.
+
+    Commands print everything with this, `print_fault` or `print_tables`, and never with `print`.
+    """
+    print(one_line(text), file=file, flush=flush)
+
+
+def print_fault(fault: str) -> None:
+    """Print a fault on stderr; lines after its first are indented, so that none can pass for another message."""
+    print("erda: " + printable(fault).replace("\n", "\n  "), file=sys.stderr)
 
 
 def print_tables(tables: Iterable[Table]) -> None:

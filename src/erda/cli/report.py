@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_fault, print_line, print_tables
 
 EXAMPLES = """examples:
   erda report runs/x
@@ -38,16 +38,14 @@ def run(options: argparse.Namespace) -> int:
     """Print and write the report."""
     from erda.benchmark.paper.paper_sections import asked_tables, paper_layout, table_titles
     from erda.benchmark.report.report import FOLDER, write_report
-    from erda.cli.printing import print_tables
-    from erda.errors import printable
 
     report = write_report(
         options.directory, figures=not options.no_figures, layout=paper_layout, reference=options.reference
     )
     print_tables(report.tables)
-    print(f"Files: {len(report.files)} in {options.directory / FOLDER}")
+    print_line(f"Files: {len(report.files)} in {options.directory / FOLDER}")
     if report.page:
-        print(f"Page:  {report.page}")
+        print_line(f"Page:  {report.page}")
     if options.reproducibility:
         from erda.benchmark.report.reproducibility import write_reproducibility
 
@@ -59,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
             expected=expected,
             reference=options.reference,
         )
-        print(f"Numbers and commands: {written}")
+        print_line(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
-        print(f"erda: {printable(fault)}", file=sys.stderr)
+        print_fault(fault)
     return 0

@@ -79,7 +79,8 @@ def run_review(options: argparse.Namespace) -> int:
 def _say_progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "" if done < total else "\r       \r"
-        print(f"\r{100 * done // total:4d} %", end=end, file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r{100 * done // total:4d} %{end}")
+        sys.stderr.flush()
 
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
@@ -100,7 +101,7 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         elif key.isdecimal() and 0 < int(key) <= len(relations):
             review.judge(holds=True, relation=review.extractor.relations[int(key) - 1].id)
         else:
-            print(KEYS if key == "?" else f"'{key}' is no command: {KEYS}, or the number of a relation.")
+            print_line(KEYS if key == "?" else f"'{key}' is no command: {KEYS}, or the number of a relation.")
             _say_relations(relations)
     print_line(review.why_nothing)
 
@@ -124,7 +125,7 @@ def _show(review: Review, one: Candidate) -> None:
     stands_for = "".join(
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
-    print()
+    print_line()
     if _has_colour(sys.stdout):
         text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
         stream = getattr(sys.stdout, "stream", sys.stdout)
@@ -147,7 +148,8 @@ def _command(read: Callable[[], str], n_relations: int) -> str:
     sys.stdout.flush()
     key = read().strip() or "?"
     while key.isdecimal() and 10 * int(key) <= n_relations and sys.stdin.isatty():
-        print(key, end=" ", flush=True)
+        sys.stdout.write(f"{key} ")
+        sys.stdout.flush()
         more = read().strip()
         if not more.isdecimal():
             break

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
+from erda.cli.printing import print_line, print_tables
 from erda.cli.settings import add_settings, load_settings
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.result_tables import accuracy_table, final_table
     from erda.benchmark.run.planned_runs import run_experiment
-    from erda.cli.printing import print_tables
-    from erda.errors import ErdaError, join_faults, merge_faults, one_line, printable
+    from erda.errors import ErdaError, join_faults, merge_faults
 
     refuse(below_one(options, "jobs"))
     settings = load_settings(options)
@@ -56,12 +56,11 @@ def run(options: argparse.Namespace) -> int:
         print_tables([*tables, final_table(experiment)])
     notes = [note for record in finished.records for note in record.manifest.get("notes", ())]
     for note in {note.partition(":")[0]: note for note in reversed(notes)}.values():
-        print(f"Note: {printable(note)}.")
+        print_line(f"Note: {note}.")
     if finished.records:
         n_new = len(finished.records) - finished.n_found
-        out = one_line(str(options.out))
-        print(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {out}")
-        print(f"Tables and figures: erda report {out}")
+        print_line(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
+        print_line(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
     return 0
@@ -78,4 +77,4 @@ def warn_untrained(settings: RunSettings) -> None:
             said = (
                 f"{method.__name__} trains nothing, and a BiLSTM starts at random; the paper's method is --method erda."
             )
-            print(said, file=sys.stderr)
+            print_line(said, file=sys.stderr)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
+from erda.cli.printing import print_line, print_tables
 from erda.cli.settings import add_settings, load_settings, read_given
 
 if TYPE_CHECKING:
@@ -72,17 +73,16 @@ def run(options: argparse.Namespace) -> int:
     """Search, and print the best settings."""
     from erda.benchmark.search.result import BEST, best_table, write_best
     from erda.benchmark.search.search import search
-    from erda.cli.printing import print_tables
     from erda.errors import ErdaError, join_faults
 
     asked = _asked(options)
-    print(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
+    print_line(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
     options.kept = f"What was measured is kept in {options.out}; the same command goes on."
     found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
     if write_best(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
         print_tables([best_table(asked, found)])
-        print(f"Settings of the best trial: {options.out / BEST}")
-        print(f"Measure them on test data: erda run --config {options.out / BEST} --out DIR")
+        print_line(f"Settings of the best trial: {options.out / BEST}")
+        print_line(f"Measure them on test data: erda run --config {options.out / BEST} --out DIR")
     if found.faults:
         raise ErdaError(f"Trials that failed: {len(found.faults)}\n{join_faults(found.faults)}")
     return 0

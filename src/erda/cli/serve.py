@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.printing import print_line
 from erda.cli.store import default_store
 
 SERVE = """\
@@ -61,7 +62,8 @@ def run_serve(options: argparse.Namespace) -> int:
     settings = ServerSettings(options.store, options.host, options.port, token, tuple(options.allow_host), limits)
 
     def started(address: str) -> None:
-        print(f"{address}\nThe page and the calls are at this address; Ctrl-C stops the server.", flush=True)
+        print_line(address)
+        print_line("The page and the calls are at this address; Ctrl-C stops the server.", flush=True)
         if not options.no_browser and sys.stdout.isatty():
             import webbrowser
 

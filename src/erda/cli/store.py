@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import named_path
+from erda.cli.printing import print_line
 from erda.cli.remote import add_server
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
     if given == STANDARD_INPUT and sys.stdin is None:
         raise DataError("Standard input is closed; name a file.")
     if given == STANDARD_INPUT and sys.stdin.isatty():
-        print("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
+        print_line("Reading from the terminal; end with Ctrl-D.", file=sys.stderr)
     shown = "sentence" if is_sentence else given if is_pipe else "standard input"
     with TemporaryDirectory() as folder, ExitStack() as stack:
         copy = Path(folder) / ("sentence" if is_sentence else "stdin")

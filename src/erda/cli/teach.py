@@ -353,7 +353,7 @@ def run_history(options: argparse.Namespace) -> int:
 def run_prune(options: argparse.Namespace) -> int:
     """Remove versions, and print their number."""
     n_removed = open_store(options).prune(keep=options.keep, purge=options.purge)
-    print(f"{counted(n_removed, 'version')} removed.")
+    print_line(f"{counted(n_removed, 'version')} removed.")
     say_what_is_known(options)
     return 0
 
@@ -385,7 +385,8 @@ def run_suggest(options: argparse.Namespace) -> int:
         examples = [replace(one.example, relation=relation) for one in found]
         write_examples(options.out, examples, overwrite=options.overwrite)
         teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
-        print(f"\nDelete the wrong examples from {options.out}, then: {teach}")
+        print_line()
+        print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
     return 0
 
 

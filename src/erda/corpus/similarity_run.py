@@ -29,7 +29,7 @@ from erda.corpus.training_pairs import (
 from erda.encoders.devices import check_device
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
-from erda.errors import DataError
+from erda.errors import DataError, one_line
 from erda.files import data_folder, write_json
 from erda.types import Example
 
@@ -188,7 +188,7 @@ def run_training(
     resume: bool = True,
     measure: bool = True,
     command: str | None = None,
-    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
+    say: Callable[[str], None] = lambda line: print(one_line(line), file=sys.stderr),
 ) -> TrainingReport:
     """Train on the pairs of `sources`; save the model and `training.json` in `out`."""
     from erda.corpus.similarity import SimilarityModel

@@ -30,7 +30,7 @@ from erda.corpus.training_checkpoints import (
 from erda.corpus.training_pairs import PairRows
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.weights import ModelFolder
-from erda.errors import DataError
+from erda.errors import DataError, one_line
 
 _LOWER = "start over with --no-resume and a lower --learning-rate."
 
@@ -119,7 +119,7 @@ def _learn(
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
             if not sys.stderr.isatty():
-                print(f"step {done} of {n_steps}: loss {loss:.4f}", file=sys.stderr)
+                print(one_line(f"step {done} of {n_steps}: loss {loss:.4f}"), file=sys.stderr)
         if done % save_steps == 0 and done < n_steps:
             save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
         after_step(done)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError, SettingsError, one_line
 from erda.fields import Settings
 from erda.files import read_arrays, read_json, remove_own, write_arrays, write_json
 
@@ -83,7 +83,7 @@ def begin_training(folder: Path, run: UnfinishedTraining, *, resume: bool) -> bo
     try:
         load_checkpoint(folder)
     except (DataError, KeyError):
-        print(f"{folder / _FILE}: damaged; training starts from the beginning.", file=sys.stderr)
+        print(one_line(f"{folder / _FILE}: damaged; training starts from the beginning."), file=sys.stderr)
         return False
     return True
 

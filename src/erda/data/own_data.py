@@ -194,7 +194,7 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     lines = [
         f"{reading.path}: {counted(n_examples, 'example')} of {counted(len(counts), 'relation')} ({reading.format})"
     ]
-    lines += [f"  {count:7d}  {one_line(relation)}" for relation, count in list(counts.items())[:top]]
+    lines += [f"  {count:7d}  {relation}" for relation, count in list(counts.items())[:top]]
     if len(counts) > top:
         lines.append(f"           ... and {len(counts) - top} more relations, the rarest with {min(counts.values())}")
     lines += set_apart(reading)
@@ -207,7 +207,7 @@ def describe(reading: Reading, *, top: int = 20) -> str:
         default=0,
     )
     lines.append(f"longest sentence: {counted(longest, 'token')}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def set_apart(reading: Reading) -> list[str]:
@@ -228,7 +228,7 @@ def set_apart(reading: Reading) -> list[str]:
 def _rare(reading: Reading) -> list[str]:
     """Warn about relations too rare for a stream of the default shape; name the command that leaves them out."""
     least = OWN_SHOTS + 1
-    rare = [f"{one_line(relation)} ({n})" for relation, n in reading.counts.items() if n < least]
+    rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
     file = shlex.quote(str(reading.path))
     if not rare:
         return []

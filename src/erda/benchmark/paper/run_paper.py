@@ -13,7 +13,7 @@ from erda.benchmark.paper.paper_tables import PaperTable
 from erda.benchmark.paper.tsne_vectors import keep_vectors
 from erda.benchmark.run.planned_runs import PlannedRun, run_planned
 from erda.benchmark.run.progress import check_same_experiment
-from erda.errors import ErdaError, SettingsError, join_faults
+from erda.errors import ErdaError, SettingsError, join_faults, one_line
 from erda.settings.load import Layer
 
 
@@ -44,7 +44,7 @@ def run_paper(
     if not plan.runs:
         raise SettingsError(f"No table can be run.\n{join_faults(plan.left_out)}")
     for line in plan.left_out if show else ():
-        print(f"skipped: {line}", file=sys.stderr)
+        print(one_line(f"skipped: {line}"), file=sys.stderr)
     runs, faults = _reject_mixed(plan.runs)
     note_tables(out, tables)
     finished = run_planned(runs, cache=plan.cache, n_processes=n_processes, show_bars=show)

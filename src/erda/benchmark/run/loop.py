@@ -31,6 +31,7 @@ from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.encoders.devices import memory_faults_explained
+from erda.errors import one_line
 from erda.files import write_json
 from erda.settings.runs import Run
 
@@ -178,4 +179,4 @@ class TaskBar:
         if self.prints:
             accuracies = ", ".join(f"{name} {value}" for name, value in shown.items())
             line = f"{self.title}: task {self.n_done} of {self.n_tasks} in {seconds:.1f} s, {accuracies}"
-            print(line, file=sys.stderr, flush=True)
+            print(one_line(line), file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from erda.benchmark.records import RECORD, Record
 from erda.benchmark.run.engines import Outcome, run_here, run_in_processes
 from erda.benchmark.run.loop import Parts, run, run_directory
 from erda.benchmark.run.progress import check_same_experiment
-from erda.errors import WriteError
+from erda.errors import WriteError, one_line
 from erda.files import cannot_write
 from erda.settings.build import build_run_method, open_cache, open_run_stream, restore_run_method
 from erda.settings.runs import Run, RunSettings
@@ -129,7 +129,7 @@ def _shown(outcomes: Iterable[RunOutcome], runs: Sequence[PlannedRun]) -> Iterat
             if bar.disable:
                 name = outcome.work.folder.absolute().relative_to(top)
                 ended = "done" if outcome.result is not None else "failed"
-                print(f"{number} of {len(runs)}: {name}: {ended}", file=sys.stderr, flush=True)
+                print(one_line(f"{number} of {len(runs)}: {name}: {ended}"), file=sys.stderr, flush=True)
             yield outcome
 
 

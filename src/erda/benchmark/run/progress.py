@@ -23,7 +23,7 @@ import numpy as np
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import Measures
 from erda.benchmark.records import RECORD, read_record
-from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError
+from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError, one_line
 from erda.files import (
     locked,
     read_arrays,
@@ -171,7 +171,7 @@ def read_learned(folder: Path) -> Learned | None:
             if sha256_of(folder / name, error=RecordError) != sha256:
                 raise RecordError(f"{folder / name}: damaged.")
     except RecordError as fault:
-        print(f"{fault} The run starts over.", file=sys.stderr)
+        print(one_line(f"{fault} The run starts over."), file=sys.stderr)
         return None
     return learned
 
