@@ -171,10 +171,12 @@ def test_pruning_leaves_every_foreign_file_alone(tmp_path: Path) -> None:
     for name in foreign:
         (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_text("{}")
+    (tmp_path / "mine" / "versions" / "empty").mkdir()
     (tmp_path / "mine" / "objects" / "link").symlink_to(outside)
     (tmp_path / "mine" / "objects" / ("0" * 64 + ".json")).symlink_to(outside / ("0" * 64 + ".json"))
     (tmp_path / "mine" / "objects" / ("f" * 64 + ".json")).write_text("of a version that was never written")
     assert extractor.prune(keep=0) == 2
+    assert (tmp_path / "mine" / "versions" / "empty").is_dir()
     left = {str(path.relative_to(tmp_path / "mine")) for path in (tmp_path / "mine").rglob("*") if path.is_file()}
     assert left >= {*foreign, f"objects/{'0' * 64}.json"}
     assert f"objects/{'f' * 64}.json" not in left

@@ -47,8 +47,8 @@ def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     assert (done.status, done.lines) == (2, ["found.csv: 6 rows"])
     said = done.err.splitlines()
     assert said[0].startswith("erda: news.txt:1: the text holds a control character")
-    assert said[1].startswith("news.txt:2: not UTF-8")
-    assert said[2].startswith("news.txt:3: 3 pairs of entities left out")
+    assert said[1].startswith("  news.txt:2: not UTF-8")
+    assert said[2].startswith("  news.txt:3: 3 pairs of entities left out")
 
 
 @pytest.mark.parametrize("more", [(), ("--names", "names.txt")])

@@ -41,6 +41,17 @@ def test_lone_surrogates_are_dropped(tmp_path, change):
     assert len(store) == 2
 
 
+def test_a_folder_that_duckdb_cannot_open_is_rejected(tmp_path):
+    source, folder = write_rows(tmp_path / "rows.jsonl", [ANNA]), tmp_path / "a\udcff"
+    with pytest.raises(DataError, match="not valid UTF-8"):
+        build_corpus([source], folder)
+    assert not folder.exists()
+    build_corpus([source], tmp_path / "a")
+    (tmp_path / "a").rename(folder)
+    with pytest.raises(DataError, match="not valid UTF-8"):
+        CorpusStore.open(folder)
+
+
 def test_unusual_characters_are_stored_unchanged(tmp_path):
     odd = row("O'Neil\x00x said 日本 \U0001f600 \" ' ; -- Bob .", "O'Neil\x00x", "Bob", ids=("q:'1", 'q:"2'))
     store = toy_store(tmp_path, [odd])

@@ -350,9 +350,11 @@ class Store:
             return _OBJECT.fullmatch(name) is not None and name not in objects
 
         for folder, is_own in ((self.folder / VERSIONS, is_old_version), (self.folder / OBJECTS, is_old_object)):
-            stays = [path for path in remove_own(folder, is_own) if path.parent == folder]
-            if failed := [path for path in stays if not path.is_symlink() and path.is_file() and is_own(path.name)]:
-                raise WriteError(f"{failed[0]} cannot be removed. Fix this and run the same command again.")
+            for path in sorted(folder.glob("*")):  # files alone: erda makes no folder in these
+                if not path.is_file() or path.is_symlink() or not (is_own(path.name) or is_unfinished(path.name)):
+                    continue
+                if remove_own(path):
+                    raise WriteError(f"{path} cannot be removed. Fix this and run the same command again.")
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

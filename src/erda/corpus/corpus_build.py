@@ -32,7 +32,7 @@ from erda.corpus.manifest import (
 )
 from erda.corpus.segments import sort_rows, write_parts, write_segment_lookup
 from erda.corpus.sources import Limits, SourceSettings, open_source
-from erda.corpus.sql import connect, disk_faults, file_list
+from erda.corpus.sql import check_folder, connect, disk_faults, file_list
 from erda.corpus.staging import Staging
 from erda.errors import DataError
 from erda.files import is_unfinished, locked, read_sealed, remove_own, remove_unfinished, sealed, sha256_of, write_json
@@ -91,6 +91,7 @@ def build_corpus(
     corpus. Sentences of the files `exclude` are rejected, and so are near-duplicates: sentences that contain at least
     the share `exclude_overlap` of the word 8-grams of an excluded sentence (0: accept near-duplicates).
     """
+    check_folder(folder)
     lock = folder / ".lock"
     if not lock.exists() or lock.stat().st_size:  # an empty lock is erda's, and another build may hold it
         _check_ownership(folder)  # before writing anything, even the lock

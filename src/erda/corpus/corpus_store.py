@@ -17,7 +17,7 @@ import numpy as np
 
 from erda.corpus.lookup import PairLookup
 from erda.corpus.manifest import DAMAGED, CorpusPart, CorpusVersion, Manifest, faults_of, read_manifest
-from erda.corpus.sql import connect, disk_faults, file_list
+from erda.corpus.sql import check_folder, connect, disk_faults, file_list
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys, plain
 from erda.text.sentences import tokens_of
@@ -82,6 +82,7 @@ class CorpusStore:
     @classmethod
     def open(cls, folder: Path, *, n_threads: int | None = None) -> CorpusStore:
         """Open the corpus in `folder`; `n_threads` limits the threads of its queries."""
+        check_folder(folder)
         manifest = read_manifest(folder)
         faults = faults_of(folder, manifest.files())
         if faults:

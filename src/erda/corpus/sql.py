@@ -29,6 +29,14 @@ def connect(
     return connection
 
 
+def check_folder(folder: Path) -> None:
+    """Raise if the path of a folder is not UTF-8, which DuckDB cannot open."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{folder}: the name is not valid UTF-8, so DuckDB cannot open it; use another name.") from None
+
+
 def quoted(value: str | Path) -> str:
     """Quote a string for SQL."""
     return "'" + str(value).replace("'", "''") + "'"
