@@ -66,16 +66,19 @@ def test_a_line_break_in_a_fault_cannot_begin_a_new_message(
 
 
 def test_every_printed_line_is_escaped() -> None:
-    """`print` is called with `one_line(...)` or a constant; commands print with `print_line`."""
+    """`print` and the names of progress bars get `one_line(...)` or a constant; commands print with `print_line`."""
     source = Path(erda.__file__).parent
     scripts = {source / "app/export.py", source / "app/standalone.py"}  # texts of files that `export` writes
     found = []
     for path in sorted({*source.rglob("*.py")} - scripts - {source / "cli/printing.py"}):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
-                said = ast.unparse(node.args[0]) if node.args else "''"
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            shown = node.args[:1] if node.func.id == "print" else []
+            shown += [one.value for one in node.keywords if node.func.id == "tqdm" and one.arg == "desc"]
+            for said in map(ast.unparse, shown):
                 if not said.startswith(("one_line(", "'", "getattr(error, 'traceback'")):
-                    found.append(f"{path.relative_to(source)}:{node.lineno}: print({said})")
+                    found.append(f"{path.relative_to(source)}:{node.lineno}: {said}")
     assert found == []
 
 

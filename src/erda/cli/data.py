@@ -10,7 +10,7 @@ from pathlib import Path
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.printing import print_line
 from erda.cli.store import add_columns, add_no_relation, add_overwrite
-from erda.errors import counted
+from erda.errors import counted, one_line
 
 EXAMPLES = """examples:
   erda data list
@@ -147,7 +147,7 @@ def convert_file(args: argparse.Namespace) -> int:
     from erda.data.convert import convert
     from erda.data.own_data import set_apart
 
-    with tqdm(desc=args.file.name, unit=" rows", disable=None) as bar:
+    with tqdm(desc=one_line(args.file.name), unit=" rows", disable=None) as bar:
         reading = convert(
             args.file,
             args.out,

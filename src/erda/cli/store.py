@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import named_path
 from erda.cli.printing import print_line
 from erda.cli.remote import add_server
+from erda.errors import one_line
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
@@ -157,7 +158,7 @@ def progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yield a function that receives (done, total)."""
     from tqdm import tqdm
 
-    with tqdm(desc=about, disable=None) as bar:
+    with tqdm(desc=one_line(about), disable=None) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.total = total

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path, refuse
+from erda.cli.printing import print_line
 
 EXAMPLES = """\
 A bundle contains the records without their predictions, the installed packages, and the source files of a method
@@ -46,12 +47,12 @@ def run(options: argparse.Namespace) -> int:
         refuse([f"{name}: not with --check." for name, value in given.items() if value])
         checked = check_bundle(options.place)
         methods = sorted({record.method for record in checked.records})
-        print(f"Valid: {checked.bundle.name}, {len(checked.records)} records of {', '.join(methods)}.")
+        print_line(f"Valid: {checked.bundle.name}, {len(checked.records)} records of {', '.join(methods)}.")
         return 0
     name = options.name or options.place.resolve().name
     out = options.out or Path(f"{options.place.resolve().name}.zip")
     refuse_existing(out, overwrite=options.overwrite)
     bundle = pack_bundle(options.place, out, name=name, method_files=tuple(options.method_file))
     size = out.stat().st_size / 1e6
-    print(f"Bundle: {out}, {len(bundle.members)} files, {size:.1f} MB. Check it with: erda submit --check {out}")
+    print_line(f"Bundle: {out}, {len(bundle.members)} files, {size:.1f} MB. Check it with: erda submit --check {out}")
     return 0

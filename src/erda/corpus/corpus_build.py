@@ -34,7 +34,7 @@ from erda.corpus.segments import sort_rows, write_parts, write_segment_lookup
 from erda.corpus.sources import Limits, SourceSettings, open_source
 from erda.corpus.sql import check_folder, connect, disk_faults, file_list
 from erda.corpus.staging import Staging
-from erda.errors import DataError
+from erda.errors import DataError, one_line
 from erda.files import is_unfinished, locked, read_sealed, remove_own, remove_unfinished, sealed, sha256_of, write_json
 
 PLAN_FILE = "plan.json"
@@ -227,7 +227,9 @@ class _Build:
             if file in files[:number]:
                 raise DataError(f"{path}: given twice, or identical to another source.")
             source = open_source(path, self.settings.reading)
-            with tqdm(total=path.stat().st_size, desc=path.name, unit="B", unit_scale=True, disable=None) as bar:
+            with tqdm(
+                total=path.stat().st_size, desc=one_line(path.name), unit="B", unit_scale=True, disable=None
+            ) as bar:
 
                 def tick(bar: Any = bar, source: Any = source) -> None:
                     bar.update(max(0, source.meter.position() - bar.n))

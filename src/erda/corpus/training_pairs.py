@@ -24,7 +24,7 @@ from erda.corpus.exclude import Excluded
 from erda.data.formats.jsonl_examples import example_from_line
 from erda.encoders.packed import N_PARTS, PackedSentences, Packer
 from erda.encoders.tokens import MarkedTokenizer
-from erda.errors import DataError, SettingsError
+from erda.errors import DataError, SettingsError, one_line
 from erda.files import decode_json, read_arrays, sha256_of, write_arrays
 from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
@@ -269,7 +269,7 @@ def tagged_rows(path: Path) -> Iterator[Example]:
     from tqdm import tqdm
 
     faults = Faults(path)
-    for number, line in tqdm(read_lines(path, faults), desc=path.name, unit=" rows", disable=None):
+    for number, line in tqdm(read_lines(path, faults), desc=one_line(path.name), unit=" rows", disable=None):
         try:
             yield example_from_line(line)
         except DataError as error:
@@ -285,7 +285,7 @@ def _corpus_rows(folder: Path, *, seed: int, limit: int | None) -> Iterator[Exam
 
     store = CorpusStore.open(folder)
     rows = np.arange(len(store)) if limit is None else store.rows_of_heads(limit, seed=seed)
-    with tqdm(total=len(rows), desc=folder.name, unit=" rows", disable=None) as bar:
+    with tqdm(total=len(rows), desc=one_line(folder.name), unit=" rows", disable=None) as bar:
         for start in range(0, len(rows), BATCH):
             found = store.rows(rows[start : start + BATCH])
             bar.update(len(found))

@@ -154,7 +154,7 @@ class TaskBar:
     def __init__(self, title: str, n_tasks: int, n_done: int, *, line: int | None) -> None:
         self.title, self.n_tasks, self.n_done = title, n_tasks, n_done
         self.bar = tqdm(
-            desc=title,
+            desc=one_line(title),
             total=n_tasks,
             initial=n_done,
             unit="task",
