@@ -27,6 +27,8 @@ METHODS: Registry[type[Method]] = Registry(
         "cpl": "erda.methods.cpl:Cpl",
         "posterior": "erda.methods.posterior:Posterior",
         "posterior-tuned": "erda.methods.posterior_tuned:PosteriorTuned",
+        "posterior-transductive": "erda.methods.posterior_transductive:PosteriorTransductive",
+        "posterior-tuned-transductive": "erda.methods.posterior_tuned:PosteriorTunedTransductive",
     },
 )
 DEFAULT_METHOD = "posterior"

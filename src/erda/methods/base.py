@@ -58,6 +58,7 @@ class Method(ABC):
     score_kind: ClassVar[ScoreKind]  # the kind of scores; large is likely
     trains: ClassVar[bool] = True  # whether learning changes the encoder, unless it is frozen
     reads_names: ClassVar[bool] = False  # whether a relation can be learned from its name, without an example
+    transductive: ClassVar[bool] = False  # whether scores depend on the other questions of a call
 
     def __post_init__(self) -> None:
         model = settings_model(type(self))

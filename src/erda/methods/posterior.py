@@ -222,7 +222,7 @@ class Posterior(Method):
         If no relation has two different sentences, half of the variance between relations replaces it.
         """
         factors = [self.rows["factor"][relation] for relation in self.index]
-        several = [(factor, int(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
+        several = [(factor, float(n)) for factor, n in zip(factors, counts, strict=True) if n > 1]
         n_missing = background.n_missing(len(several))
         rows = np.concatenate([between[:0], *(factor / (n - 1) ** 0.5 for factor, n in several)])
         if rows.any() or n_missing:

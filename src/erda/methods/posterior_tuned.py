@@ -18,6 +18,7 @@ from erda.learning.loop import descend, seeded
 from erda.learning.losses import supervised_contrastive
 from erda.methods.base import Checkpoint
 from erda.methods.posterior import Posterior
+from erda.methods.posterior_transductive import PosteriorTransductive
 from erda.methods.trained import LearningRate, NotTiny, refuse_frozen
 from erda.types import Example, Task
 
@@ -101,3 +102,10 @@ class PosteriorTuned(Posterior):
         others = ~torch.eye(len(batch), dtype=torch.bool, device=vectors.device)
         same = targets[:, None] == targets
         return supervised_contrastive(vectors @ vectors.t(), same, temperature=self.temperature, counted=others)
+
+
+@dataclass(eq=False)
+class PosteriorTunedTransductive(PosteriorTuned, PosteriorTransductive):
+    """Posterior, tuned on the first task and fitted to examples and questions."""
+
+    name: ClassVar[str] = "posterior-tuned-transductive"
