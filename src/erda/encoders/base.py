@@ -43,6 +43,24 @@ def embedded_one() -> None:
         count()
 
 
+_shares: ContextVar[bool] = ContextVar("shares", default=False)
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Embed on one core in this thread, so that the others stay free for what other threads embed."""
+    before = _shares.set(True)
+    try:
+        yield
+    finally:
+        _shares.reset(before)
+
+
+def shares() -> bool:
+    """Whether this thread embeds on one core."""
+    return _shares.get()
+
+
 class Encoder(ABC):
     """Text -> vectors. `embed` is thread-safe."""
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from erda.encoders.background import BackgroundFile
-from erda.encoders.base import Encoder, embedded_one
+from erda.encoders.base import Encoder, embedded_one, shares
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.encoders.unlabelled import UnlabelledFile
@@ -163,7 +163,7 @@ class OnnxEncoder(Encoder):
     def embed_pieces(self, batch: Sequence[Pieces], *, batch_size: int = BATCH_SIZE) -> np.ndarray:
         """Embed sentences that are already word pieces: [n, dim] float32."""
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
-        n_threads = min(available_threads(), len(batch))
+        n_threads = 1 if shares() else min(available_threads(), len(batch))
         if n_threads <= 1:
             for row, pieces in enumerate(batch):
                 vectors[row] = self._vector(pieces)

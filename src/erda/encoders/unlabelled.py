@@ -7,6 +7,7 @@ beside the weights; it is valid only for those weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -50,19 +51,26 @@ class UnlabelledFile:
         path = self.folder / FILE
         if not path.is_file():
             return None
-        arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
-        if arrays.keys() != set(NAMES):
-            raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {AGAIN}")
-        if str(arrays["fingerprint"]) != self.fingerprint:
-            return None
-        single = {name: arrays[name].astype(np.float32) for name in ("mean", "axes", "variances", "smoothing")}
-        return Unlabelled(
-            **single,
-            vectors=arrays["vectors"].astype(np.float32) * arrays["scales"][:, None],
-            types=arrays["types"].astype(np.int64),
-            starts=arrays["starts"].astype(np.int64),
-            type_names=tuple(map(str, arrays["type_names"])),
-        )
+        found = path.stat()
+        return _read(path, self.fingerprint, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@lru_cache(maxsize=1)  # every teaching fits with them
+def _read(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | None:
+    """Read the file; `state` changes with its content."""
+    arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
+    if arrays.keys() != set(NAMES):
+        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {AGAIN}")
+    if str(arrays["fingerprint"]) != fingerprint:
+        return None
+    single = {name: arrays[name].astype(np.float32) for name in ("mean", "axes", "variances", "smoothing")}
+    return Unlabelled(
+        **single,
+        vectors=arrays["vectors"].astype(np.float32) * arrays["scales"][:, None],
+        types=arrays["types"].astype(np.int64),
+        starts=arrays["starts"].astype(np.int64),
+        type_names=tuple(map(str, arrays["type_names"])),
+    )
 
 
 def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
