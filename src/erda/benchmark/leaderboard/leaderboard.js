@@ -1,6 +1,6 @@
 // Filters hide rows; the address keeps the choice, so that a view can be shared. The table is complete without this.
 const form = document.querySelector("form");
-const rows = [...document.querySelectorAll("tbody tr")];
+const rows = [...document.querySelectorAll("tbody tr:not(.setting)")];
 
 function show() {
   const chosen = Object.fromEntries(new FormData(form));
@@ -10,6 +10,9 @@ function show() {
     const fits = Object.entries(chosen).every(([name, value]) => name === "protocol" || !value || row.dataset[name] === value);
     row.hidden = !fits || (protocol !== "" && !row.hasAttribute(`data-${protocol}`));
     count += row.hidden ? 0 : 1;
+  }
+  for (const body of document.querySelectorAll("tbody")) {
+    body.hidden = [...body.rows].every((row) => row.hidden || row.classList.contains("setting"));
   }
   for (const cell of document.querySelectorAll("[data-protocol]")) {
     cell.hidden = protocol !== "" && cell.dataset.protocol !== protocol;
