@@ -17,10 +17,7 @@ include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "examples/README.
 exclude_patterns = ["results/**", "paper.md"]
 myst_heading_anchors = 3  # links to headings as on a code host: page.md#a-heading
 myst_links_external_new_tab = False
-suppress_warnings = [
-    "misc.highlighting_failure",  # blocks of csv and ann have no lexer
-    "toc.empty_glob",  # docs/leaderboard.md is generated
-]
+suppress_warnings = ["misc.highlighting_failure"]  # blocks of csv and ann have no lexer
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
