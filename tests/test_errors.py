@@ -26,7 +26,7 @@ def test_the_same_lines_in_another_order_are_the_same_fault() -> None:
 def test_a_bad_number_of_shots_is_said_once_for_all_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--shots", "5000", "--set", "n_tasks=2", "--seeds", "100,110,120", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "erda: Runs that failed: 3\nposterior 100, posterior 110, posterior 120: " in said
+    assert "erda: Runs that failed: 3\n  posterior 100, posterior 110, posterior 120: " in said
     assert said.count("relation 'died-in' has 120 training examples; 5000 shots") == 1
     assert not list(tmp_path.iterdir())
 
