@@ -1,7 +1,20 @@
-"""One test for each fault that such servers had, over every route and method of the OpenAPI document."""
+"""One test for each fault that such servers had, over every route and method of the OpenAPI document.
+
+a foreign Host, a foreign Origin, a foreign page   test_a_server_.., test_pages_.., test_requests_..
+no token, token compared in constant time          test_every_route_but_health.., test_the_token_is_compared..
+paths and URLs in requests, uploads                test_no_path_and_no_url.., test_only_json_is_read
+security headers, injected HTML                    every answer of `statuses`, test_names_and_sentences..
+huge, slow, dropped, too many                      test_large_and_many.., test_slow_clients.., test_dropped..
+simultaneous teachings, kill -9                    test_a_hundred.., test_kill_9..
+full disk, store deleted and restored              test_a_full_disk.., test_answers_go_on..
+invalid bodies of every shape                      test_openapi.py (Schemathesis)
+files of the page                                  test_routes.py, test_health..
+"""
 
 from __future__ import annotations
 
+import hmac
+import json
 import shutil
 import socket
 import subprocess
@@ -11,7 +24,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -38,6 +53,10 @@ def statuses(served: Served, headers: dict[str, str]) -> dict[tuple[str, str], i
     for method, path in [*routes(served), ("GET", "/"), ("GET", "/docs"), ("GET", "/page/index.html")]:
         body = {} if method == "POST" else None
         answer = served.call(method, path, body, headers=headers)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in answer.headers
         if answer.status_code >= 400:
             assert answer.json().keys() >= {"error", "message", "where"}, (method, path, answer.text)
         found[method, path] = answer.status_code
@@ -80,6 +99,73 @@ def test_every_route_but_health_needs_the_token(extractor: Extractor) -> None:
         assert (opened.url, opened.status_code) == (f"{served.url}/", 200)
         assert TOKEN not in str(served.http.cookies)
         assert served.call("GET", "/v1/relations").status_code == 200
+
+
+def test_the_token_is_compared_in_constant_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = list[bytes]()
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(one)
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("erda.serve.guard.hmac", SimpleNamespace(compare_digest=compare, new=hmac.new))
+    with serving(extractor, token=TOKEN) as served:
+        served.call("GET", "/v1/relations", headers={"Authorization": "Bearer wrong"})
+        served.call("GET", "/v1/relations", auth=("anyone", "basic"))
+        served.call("GET", "/?token=query")
+    assert compared == [b"wrong", b"basic", b"query"]
+
+
+touched = list[str]()  # by the process, while `watching` is not empty
+watching = list[str]()
+sys.addaudithook(
+    lambda event, given: (
+        touched.append(f"{event} {given}")
+        if watching
+        and event in ("open", "socket.connect", "socket.getaddrinfo", "os.listdir", "os.scandir")
+        and any(one in str(given) for one in watching)
+        else None
+    )
+)
+
+
+def with_text(value: Any, text: str) -> Iterator[Any]:
+    """Copies of a body in which one text is replaced."""
+    if isinstance(value, str):
+        yield text
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        for other in with_text(inner, text):
+            if isinstance(value, dict):
+                yield {**value, key: other}
+            else:
+                yield [*value[:key], other, *value[key + 1 :]]
+
+
+def test_no_path_and_no_url_is_taken_from_a_request(served: Served, tmp_path: Path) -> None:
+    secret = tmp_path / "canary-7f3a"
+    secret.write_text('{"text": "[[a]] b {{c}}"}\n')
+    url = "http://canary-7f3a.invalid/model"
+    schemas = served.app.openapi()["components"]["schemas"]
+    watching.append("canary-7f3a")
+    try:
+        for path, methods in served.app.openapi()["paths"].items():
+            kinds = methods.get("post", {}).get("requestBody", {"content": {}})["content"]
+            assert set(kinds) <= {"application/json"}, "nothing is uploaded"
+            for kind in kinds.values():
+                for example in schemas[kind["schema"]["$ref"].rpartition("/")[2]]["examples"]:
+                    for text in (str(secret), url):
+                        for body in with_text(example, text):
+                            assert served.call("POST", path, body).status_code < 500, (path, body)
+        for text in (str(secret), url, f"../{secret.name}"):
+            for method in ("GET", "DELETE"):
+                served.call(method, "/v1/relations", params={"relation": text})
+                served.call(method, "/v1/examples", params={"relation": text})
+                served.call(method, f"/v1/jobs/{quote(text, safe='')}")
+                served.call(method, f"/page/{quote(text, safe='')}")
+    finally:
+        watching.clear()
+    assert touched == []
 
 
 def test_only_json_is_read(served: Served) -> None:
@@ -130,7 +216,8 @@ def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Se
 def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extractor) -> None:
     limits = Limits(body_size=2_000, n_batch=3, text_size=100, n_job=2, rate=1_000)
     with serving(extractor, limits=limits) as served:
-        assert served.post("/v1/predict", {"text": "x" * 3_000}, 413)["error"] == "too_large"
+        for path in [path for method, path in routes(served) if method == "POST"]:
+            assert served.post(path, {"text": "x" * 3_000}, 413)["error"] == "too_large"
         chunks = served.http.post(
             f"{served.url}/v1/predict", data=iter([b"x" * 1_500] * 2), headers={"Content-Type": "application/json"}
         )
@@ -170,6 +257,17 @@ def test_slow_clients_are_cut_off_and_dropped_connections_cost_nothing(
             one.close()
 
 
+def test_dropped_connections_leave_nothing_in_the_queue(served: Served) -> None:
+    address = ("127.0.0.1", int(served.url.rpartition(":")[2]))
+    for path, body in (("/v1/predict", {"text": QUESTION}), ("/v1/explain", {"text": QUESTION})) * 10:
+        content = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(address) as dropped:
+            dropped.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
+    assert served.app.state.service.batcher.n_queued == 0
+
+
 def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
     def teach(number: int) -> Any:
         body = {"relation": f"relation {number}", "examples": [f"[[a{number}]] is {{{{b{number}}}}} ."]}
@@ -197,6 +295,7 @@ def test_answers_go_on_while_the_store_is_gone_and_follow_it_when_it_is_back(
     assert str(store) not in failure["message"]
     trouble = served.get("/ready")["trouble"]
     assert "gone" in trouble
+    assert served.post("/v1/review/next", {}, 503)["error"] == "store_unavailable"
     assert not store.exists()
     shutil.copytree(copy, store)
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
@@ -211,6 +310,8 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     monkeypatch.setattr("erda.files.os.fsync", full)
     failure = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]}, 503)
     assert failure["error"] == "cannot_write"
+    job = {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}
+    assert served.post("/v1/teach", job, 503)["error"] == "cannot_write"
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
     monkeypatch.undo()
     assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["version"] == 3
@@ -253,7 +354,7 @@ def teach_until_killed(url: str, known: set[str]) -> None:
             known.add(name)
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3_000)])])
 def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: Path, n_kills: int) -> None:
     store, known = tmp_path / "store", set[str]()
     toy_store(store)
@@ -267,13 +368,14 @@ def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: P
             requests.post(f"{url}/v1/teach", json={"examples": rows, "job": True}, timeout=60).raise_for_status()
             with ThreadPoolExecutor(1) as pool:
                 teaching = pool.submit(teach_until_killed, url, known)
-                time.sleep(0.1 + 0.02 * kill)
+                time.sleep(0.1 + 0.02 * (kill % 20))
                 server.kill()
                 teaching.result()
         assert known <= {one.id for one in Extractor.open(store).relations}
     with serving(Extractor.open(store, encoder=Words())) as served:
         jobs = [wait_for(served, job["id"]) for job in served.get("/v1/jobs")["jobs"]]
-        done = {f"job {kill}" for kill, job in enumerate(jobs) if job["state"] == "done"}
+        first = n_kills - len(jobs)  # the results of the last hundred are kept
+        done = {f"job {first + place}" for place, job in enumerate(jobs) if job["state"] == "done"}
         assert f"job {n_kills - 1}" in done
         assert {job["state"] for job in jobs} <= {"done", "failed"}, "failed: killed twice while it ran"
         assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known | done
