@@ -14,7 +14,16 @@ from pathlib import Path
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
 from erda.data.drawn_streams import draw_stream
-from erda.data.fewrel_dataset import ORDERS, WIKI_FILES, published_stream, read_full, read_published
+from erda.data.fewrel_dataset import (
+    ORDERS,
+    WIKI_FILES,
+    published_stream,
+    read_fresh,
+    read_full,
+    read_published,
+    read_relations,
+    read_search,
+)
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
@@ -78,6 +87,16 @@ def _remote(part: str) -> tuple[RemoteFile, ...]:
 _SPLITS, _WIKI = _remote("splits"), _remote("wiki")
 _RELATION_FILES = tuple(f"fewrel/relations.json|fewrel/{name}" for name in ("pid2name.json", "cfrl/relation_name.txt"))
 _ATLAS_CHECKSUM = "efb69db44855d97c30b2771d6268d46b2bf9bb598b6b2766a66e51f359750d7c"  # of its generator's input
+_FULL_FILES = (
+    *_RELATION_FILES,
+    *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
+    *(f"fewrel/validation.jsonl.gz|{file.target}" for file in _SPLITS),
+)
+_REDOC41_FILES = ("redoc41/examples.jsonl.gz", "redoc41/relations.json")
+_REDOC41_SOURCE = (
+    "{name} has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
+    "it, or copy its folder 'redoc41' to the location above."
+)
 _TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
 
 
@@ -87,6 +106,13 @@ def _load_redoc41(folder: Path) -> Dataset:
     reading = read_jsonl(examples, {relation.id for relation in relations})
     checksum = data_checksum([examples], relations=relations)
     return Dataset("redoc41", relations, reading.examples, checksum=checksum, unrelated=reading.unrelated)
+
+
+def _load_redoc13(folder: Path) -> Dataset:
+    whole, others = _load_redoc41(folder), {relation.id for relation in read_relations(folder / "fewrel")}
+    relations = tuple(relation for relation in whole.relations if relation.id not in others)
+    examples = whole.only(lambda example: example.relation not in others)
+    return replace(examples, name="redoc13", relations=relations, unrelated=())
 
 
 def _load_tacred(folder: Path) -> Dataset:
@@ -140,11 +166,25 @@ DATASETS: dict[str, Entry] = {
         licence="MIT",
         shape=Shape(way=10, shots=100),
         load=lambda folder: read_full(folder / "fewrel"),
-        needs=(
-            *_RELATION_FILES,
-            *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
-            *(f"fewrel/validation.jsonl.gz|{file.target}" for file in _SPLITS),
-        ),
+        needs=_FULL_FILES,
+        remote=(*_SPLITS, *_WIKI),
+    ),
+    "fewrel-fresh": Entry(
+        name="fewrel-fresh",
+        about="40 of the 80 relations, without the sentences of the splits: no setting is chosen on them",
+        licence="MIT",
+        shape=Shape(way=10),
+        load=lambda folder: read_fresh(folder / "fewrel"),
+        needs=(*_FULL_FILES, *(file.target for file in _SPLITS)),
+        remote=(*_SPLITS, *_WIKI),
+    ),
+    "fewrel-search": Entry(
+        name="fewrel-search",
+        about="the other 40 relations, to choose settings on",
+        licence="MIT",
+        shape=Shape(way=10),
+        load=lambda folder: read_search(folder / "fewrel"),
+        needs=_FULL_FILES,
         remote=(*_SPLITS, *_WIKI),
     ),
     "redoc41": Entry(
@@ -153,9 +193,17 @@ DATASETS: dict[str, Entry] = {
         licence="MIT",
         shape=Shape(way=5, first_way=6),
         load=_load_redoc41,
-        needs=("redoc41/examples.jsonl.gz", "redoc41/relations.json"),
-        obtain="redoc41 has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
-        "it, or copy its folder 'redoc41' to the location above.",
+        needs=_REDOC41_FILES,
+        obtain=_REDOC41_SOURCE.format(name="redoc41"),
+    ),
+    "redoc13": Entry(
+        name="redoc13",
+        about="the 13 relations of redoc41 that FewRel lacks, to choose settings on",
+        licence="MIT",
+        shape=Shape(way=4, first_way=5),
+        load=_load_redoc13,
+        needs=(*_REDOC41_FILES, *_RELATION_FILES),
+        obtain=_REDOC41_SOURCE.format(name="redoc13"),
     ),
     "tacred": Entry(
         name="tacred",

@@ -36,6 +36,7 @@ SHOTS = (2, 5, 10)
 FIRST_SHOTS = 100
 N_TASKS = 8
 N_LISTED = 10  # relations listed with each test example, and drawn for each validation example
+HALVES_SEED = 2026  # decides which relations are fresh: for the test alone, no setting is chosen on them
 
 # family -> seed -> task clusters in the order of learning. Cluster 7 holds the base relations.
 ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
@@ -215,9 +216,14 @@ def read_validation(folder: Path, relations: Sequence[Relation]) -> tuple[Exampl
     path = folder / VALIDATION_FILE
     if path.is_file():
         return read_jsonl(path, {relation.id for relation in relations}).examples
+    return draw_validation(_read_wiki(folder, relations), _split_sentences(folder))
+
+
+def _split_sentences(folder: Path) -> set[int]:
+    """Return the keys of all sentences in the published splits."""
     splits = sorted((folder / "cfrl").glob("*-shot/*_0.txt"))
     rows = (line.split("\t") for file in splits for _, line in read_lines(file))
-    return draw_validation(_read_wiki(folder, relations), {sentence_key(row[2]) for row in rows if len(row) > 2})
+    return {sentence_key(row[2]) for row in rows if len(row) > 2}
 
 
 def write_validation(folder: Path) -> Path:
@@ -265,6 +271,27 @@ def read_full(folder: Path) -> Dataset:
     rest = tuple(example for example in examples if text_key(example) not in taken)
     checksum = data_checksum(files, relations=relations, examples=validation)
     return Dataset("fewrel-full", tuple(relations), rest, validation, checksum=checksum)
+
+
+def read_fresh(folder: Path) -> Dataset:
+    """Load the 40 fresh relations, without any sentence of the published splits or the validation data."""
+    full = read_full(folder)
+    taken = _split_sentences(folder)
+    fresh = _half(full, "fewrel-fresh", fresh=True).only(lambda example: text_key(example) not in taken)
+    return replace(fresh, validation=())
+
+
+def read_search(folder: Path) -> Dataset:
+    """Load the other 40 relations, to choose settings on."""
+    return _half(read_full(folder), "fewrel-search", fresh=False)
+
+
+def _half(full: Dataset, name: str, *, fresh: bool) -> Dataset:
+    ids = sorted(relation.id for relation in full.relations)
+    chosen = set(shuffled(ids, HALVES_SEED, "fresh relations")[: len(ids) // 2])
+    relations = tuple(relation for relation in full.relations if (relation.id in chosen) == fresh)
+    known = {relation.id for relation in relations}
+    return replace(full.only(lambda example: example.relation in known), name=name, relations=relations)
 
 
 def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ...]:

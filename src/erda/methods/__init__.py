@@ -25,6 +25,8 @@ METHODS: Registry[type[Method]] = Registry(
         "idlvq-c": "erda.methods.idlvq:IdlvqC",
         "sckd": "erda.methods.sckd:Sckd",
         "cpl": "erda.methods.cpl:Cpl",
+        "dcre": "erda.methods.dcre:Dcre",
+        "sirus": "erda.methods.sirus:Sirus",
         "posterior": "erda.methods.posterior:Posterior",
         "posterior-tuned": "erda.methods.posterior_tuned:PosteriorTuned",
         "posterior-transductive": "erda.methods.posterior_transductive:PosteriorTransductive",

@@ -87,6 +87,7 @@ class Method(ABC):
             self._know({relation.id: relation for relation in (*self.relations, *task.relations)}.values())
             with self._learning() as generator:
                 self._learn(task, generator)
+                self._learned(task)
                 self._prepare()
             self.n_tasks += 1
         except BaseException:
@@ -199,6 +200,9 @@ class Method(ABC):
     @abstractmethod
     def _learn(self, task: Task, generator: Any) -> None:
         """Update the encoder, `rows` and `kept`. `relations` includes the task's relations; new ones have no rows."""
+
+    def _learned(self, task: Task) -> None:  # noqa: B027 - optional
+        """Add rows that do not depend on the kind of method; nothing by default."""
 
     @abstractmethod
     def _scores(self, examples: Sequence[Example]) -> Any:
