@@ -2,11 +2,13 @@
 
 python benchmarks/peers.py --device cuda --jobs 12 --out runs/peers
 python benchmarks/peers.py --preset fewrel-5-shot-mpnet --device cuda --jobs 12 --out runs/mpnet --write
+python benchmarks/peers.py --preset fewrel-search-adapter --also redoc13-adapter --seeds 100,110 --out runs/fresh \
+    --write fewrel-fresh-adapter
 
 Unlike `erda search`, this searches all methods at once, without Optuna, with the same number of choices per method: the
-preset's values, and others sampled from a grid. Every choice runs on the first order; those at or above the median of
-their method run on the next. The best is printed and, with --write, written to the preset. Finished runs are read, so
-the same command resumes an interrupted search.
+preset's values, and others sampled from a grid. Every choice runs on the first stream; those at or above the median of
+their method run on the others. --also adds streams of another preset. The best is printed and, with --write, written to
+the preset, or to another one. Finished runs are read, so the same command resumes an interrupted search.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from erda.settings.runs import RunSettings
 
 PRESET = "fewrel-5-shot-adapter"
 SEEDS = "100,130"  # task orders of the search
+INTERRUPTED = "interrupted: chosen from the finished runs"
 MARK = "# Chosen on validation data"  # start of the lines written by a search
 
 Layers = Sequence[Layer]
@@ -91,8 +94,45 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
             "memory_epochs": (1, 3, 6),
         },
     ),
+    "dcre": (
+        {
+            "learning_rate": (5e-6, 2e-5, 5e-5),
+            "temperature": (0.05, 0.1),
+            "shot_means": (True,),
+            "memory_epochs": (1, 3),
+            "centred": (False, True),
+            "prototype_share": (0.5, 0.8),
+        },
+    ),
+    "sirus": (
+        {
+            "learning_rate": (5e-6, 2e-5, 5e-5),
+            "temperature": (0.05, 0.1),
+            "shot_means": (True,),
+            "memory_epochs": (1, 3),
+            "centred": (False, True),
+            "prototype_share": (0.5, 0.8),
+        },
+    ),
     "erda": (
         {"learning_rate": (5e-6, 1e-5, 2e-5, 1e-4), "temperature": (0.05, 0.1, 0.2), "memory_iterations": (2, 5, 8)},
+    ),
+    "posterior": (
+        {
+            "name_weight": (1.0, 2.0, 3.0, 4.0),
+            "shrinkage": (0.5, 0.7, 0.8),
+            "between_shrinkage": (0.3, 0.6),
+            "between_weight": (0.25, 0.5, 1.0),
+        },
+    ),
+    "posterior-tuned": (
+        {
+            "learning_rate": (1e-5, 3e-5, 1e-4, 3e-4),
+            "epochs": (2, 4),
+            "part": (0.5, 0.7),
+            "temperature": (0.1, 0.2),
+            "name_weight": (2.0, 3.0),
+        },
     ),
 }
 # the same for the paper's use of a transformer: [CLS] means little before its layer is trained, so steps are larger
@@ -145,11 +185,11 @@ class Choice:
     reached: list[float]
 
     def planned(self, seed: int, layers: Layers) -> PlannedRun:
-        """Run of the choice on one order."""
+        """Run of the choice on one stream."""
         own = {f"{self.method}.{name}": value for name, value in self.values.items()}
         fixed = {"methods": self.method, "seeds": seed, "evaluate_on": "validation"}
         (run,) = settings_from([*layers, given_values({**fixed, **own})]).runs()
-        return PlannedRun(run, self.folder)
+        return PlannedRun(run, self.folder / run.dataset)
 
     def line(self) -> str:
         """For the terminal."""
@@ -175,17 +215,28 @@ def choices(settings: RunSettings, out: Path, trials: int) -> list[Choice]:
     return found
 
 
-def search(asked: Sequence[Choice], layers: Layers, n_processes: int) -> list[str]:
-    """Run the choices order by order, from the second on only the better half; return the faults."""
-    settings = settings_from(layers)
+def search(asked: Sequence[Choice], presets: Sequence[Layers], n_processes: int) -> list[str]:
+    """Run the choices on the first stream, and the better half of each method on all others; return the faults.
+
+    The streams are the seeds of every preset.
+    """
+    settings = settings_from(presets[0])
+    first, *rest = [(seed, layers) for seed in settings.seeds for layers in presets]
     going, faults = list(asked), list[str]()
-    for seed in settings.seeds:
-        planned = {one: one.planned(seed, layers) for one in going}
-        runs, cache = list(planned.values()), CacheSettings.of(settings)
-        faults += run_planned(runs, cache=cache, n_processes=n_processes, show_bars=False, on_outcome=_tell).faults
-        for one, run in planned.items():
-            if run.is_finished:
+    for streams in filter(None, ([first], rest)):
+        planned = [(one, one.planned(*stream)) for stream in streams for one in going]
+        runs, cache = [run for _, run in planned], CacheSettings.of(settings)
+        try:
+            faults += run_planned(runs, cache=cache, n_processes=n_processes, show_bars=False, on_outcome=_tell).faults
+        except KeyboardInterrupt:
+            faults.append(INTERRUPTED)
+        cut = {(one.method, run.asked.dataset, run.asked.seed) for one, run in planned if not run.is_finished}
+        for one, run in planned:
+            partial = INTERRUPTED in faults and (one.method, run.asked.dataset, run.asked.seed) in cut
+            if run.is_finished and not partial:  # choices are compared on the same streams
                 one.reached.append(_last(read_record(run.folder)))
+        if INTERRUPTED in faults:
+            break
         going = [one for one in going if one.reached]
         names = {one.method for one in going}
         middle = {name: median([mean(one.reached) for one in going if one.method == name]) for name in names}
@@ -203,7 +254,8 @@ def _tell(outcome: RunOutcome) -> None:
     if record is not None:
         seconds = {name: round(sum(each), 1) for name, each in record.seconds.items()}
         said = f"{PERCENT * _last(record):.2f}, seconds {seconds}"
-    print(f"{outcome.work.out.name} {outcome.work.asked.seed}: {said}", file=sys.stderr, flush=True)
+    asked = outcome.work.asked
+    print(f"{outcome.work.out.parent.name} {asked.dataset} {asked.seed}: {said}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,13 +265,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the records go")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once")
     parser.add_argument("--trials", type=int, default=12, metavar="N", help="choices of a method (default: 12)")
-    parser.add_argument("--write", action="store_true", help="put the best settings into the preset")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="PRESET", help="search on the streams of this preset too"
+    )
+    parser.add_argument(
+        "--write", nargs="?", const="", metavar="PRESET", help="put the best settings into the preset, or another one"
+    )
     parser.set_defaults(preset=PRESET, seeds=SEEDS)
     options = parser.parse_args(arguments)
     try:
-        layers = [*layers_of(options.preset, options.config), read_given(options)]
-        asked = choices(settings_from(layers), options.out, options.trials)
-        faults = search(asked, layers, options.jobs)
+        names, given = [options.preset, *options.also], read_given(options)
+        presets = [[*layers_of(name, options.config), given] for name in names]
+        asked = choices(settings_from(presets[0]), options.out, options.trials)
+        faults = search(asked, presets, options.jobs)
     except ErdaError as fault:
         print(fault, file=sys.stderr)
         return 2
@@ -229,18 +287,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(*(one.line() for one in done), sep="\n")
     lines = chosen(done, command=shlex.join(["python", "benchmarks/peers.py", *(arguments or sys.argv[1:])]))
     print(*lines, sep="\n")
-    if options.write:
-        write_preset(PRESETS / f"{options.preset}.toml", lines)
+    if options.write is not None:
+        write_preset(PRESETS / f"{options.write or options.preset}.toml", lines)
     print(*faults, sep="\n", file=sys.stderr)
     return 2 if faults else 0
 
 
 def chosen(done: Sequence[Choice], *, command: str) -> list[str]:
     """Best choice of each method as lines of a preset; the last of `done` is the best."""
-    lines = [f"{MARK} (FewRel 5-shot, all-seen after the last task) by:", f"#   {command}"]
+    lines = [f"{MARK} (all-seen after the last task) by:", f"#   {command}"]
     for method, one in {one.method: one for one in done}.items():
         n = sum(other.method == method for other in done)
-        lines.append(f"# {method}: {PERCENT * mean(one.reached):.2f} % over {len(one.reached)} orders, the best of {n}")
+        lines.append(
+            f"# {method}: {PERCENT * mean(one.reached):.2f} % over {len(one.reached)} streams, the best of {n}"
+        )
         lines += [f"{method}.{name} = {json.dumps(value)}" for name, value in one.values.items()]
     return lines
 
