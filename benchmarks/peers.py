@@ -189,7 +189,7 @@ class Choice:
         own = {f"{self.method}.{name}": value for name, value in self.values.items()}
         fixed = {"methods": self.method, "seeds": seed, "evaluate_on": "validation"}
         (run,) = settings_from([*layers, given_values({**fixed, **own})]).runs()
-        return PlannedRun(run, self.folder / run.dataset)
+        return PlannedRun(run, self.folder / Path(run.dataset).name)
 
     def line(self) -> str:
         """For the terminal."""
@@ -255,7 +255,9 @@ def _tell(outcome: RunOutcome) -> None:
         seconds = {name: round(sum(each), 1) for name, each in record.seconds.items()}
         said = f"{PERCENT * _last(record):.2f}, seconds {seconds}"
     asked = outcome.work.asked
-    print(f"{outcome.work.out.parent.name} {asked.dataset} {asked.seed}: {said}", file=sys.stderr, flush=True)
+    print(
+        f"{outcome.work.out.parent.name} {Path(asked.dataset).name} {asked.seed}: {said}", file=sys.stderr, flush=True
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

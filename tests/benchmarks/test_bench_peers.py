@@ -1,20 +1,20 @@
 import tomllib
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 import peers
-from erda.methods import METHODS
+from erda.data.catalogue import embedded_file
 from erda.settings.load import layers_of, settings_from
-from peers import GRIDS, PAPER_GRIDS, PRESET, Grid, choices, main
+from peers import GRIDS, PAPER_GRIDS, Grid, choices, main
 
 
-@pytest.mark.parametrize(("preset", "grids"), [(PRESET, GRIDS), ("fewrel-5-shot-mpnet", PAPER_GRIDS)])
+@pytest.mark.parametrize(("preset", "grids"), [("fewrel-fresh-adapter", GRIDS), ("fewrel-5-shot-mpnet", PAPER_GRIDS)])
 def test_grids_contain_only_settings_of_their_method(
     preset: str, grids: dict[str, tuple[Grid, ...]], tmp_path: Path
 ) -> None:
     settings = settings_from(layers_of(preset))
-    assert {*grids} <= {name for name in settings.methods if METHODS[name].trains}
     asked = choices(settings, tmp_path, trials=100)
     assert {one.method for one in asked} == {*grids}
     for one in asked:
@@ -49,3 +49,28 @@ def test_poor_choices_run_only_on_the_first_order(
     assert toml["settings"] == {"batch_size": 16, "seqrun": {"learning_rate": 0.0, "epochs": 3}}
     assert main([*command[:-1], "flavour=3"]) == 2
     assert "Unknown setting 'flavour'" in capsys.readouterr().err
+
+
+def test_streams_of_another_preset_and_another_preset_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(embedded_file(""), tmp_path / "other")
+    for name, dataset in (("first", "atlas"), ("second", str(tmp_path / "other")), ("third", "atlas")):
+        head = [
+            f"dataset = '{dataset}'",
+            'methods = ["posterior"]',
+            'encoder = "bilstm"',
+            "shots = 2",
+            "first_shots = 3",
+        ]
+        head += ["way = 3", "n_tasks = 2", "test_per_relation = 3"]
+        lines = [*head, "[settings]", "encoder.hidden_size = 8"]
+        (tmp_path / f"{name}.toml").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr("erda.settings.load.PRESETS", tmp_path)
+    monkeypatch.setattr(peers, "PRESETS", tmp_path)
+    monkeypatch.setattr(peers, "GRIDS", {"posterior": ({"name_weight": (1.0, 2.0)},)})
+    command = ["--preset", "first", "--also", "second", "--seeds", "1,2", "--out", str(tmp_path / "out")]
+    assert main([*command, "--write", "third"]) == 0
+    assert "over 4 streams" in capsys.readouterr().out
+    assert "posterior" in tomllib.loads((tmp_path / "third.toml").read_text())["settings"]
+    assert "posterior" not in tomllib.loads((tmp_path / "first.toml").read_text())["settings"]

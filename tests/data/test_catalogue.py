@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from toy_examples import row, write_lines
-from toy_fewrel import write_derived, write_split
+from toy_fewrel import wiki_files, write_derived, write_split
 
 from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
 from erda.data.fewrel_dataset import ORDERS
 from erda.data.own_data import detect_format, read_examples
+from erda.data.streams import text_key
 from erda.errors import DataError, SettingsError, StreamError
 from erda.files import data_folder
 
@@ -24,7 +25,16 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
 
 
 def test_catalogue_keys_and_pinned_files() -> None:
-    assert set(DATASETS) == {"atlas", "fewrel", "fewrel-full", "redoc41", "tacred"}
+    assert set(DATASETS) == {
+        "atlas",
+        "fewrel",
+        "fewrel-full",
+        "fewrel-fresh",
+        "fewrel-search",
+        "redoc41",
+        "redoc13",
+        "tacred",
+    }
     assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
     targets = [file.target for file in DATASETS["fewrel"].remote]
     assert len(set(targets)) == len(targets)
@@ -222,3 +232,38 @@ def test_the_continual_setting(data_folder: Path) -> None:
     stream = open_stream("fewrel-full", folder=data_folder)
     assert [len(task.examples) for task in stream] == [1000] * 8
     assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8
+
+
+def test_fewrel_has_two_halves_and_the_fresh_one_has_no_sentence_of_a_split(tmp_path: Path) -> None:
+    folder = tmp_path / "fewrel"
+    for shots in (2, 5, 10):
+        write_split(folder, shots=shots)
+    write_derived(folder)
+    for name, content in wiki_files().items():
+        (folder / name).write_bytes(content)
+    full, fresh, search = (
+        load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh", "fewrel-search")
+    )
+    assert len(fresh.relations) == len(search.relations) == 40
+    assert {*fresh.relations} | {*search.relations} == {*full.relations}
+    assert {example.relation for example in fresh.train} == {relation.id for relation in fresh.relations}
+    published = {text_key(example) for example in load_dataset("fewrel", folder=tmp_path).train}
+    assert any(text_key(example) in published for example in search.train)
+    assert not any(text_key(example) in published for example in fresh.train)
+    assert search.validation
+    assert not fresh.validation
+
+
+@pytest.mark.long
+@pytest.mark.fewrel
+def test_streams_of_the_fresh_relations_and_of_those_for_the_search(data_folder: Path) -> None:
+    for name, sizes in (
+        ("fewrel-fresh", [1000, 50, 50, 50]),
+        ("fewrel-search", [1000, 50, 50, 50]),
+        ("redoc13", [500, 20, 20]),
+    ):
+        stream = open_stream(name, seed=1, folder=data_folder)
+        assert [len(task.examples) for task in stream] == sizes
+        assert stream.manifest.hygiene["test_in_train"] == 0
+    fewrel = {relation.id for relation in load_dataset("fewrel", folder=data_folder).relations}
+    assert not fewrel & {relation.id for relation in stream.relations}
