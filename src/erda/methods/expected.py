@@ -130,6 +130,9 @@ class Fitted:
     basis: np.ndarray  # [dim, dim]
     expected: Expected
     never_seen: NeverSeen
+    classifier: np.ndarray | None = (
+        None  # [dim + 1, n_relations]: log-odds to add, linear in z (`linear_classifier.py`)
+    )
 
     @property
     def scale(self) -> float:
@@ -139,7 +142,11 @@ class Fitted:
     def scores(self, vectors: np.ndarray) -> np.ndarray:
         """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
         z = (vectors.astype(np.float64) - self.centre) @ self.basis
-        return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
+        found = np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
+        if self.classifier is None:
+            return found
+        both = found + z @ self.classifier[:-1] + self.classifier[-1]
+        return both + _log_total(found) - _log_total(both)  # the evidence against an unseen relation stays the same
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays of the model in 32 bits, for a file; `from_arrays` restores it."""
@@ -151,6 +158,8 @@ class Fitted:
             **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
             "never": np.array([never.weight, never.typical]),
         }
+        if self.classifier is not None:
+            arrays["classifier"] = self.classifier
         kinds = {name: np.int32 if array.dtype.kind == "i" else np.float32 for name, array in arrays.items()}
         return {name: np.ascontiguousarray(array, dtype=kinds[name]) for name, array in arrays.items()}
 
@@ -160,4 +169,11 @@ class Fitted:
         wide = {name: array if array.dtype.kind == "i" else array.astype(np.float64) for name, array in arrays.items()}
         expected, unseen = (Expected(*(wide[f"{whose}{name}"] for name in EXPECTED)) for whose in ("", "never_"))
         weight, typical = wide["never"].tolist()
-        return cls(wide["centre"], wide["basis"], expected, NeverSeen(unseen, weight, typical))
+        never_seen = NeverSeen(unseen, weight, typical)
+        return cls(wide["centre"], wide["basis"], expected, never_seen, wide.get("classifier"))
+
+
+def _log_total(scores: np.ndarray) -> np.ndarray:
+    """Logarithm of the sum of exponentials of each row: [n, m] -> [n, 1]."""
+    highest = scores.max(axis=1, keepdims=True)
+    return np.asarray(highest + np.log(np.exp(scores - highest).sum(axis=1, keepdims=True)))

@@ -1,0 +1,64 @@
+"""Posterior's classifier: its optimum, its weight by the number of examples, and the scores it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from erda.methods.base import Method
+from erda.methods.linear_classifier import COUNT_AS_ONE, RIDGE, classifier_weight, fit_classifier
+from erda.methods.posterior import Posterior
+from erda.types import Task
+from toy_world import toy_encoder, toy_example, toy_questions, toy_relation
+
+
+def test_the_optimum_has_no_gradient() -> None:
+    rng = np.random.default_rng(0)
+    vectors, targets, weights = rng.normal(size=(60, 4)), rng.integers(0, 3, size=60), rng.uniform(0.5, 2, size=60)
+    found = fit_classifier(vectors, targets, weights, 3)
+
+    def slow(table: np.ndarray) -> float:
+        total = 0.0
+        for vector, target, weight in zip(vectors, targets, weights, strict=True):
+            logits = vector @ table[:-1] + table[-1]
+            total += weight * (np.log(np.exp(logits).sum()) - logits[target])
+        return total / weights.sum() + RIDGE / 2 * float((table[:-1] ** 2).sum())
+
+    for index in np.ndindex(found.shape):
+        step = np.zeros_like(found)
+        step[index] = 1e-3
+        assert abs(slow(found + step) - slow(found - step)) / 2e-3 < 1e-3
+
+
+def test_the_weight_grows_with_the_rarest_relations() -> None:
+    assert classifier_weight(np.full(4, 16.0)) == pytest.approx(16 / COUNT_AS_ONE)
+    assert classifier_weight(np.array([100.0, 10.0, 10.0])) == pytest.approx(3 / (0.01 + 0.1 + 0.1) / COUNT_AS_ONE)
+    assert classifier_weight(np.array([100.0, 5.0, 5.0])) == 0
+    assert classifier_weight(np.array([100.0, 0.0])) == 0
+
+
+def taught(n: int, **settings: bool) -> Posterior:
+    method = Posterior(toy_encoder(), **settings)
+    relations = tuple(map(toy_relation, range(6)))
+    method.learn(Task(0, relations, tuple(toy_example(k, row) for k in range(6) for row in range(n))))
+    return method
+
+
+def test_scores_change_with_many_examples_only(tmp_path: Path) -> None:
+    questions = toy_questions(6)[0]
+    few, many = (taught(n).predict(questions).scores for n in (3, 12))
+    np.testing.assert_array_equal(taught(3, classifier=True).predict(questions).scores, few)
+    method = taught(12, classifier=True)
+    found = method.predict(questions).scores
+    assert np.abs(found - many).max() > 0.1
+    totals = [np.log(np.exp(scores.astype(np.float64)).sum(axis=1)) for scores in (found, many)]
+    np.testing.assert_allclose(*totals, atol=1e-4)
+    other = taught(12, classifier=True)
+    other.use_derived(method.derived())
+    np.testing.assert_array_equal(other.predict(questions).scores, found)
+    method.save(tmp_path / "saved")
+    np.testing.assert_array_equal(
+        Method.load(tmp_path / "saved", encoder=toy_encoder()).predict(questions).scores, found
+    )
