@@ -88,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lines.setdefault(label, []).append(record)
         if options.reference not in lines:
             raise RecordError(f"No records of '{options.reference}' in {options.folders[0]}.")
-        for protocol in PROTOCOLS:
+        measured = [record.relation_right for records in lines.values() for record in records]
+        for protocol in [name for name in PROTOCOLS if all(name in one for one in measured)]:
             print(*table(lines, options.reference, protocol), "", sep="\n")
     except ErdaError as fault:
         print(fault, file=sys.stderr)
