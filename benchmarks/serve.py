@@ -133,26 +133,51 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def slowdown(port: int, n_relations: int) -> tuple[float, float]:
-    """The median of idle answers in milliseconds, and the slowest answer during teaching as a multiple of it."""
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """Times of one client's answers in seconds, sorted: without and with a teaching at the same time."""
+
+    idle: list[float]
+    teaching: list[float]
+    teach_seconds: float  # median
+
+    def __str__(self) -> str:
+        idle = self.median
+        times = [self.teaching[int(share * len(self.teaching))] / idle for share in (0.5, 0.99)]
+        return (
+            f"idle answers: median {1000 * idle:.1f} ms, slowest {self.idle[-1] / idle:.1f} x; {len(self.teaching)} "
+            f"answers during teaching: median {times[0]:.1f} x, p99 {times[1]:.1f} x; a teaching takes "
+            f"{1000 * self.teach_seconds:.0f} ms"
+        )
+
+    @property
+    def median(self) -> float:
+        """The median of idle answers."""
+        return statistics.median(self.idle)
+
+
+def slowdown(port: int, n_relations: int) -> Slowdown:
+    """Ask without and with teachings one after another."""
     asking, teaching = Connection(port), Connection(port)
-    idle = statistics.median(timed(asking, number) for number in range(100))
-    slowest, is_done = 0.0, threading.Event()
+    idle = sorted(timed(asking, number) for number in range(5 * n_relations))
+    times, taught, is_done = list[float](), list[float](), threading.Event()
 
     def teach() -> None:
         try:
             for number in range(n_relations):
                 examples = [sentence(1000 * number + i) for i in range(5)]
+                start = time.perf_counter()
                 teaching.post("/v1/teach", {"relation": f"relation {number}", "examples": examples})
+                taught.append(time.perf_counter() - start)
         finally:
             is_done.set()
 
     thread = threading.Thread(target=teach)
     thread.start()
     while not is_done.is_set():
-        slowest = max(slowest, timed(asking, 7))
+        times.append(timed(asking, 7))
     thread.join()
-    return 1000 * idle, slowest / idle
+    return Slowdown(idle, sorted(times), statistics.median(taught))
 
 
 def memory(pid: int) -> float:
@@ -180,18 +205,18 @@ def main() -> int:
             before = memory(pid)
             load(port, 10_000 // scale)
             after = memory(pid)
-            idle, slowest = slowdown(port, 100 // scale)
+            slow = slowdown(port, 100 // scale)
     ratio, (least, *_, most) = statistics.median(rates.ratios), sorted(rates.ratios)
     figures = [
         Figure("first answer after start", first, 2.0, "s"),
         Figure(f"throughput, {N_CLIENTS} clients, of in-process batch", 100 * ratio, 80, "%", at_least=True),
-        Figure("slowest answer during teaching, of idle median", slowest, 5, "x"),
+        Figure("slowest answer during teaching, of idle median", slow.teaching[-1] / slow.median, 5, "x"),
         Figure("memory after 10,000 requests", after, 350, "MB"),
         Figure("growth over 10,000 requests", after - before, 20, "MB"),
     ]
     print(
         f"in-process {rates.batch:.0f}/s; server {rates.server:.0f}/s, p95 {rates.p95:.0f} ms; ratios {least:.2f} to "
-        f"{most:.2f}; load generator {rates.client_share:.1%} of the processor time; idle median {idle:.1f} ms"
+        f"{most:.2f}; load generator {rates.client_share:.1%} of the processor time\n{slow}"
     )
     for one in figures:
         sign = ">=" if one.at_least else "<="

@@ -94,7 +94,8 @@ class Service:
         except ErdaError as fault:
             self.trouble = str(fault) if self.version.relations else ""  # else nothing was ever taught
             return
-        self._publish()
+        if self.extractor.version is not self.version:  # else this process has taught it
+            self._publish()
 
     def _head(self) -> tuple[int, ...] | None:
         with suppress(OSError):
