@@ -117,7 +117,7 @@ def test_the_steps_of_the_image_work_in_a_clean_virtual_environment(tmp_path: Pa
             assert requests.post(f"{url}/v1/teach", json=body, headers=good, timeout=60).json()["version"] == 1
         finally:
             server.send_signal(signal.SIGTERM)
-            assert server.wait(60) == 0
+            assert server.wait(60) in (0, -signal.SIGTERM)  # uvicorn ends by the signal, after the last answer
     assert {path.name for path in data.iterdir()} >= {"store", "token"}
 
 
