@@ -111,7 +111,7 @@ def test_a_restart_resumes_and_long_texts_are_a_job(tmp_path: Path) -> None:
     with serving(Extractor.open(store, encoder=Words())) as served:
         assert counts(served)["capital of"] == (3, 0)
         resumed = served.post("/v1/review/next", {"device": "a"})
-        assert (resumed["pair"]["key"], resumed["right"]) == (following["key"], [True])
+        assert (resumed["pair"], resumed["right"]) == (following, [True]), "the pair on the screen stays as it was"
         answer = served.call("POST", "/v1/review/texts", {"texts": [TEXT], "job": True})
         assert answer.status_code == 202
         job = wait_for(served, answer.json()["id"])

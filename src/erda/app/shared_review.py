@@ -51,6 +51,7 @@ class Screen:
 
     key: str
     relation: str
+    confidence: float
     since: float
 
 
@@ -111,9 +112,8 @@ class SharedReview:
             left, current = self._left(version, name, journal), None
             others = self._screens()
             if device is not None:
-                mine = others.pop(device, None)
-                current = self._candidates.get(mine.key) if mine else None
-                if current is None or current.key in journal.shown or name not in (None, current.relation):
+                current = self._on_screen(others.pop(device, None), journal)
+                if current is None or name not in (None, current.relation):
                     taken = {one.key for one in others.values()}
                     current = next((one for one in left if one.key not in taken), None)
                 self._show(others, device, current)
@@ -127,17 +127,29 @@ class SharedReview:
                 review_progress(journal, len(left)),
             )
 
-    def judge(self, version: Version, device: str, key: str, *, holds: bool | None, relation: str | None) -> bool:
-        """Say whether the proposed relation holds, or another one; None skips. False: the pair was decided before."""
+    def judge(
+        self,
+        version: Version,
+        device: str,
+        key: str,
+        *,
+        holds: bool | None,
+        instead: str | None = None,
+        relation: str | None = None,
+    ) -> bool:
+        """Say whether the proposed relation holds, or another one; None skips. False: the pair was decided before.
+
+        `relation` is the one that the review is limited to.
+        """
         with self._open(version) as journal:
-            self._left(version, None, journal)
+            self._left(version, known_relation(relation, version.relations).id if relation else None, journal)
             one, mine = self._candidates.get(key), self._screens().get(device)
             if one is None:
                 raise DataError("This pair is not in the texts under review.")
             if key in journal.shown:
                 return False
             proposed = mine.relation if mine and mine.key == key else one.relation
-            name = known_relation(relation, version.relations).id if relation else proposed
+            name = known_relation(instead, version.relations).id if instead else proposed
             if holds is None:
                 journal.add(Decision(key, proposed, "skip"))
             else:
@@ -223,10 +235,10 @@ class SharedReview:
             return []
         if version.number != self._ranked_by:
             self._ranked, self._ranked_by = {}, version.number
-        found = self._ranked.get(relation)
-        left = [one for one in found or () if one.key not in journal.shown]
+        found, shown = self._ranked.get(relation), journal.shown
+        left = [one for one in found or () if one.key not in shown]
         if found is None or (found and not left):
-            left = self._ranked[relation] = self._pool.ranked(version, relation, without=journal.shown)
+            left = self._ranked[relation] = self._pool.ranked(version, relation, without=shown)
             self._candidates |= {one.key: one for one in left}
         return left
 
@@ -236,9 +248,16 @@ class SharedReview:
             found = read_json(self._folder / SCREENS, Screens).devices
         return {device: one for device, one in found.items() if 0 <= time() - one.since < SCREEN_SECONDS}
 
+    def _on_screen(self, screen: Screen | None, journal: ReviewJournal) -> Candidate | None:
+        """The undecided pair of a screen, with the relation that it shows, whatever later versions propose."""
+        one = self._candidates.get(screen.key) if screen else None
+        if one is None or screen is None or one.key in journal.shown:
+            return None
+        return replace(one, relation=screen.relation, confidence=screen.confidence)
+
     def _show(self, screens: dict[str, Screen], device: str, one: Candidate | None) -> None:
         if one is not None:
-            screens[device] = Screen(one.key, one.relation, time())
+            screens[device] = Screen(one.key, one.relation, one.confidence, time())
         self._write_screens(dict(list(screens.items())[-MOST_SCREENS:]))
 
     def _write_screens(self, screens: dict[str, Screen]) -> None:

@@ -128,7 +128,9 @@ async def judge(body: ReviewJudgeBody, request: Request, service: TheService) ->
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     desk = desk_of(request)
     is_first = await desk.run(
-        lambda one: one.judge(service.newest(), body.device, body.key, holds=body.holds, relation=body.instead)
+        lambda one: one.judge(
+            service.newest(), body.device, body.key, holds=body.holds, instead=body.instead, relation=body.relation
+        )
     )
     if not is_first:
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
