@@ -2,13 +2,16 @@
 
     python tools/page_screenshots.py FOLDER
 
-Needs chromium and the extras `serve` and `dev`. Teaches the example of the page to a new store in a temporary folder.
+Needs chromium and the extras `serve` and `dev`. Every size and theme starts with a new store in a temporary folder.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -16,82 +19,108 @@ from typing import Any
 
 import uvicorn
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
 from erda.serve.launch import bound_socket, server_config
 from erda.serve.limits import Limits
 
-SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
+SIZES: dict[str, dict[str, Any]] = {
+    "wide": {"viewport": {"width": 1280, "height": 860}},
+    "narrow": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
 LESSON = "Sundar Pichai works for Google in California.\nTim Cook is employed at Apple."
+LABELLED = [
+    ("[[Lima]] is the capital of {{Peru}}.", "capital of"),
+    ("[[Ghana]] has its seat of government in {{Accra}}.", "other"),
+    ("[[Frida Kahlo]] was born in {{Coyoacan}}.", "born in"),
+    ("[[Amazon]] was started by {{Jeff Bezos}}.", "founded by"),
+    ("[[Cairo]] is the largest city of {{Egypt}}.", "other"),
+]
 
 
 def main(folder: Path) -> None:
-    """Serve a new store and take every screenshot."""
+    """Take every screenshot; each size and theme has a new store."""
     folder.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or sys.exit("needs chromium")
     with TemporaryDirectory() as place, sync_playwright() as playwright:
-        store = Path(place) / "store"
-        app, listening = build_application(ServerSettings(store), Extractor.open(store)), bound_socket("127.0.0.1", 0)
-        server = uvicorn.Server(server_config(lambda: app, Limits()))
-        thread = Thread(target=server.run, args=([listening],), daemon=True)  # a failing script ends at once
-        thread.start()
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for size, (width, height) in SIZES.items():
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for size, view in SIZES.items():
             for scheme in ("light", "dark"):
-                view: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
-                page = browser.new_context(**view).new_page()
-                page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
-                take_all(page, lambda page, name, end=f"{size}-{scheme}": shoot(page, folder / f"{name}-{end}.png"))
+                with served(Path(place) / f"{size}-{scheme}") as address:
+                    page = browser.new_context(**view, color_scheme=scheme).new_page()
+                    page.set_default_timeout(120_000)  # the machine may be busy
+                    page.goto(address)
+                    take_all(page, folder, f"{size}-{scheme}")
+                    page.context.close()
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """Serve a new store in a thread."""
+    app, listening = build_application(ServerSettings(store), Extractor.open(store)), bound_socket("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(lambda: app, Limits()))
+    thread = Thread(target=server.run, args=([listening],), daemon=True)  # a failing script ends at once
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    finally:
         server.should_exit = True
-        thread.join()
+        thread.join(30)
 
 
-def take_all(page: Page, keep: Any) -> None:
-    """Walk through the views; what is taught on the way is undone."""
+def take_all(page: Page, folder: Path, end: str) -> None:
+    """Walk through the views as a newcomer does."""
+
+    def keep(name: str) -> None:
+        shoot(page, folder / f"{name}-{end}.png")
+
     page.wait_for_selector("text=Load the example")
-    keep(page, "start")
+    keep("start")
     page.get_by_role("button", name="Load the example").first.click()
     page.wait_for_selector("g.arrow")
-    keep(page, "read")
+    keep("read")
     page.locator("g.arrow rect").nth(2).click()  # its name: lines may cross the middle of its box
     page.wait_for_selector(".why .words")
-    keep(page, "why")
-    page.goto(page.url.split("#")[0] + "#teach")
+    keep("why")
+    show(page, "teach")
     page.fill("#relation", "works for")
     page.fill("#sentences", LESSON)
     page.focus("#sentences")
     page.keyboard.press("Enter")
     page.wait_for_selector("#teach-now")
-    keep(page, "teach")
+    keep("teach")
     page.keyboard.press("Enter")
     page.wait_for_selector(".changes")
-    keep(page, "taught")
-    page.goto(page.url.split("#")[0] + "#map")
+    keep("taught")
+    show(page, "map")
     page.wait_for_selector(".point")
     page.locator(".point").nth(3).hover()
-    keep(page, "map")
-    page.goto(page.url.split("#")[0] + "#history")
-    page.wait_for_selector("tr.current")
-    keep(page, "history")
-    page.get_by_role("button", name="Undo the last change").click()
-    page.wait_for_selector("text=is current again")
-    page.goto(page.url.split("#")[0] + "#relations")
+    keep("map")
+    show(page, "relations")
     page.wait_for_selector(".lesson")
-    keep(page, "relations")
-    page.goto(page.url.split("#")[0] + "#review")
+    page.get_by_role("navigation", name="Relations").get_by_text("capital of").click()
+    rows = "".join(json.dumps({"text": text, "relation": relation}) + "\n" for text, relation in LABELLED)
+    file: FilePayload = {"name": "held-out.jsonl", "mimeType": "text/plain", "buffer": rows.encode()}
+    page.get_by_role("region", name="Quality", exact=True).locator("input[type=file]").set_input_files(files=[file])
+    page.wait_for_selector("caption")
+    keep("relations")
+    show(page, "review")
     page.get_by_role("button", name="Use the example text").click()
-    for n_judged in (1, 2):
+    for key in ("y", "y", "n", "y"):
         page.wait_for_selector(".big")
         settled(page)
-        page.keyboard.press("y")
-        page.wait_for_selector(f"text={n_judged} of {n_judged}")
-    keep(page, "review")
-    for _ in range(2):
-        settled(page)
-        page.keyboard.press("u")
-    settled(page)
+        page.keyboard.press(key)
+    keep("review")
+    show(page, "history")
+    page.wait_for_selector("tr.current")
+    keep("history")
+
+
+def show(page: Page, view: str) -> None:
+    """Open a view."""
+    page.goto(page.url.split("#")[0] + f"#{view}")
 
 
 def settled(page: Page) -> None:
@@ -100,9 +129,16 @@ def settled(page: Page) -> None:
 
 
 def shoot(page: Page, path: Path) -> None:
-    """Write one screenshot with a palette of 256 colours."""
+    """Write one screenshot with a palette of 256 colours; a message at the bottom is left out."""
     settled(page)
-    page.screenshot(path=path, full_page=True)
+    is_sheet = page.locator(".sheet").count() > 0 and "narrow" in path.name  # covers the lower half of a phone
+    if not is_sheet:
+        page.evaluate("scrollTo(0, 0)")
+    page.evaluate("document.querySelector('.message').style.display = 'none'")
+    if not page.locator(".point.shown").count():
+        page.mouse.move(0, 0)  # no entity is pointed at
+    page.wait_for_timeout(100)
+    page.screenshot(path=path, full_page=not is_sheet)
     with Image.open(path) as image:
         small = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(path, optimize=True)

@@ -188,7 +188,9 @@ def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served)
     quality = page.get_by_role("region", name="Quality so far")
     expect(quality).to_contain_text("1 of 2 suggestions right (50 %)")
     expect(quality.locator(".curve polyline")).to_have_count(1)
-    expect(page.locator(".version")).to_have_text(f"version {before + 1}")  # both judgements at once
+    expect(page.locator(".version")).not_to_have_text(f"version {before}")
+    (current,) = [one for one in served.get("/v1/history")["versions"] if one["is_current"]]
+    assert current["parent"] == before, "both judgements are one version"
     for _ in shown:
         page.keyboard.press("u")
         expect(page.locator("main")).to_have_attribute("aria-busy", "false")
@@ -338,6 +340,45 @@ def test_names_and_sentences_are_never_markup(page: Any, served: Served) -> None
     expect(page.locator(".lesson").first).to_contain_text("onerror = alert (1) > met Bob.")
 
 
+def test_failures_are_said_and_nothing_is_lost(page: Any, served: Served) -> None:
+    said, draft = page.locator(".message"), page.locator("#draft")
+    draft.focus()
+    page.keyboard.press("Control+Enter")
+    expect(said).to_contain_text("Paste a text first")
+    draft.fill("Ada " * 25_001)
+    page.keyboard.press("Control+Enter")
+    expect(said).to_contain_text("The text has 100,004 characters; Read shows at most 100,000")
+    draft.fill(TEXT)
+    page.context.set_offline(True)
+    page.keyboard.press("Control+Enter")
+    expect(said).to_contain_text("The server does not answer")
+    expect(draft).to_have_value(TEXT)
+    page.context.set_offline(False)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("g.arrow").first).to_be_visible()
+    page.route("**/v1/relations", lambda route: route.abort())
+    page.reload()
+    expect(page.get_by_role("main")).to_contain_text("No connection")
+    page.unroute("**/v1/relations")
+    page.get_by_role("button", name="Try again").click()
+    expect(draft).to_be_visible()
+    opened(page, "History")
+    page.get_by_role("region", name="Compare").locator("input[type=file]").set_input_files(
+        files=[{"name": "q.jsonl", "mimeType": "text/plain", "buffer": b'{"text": "[[Ada]]\n'}]
+    )
+    expect(said).to_contain_text("q.jsonl:1: not valid JSON")
+
+
+def test_a_page_without_its_token_says_where_to_find_it(served: Served, browser: Any, tmp_path: Path) -> None:
+    with serving(toy_store(tmp_path / "store"), token="a-token-of-more-than-16-letters") as guarded:
+        page = browser.new_page()
+        page.goto(guarded.url)
+        expect(page.get_by_role("heading")).to_have_text("This page needs a token")
+        page.goto(f"{guarded.url}/?token=a-token-of-more-than-16-letters")
+        expect(page.locator("#draft")).to_be_visible()
+        page.context.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious_and_nothing_overflows(
     served: Served, browser: Any, page: Any, width: int, scheme: str
@@ -345,16 +386,33 @@ def test_axe_finds_nothing_serious_and_nothing_overflows(
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)
+
+    def check(where: str) -> None:
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+        found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+
+    served.post(
+        "/v1/review/texts",
+        {"texts": [f"Lima is the capital of Peru{width} . Quito is the capital of Ecuador{width} ."]},
+    )
     read(page)
     arrow(page, "Ada").click()
     expect(page.locator(".words")).to_be_visible()
     for view in VIEWS:
         opened(page, view.capitalize())
         expect(page.get_by_role("main").locator(".panel").first).to_be_visible()
-        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
-        found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        if view == "review":
+            expect(page.locator(".big")).to_be_visible()
+        if view == "relations":
+            page.locator("input[type=file]").set_input_files(
+                files=[{"name": "held-out.jsonl", "mimeType": "text/plain", "buffer": LABELLED.encode()}]
+            )
+            expect(page.get_by_role("row", name="held-out.jsonl")).to_be_visible()
+        check(view)
+    opened(page, "Relations").get_by_role("button", name="Declare").click()
+    check("dialog")
 
 
 def test_the_theme_can_be_switched_and_stays(page: Any) -> None:

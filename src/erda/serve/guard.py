@@ -21,6 +21,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from fastapi.responses import HTMLResponse
+
 from erda.serve.failures import Refused, refusal
 from erda.serve.limits import Limits
 
@@ -33,6 +35,11 @@ OPEN = ("/health", "/ready")  # answered without a token: they hold no data
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MOST_CLIENTS = 10_000  # whose rate is counted
+NO_TOKEN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>erda: token needed</title><link rel="icon" href="data:,"><h1>This page needs a token</h1>
+<p>Open the address that <code>erda serve</code> printed when it started: it carries the token.</p>
+<p>The token is also in the file that was given as <code>--token-file</code>.</p></html>"""
 HEADERS = (
     (
         b"content-security-policy",
@@ -84,7 +91,13 @@ class Guard:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(scope, headers, receive)
         except Refused as fault:
-            await refusal(fault)(scope, receive, send)
+            is_browser = (
+                fault.status == 401
+                and scope["path"] == "/"
+                and b"text/html" in dict(scope["headers"]).get(b"accept", b"")
+            )
+            answer = HTMLResponse(NO_TOKEN_PAGE, 401) if is_browser else refusal(fault)
+            await answer(scope, receive, send)
         else:
             await self._app(scope, replayed(body, receive), send)
         finally:

@@ -2,14 +2,20 @@
 import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { api } from "./api.js";
 import { Chip, FileField, Marked } from "./parts.js";
-import { attempt, state, undo } from "./state.js";
+import { attempt, loadRelations, state, undo } from "./state.js";
 import { counted, csvOf, download, examplesOfFile, piecesOf } from "./text.js";
 
 export function History() {
   const [versions, setVersions] = useState(null);
   const [chosen, setChosen] = useState({});
   const [compared, setCompared] = useState(null);
-  useEffect(() => { attempt(async () => setVersions((await api.history()).versions)); }, [state.version]);
+  useEffect(() => {
+    attempt(async () => {
+      const { version, versions: all } = await api.history();
+      setVersions(all);
+      if (version !== state.version) await loadRelations(); // changed elsewhere
+    });
+  }, [state.version]);
   if (!versions) return html`<section class="panel narrow"><h1>History</h1></section>`;
   const current = versions.find((one) => one.is_current);
   const taught = versions.filter((one) => one.n_relations);

@@ -63,6 +63,7 @@ export function Read() {
         ${state.relations.length > 1 && html`<label class="slider">Relation <select value=${wanted} onChange=${(event) => { clear(); setWanted(event.target.value); }}>
           <option value="">all</option>${state.relations.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}</select></label>`}
         <${EntityField} doc=${doc} /></div>
+      ${state.reading !== null && html`<p class="quiet" role="status"><progress value=${state.reading} aria-label="Reading"></progress> Finding relations: ${percent(state.reading)} of the text</p>`}
       <${Annotated} doc=${doc} arrows=${arrows} head=${head} tail=${tail} selected=${selected} onPick=${pick}
         onSelect=${(key) => { setHead(null); setTail(null); setSelected(key); }} onCorrect=${(found) => { clear(); correct(found); }} />
       <p class="quiet">Click two entities, then choose the relation between them. Select words to mark an entity; Delete removes the focused one.</p>
@@ -118,7 +119,7 @@ function EntityField({ doc }) {
     const found = addName(doc, name);
     if (found !== doc) { setName(""); correct(found); }
   };
-  return html`<form class="inline" onSubmit=${add}><input aria-label="Add an entity by its name" placeholder="Add an entity…" value=${name}
+  return html`<form class="inline" onSubmit=${add}><input aria-label="Add an entity by its name" placeholder="Add entity…" value=${name}
     onInput=${(event) => setName(event.target.value)} /><button type="submit">Add</button></form>`;
 }
 
@@ -126,10 +127,9 @@ function Found({ arrows, onSelect }) {
   const rows = [...arrows].sort((a, b) => b.confidence - a.confidence);
   const save = () => download("relations.csv", csvOf([["head", "relation", "tail", "confidence", "sentence"],
     ...rows.map((one) => [one.head_said, nameOf(one.relation), one.tail_said, one.confidence, one.text])]), "text/csv");
-  return html`<section class="panel" aria-label="Relations found"><h2>Relations found</h2>
+  return html`<section class="panel" aria-label="Relations found"><div class="title"><h2>Relations found</h2>${rows.length > 0 && html`<button onClick=${save}>Download CSV</button>`}</div>
     ${rows.length ? html`<ul class="rows">${rows.map((one) => html`<li key=${arrowKey(one)}><button class="row" onClick=${() => onSelect(arrowKey(one))}>
-        <span>${one.head_said} → ${one.tail_said}</span><span><${Chip} relation=${one.relation} /> ${percent(one.confidence)}</span></button></li>`)}</ul>
-      <p class="buttons"><button onClick=${save}>Download CSV</button></p>`
+        <span>${one.head_said} → ${one.tail_said}</span><span><${Chip} relation=${one.relation} /> ${percent(one.confidence)}</span></button></li>`)}</ul>`
     : html`<p>${reasonForNone()}</p>`}</section>`;
 }
 

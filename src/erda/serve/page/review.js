@@ -29,7 +29,7 @@ async function take(view) {
 async function follow({ version, n_waiting }) {
   if (version !== state.version) await loadRelations();
   clearTimeout(timer);
-  if (n_waiting) timer = setTimeout(() => api.review.state().then(follow).catch(() => {}), SAVED_AFTER);
+  if (n_waiting) timer = setTimeout(() => api.review.state().catch(() => ({ version: state.version, n_waiting })).then(follow).catch(() => {}), SAVED_AFTER);
 }
 
 const next = () => attempt(async () => take(await api.review.next(asked())));

@@ -3,6 +3,7 @@ import { api } from "./api.js";
 import { exampleOfAnswer, keyOf, newDocument, entityOf } from "./text.js";
 
 const MOST_SEEN = 120;
+const MOST_CHARACTERS = 100_000; // of a text that the server reads at once
 
 export const state = {
   view: "read",
@@ -18,6 +19,7 @@ export const state = {
   changes: null, // what the last teaching changed on them
   message: { text: "", isFault: false, n: 0 },
   busy: 0,
+  reading: null, // the share of a long text that was answered
 };
 
 let redraw = () => {};
@@ -65,6 +67,8 @@ export function remember(answers) {
 export const read = (text) =>
   attempt(async () => {
     if (!text.trim()) throw new Error("Paste a text first.");
+    const n = Array.from(text).length;
+    if (n > MOST_CHARACTERS) throw new Error(`The text has ${n.toLocaleString("en")} characters; Read shows at most ${MOST_CHARACTERS.toLocaleString("en")}. Review takes longer texts.`);
     update({ doc: newDocument(text, await api.entities(text)), answers: [], changes: null });
     await ask();
   });
@@ -74,21 +78,52 @@ export async function correct(doc) {
   await attempt(ask);
 }
 
-/** Ask for the relations of the text again. */
+/** Ask for the relations of the text again, part by part; parts that did not change are not asked again. */
 export async function ask() {
-  const doc = state.doc;
+  let doc = state.doc;
   if (!doc || !state.relations.length) return update({ answers: [] });
-  const entities = doc.corrected ? doc.entities.map(({ start, end, type }) => ({ span: [start, end], type })) : null;
-  if (entities && !entities.length) return update({ answers: [] });
-  const found = await api.extract(doc.text, entities, "all", 5);
-  if (state.doc !== doc) return undefined; // corrected meanwhile
-  const answers = found.answers.flatMap((one) => eachRelation({ ...one, holds: holding(one, found.answers) }));
-  const places = answers.flatMap((one) => [placeOf(one, "head"), placeOf(one, "tail")]);
-  const known = new Set(doc.entities.map(keyOf));
-  const more = [...new Map(places.filter((one) => !known.has(keyOf(one))).map((one) => [keyOf(one), one])).values()];
-  update({ answers, answered: found.version, doc: more.length ? { ...doc, entities: [...doc.entities, ...more].sort((a, b) => a.start - b.start) } : doc });
+  const [wanted, parts, kept] = [state.version, partsOf(doc), new Map()];
+  let answers = [];
+  try {
+    for (const [place, part] of parts.entries()) {
+      const key = JSON.stringify([wanted, part]);
+      const found = asked.get(key) ?? (await api.extract(part.text, part.entities, "all", 5));
+      if (state.doc !== doc || state.version !== wanted) return undefined; // corrected or taught meanwhile
+      kept.set(key, found);
+      answers = [...answers, ...found.answers.flatMap((one) => eachRelation({ ...shifted(one, part.start), holds: holding(one, found.answers) }))];
+      doc = withEntities(doc, answers);
+      update({ answers, answered: found.version, doc, reading: parts.length > 1 ? (place + 1) / parts.length : null });
+    }
+  } finally {
+    if (state.doc === doc) { asked = kept; update({ reading: null }); }
+  }
   remember(answers);
   return undefined;
+}
+
+let asked = new Map(); // answers of the parts of the text
+const PART = 2_000; // characters; the first part is shorter, so that something is soon there
+
+/** Parts of a text that end with a sentence, and the corrected entities in them. */
+function partsOf(doc) {
+  const starts = [0];
+  for (const one of doc.sentences) if (one.start - starts.at(-1) > PART / (starts.length > 1 ? 1 : 4)) starts.push(one.start);
+  return starts.map((start, place) => {
+    const end = starts[place + 1] ?? doc.chars.length;
+    const own = doc.entities.filter((one) => start <= one.start && one.end <= end);
+    const entities = doc.corrected.some((at) => start <= at && at < end) ? own.map((one) => ({ span: [one.start - start, one.end - start], type: one.type })) : null;
+    return { start, text: doc.chars.slice(start, end).join(""), entities };
+  }).filter((one) => !one.entities || one.entities.length);
+}
+
+const shifted = (one, by) => ({ ...one, head_start: one.head_start + by, head_end: one.head_end + by, tail_start: one.tail_start + by, tail_end: one.tail_end + by });
+
+/** The document with the entities that only answers name, as resolved pronouns. */
+function withEntities(doc, answers) {
+  const known = new Set(doc.entities.map(keyOf));
+  const places = answers.flatMap((one) => [placeOf(one, "head"), placeOf(one, "tail")]).filter((one) => !known.has(keyOf(one)));
+  const more = [...new Map(places.map((one) => [keyOf(one), one])).values()];
+  return more.length ? { ...doc, entities: [...doc.entities, ...more].sort((a, b) => a.start - b.start) } : doc;
 }
 
 export const placeOf = (answer, role) =>

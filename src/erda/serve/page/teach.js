@@ -5,7 +5,7 @@ import { Annotated } from "./annotated.js";
 import { loadExample } from "./read.js";
 import { Changes, dropping, Empty, Marked, relationOfKey, useKeys } from "./parts.js";
 import { attempt, nameOf, say, state, teach, undo } from "./state.js";
-import { counted, exampleOf, isMarked, keyOf, newDocument } from "./text.js";
+import { addEntity, counted, exampleOf, freeWords, isMarked, keyOf, newDocument, removeEntity } from "./text.js";
 
 const MOST_LINES = 200;
 let taught = []; // of this visit, newest first
@@ -15,10 +15,12 @@ export function Teach() {
   const [description, setDescription] = useState("");
   const [text, setText] = useState("");
   const [rows, setRows] = useState([]);
+  const [at, setAt] = useState(0); // the row that keys change
   const field = useRef(null);
   const box = useRef(null);
   const known = state.relations.find((one) => one.name === relation.trim() || one.id === relation.trim());
-  const active = () => Math.max(0, rows.findIndex((_, place) => box.current?.children[place]?.contains(document.activeElement)));
+  const focused = rows.findIndex((_, place) => box.current?.children[place]?.contains(document.activeElement));
+  const active = () => (focused < 0 ? Math.min(at, rows.length - 1) : focused);
   const focusSoon = (find) => setTimeout(() => find()?.focus(), 0);
 
   const find = () => attempt(async () => {
@@ -27,11 +29,13 @@ export function Teach() {
     if (lines.length > MOST_LINES) throw new Error(`${lines.length} sentences; at most ${MOST_LINES} at once.`);
     const found = await Promise.all(lines.map(prepared));
     setRows(found);
-    focusSoon(() => (found.every(isComplete) ? document.getElementById("teach-now") : box.current.querySelector(".entity")));
+    setAt(Math.max(0, found.findIndex((row) => !isComplete(row))));
+    focusSoon(() => document.getElementById("teach-now"));
   });
   const done = async (name, chosen) => {
     if (!name.trim()) { document.getElementById("relation").focus(); return say("Name the relation first.", true); }
-    if (!chosen.every(isComplete)) return say("Mark a head and a tail in every sentence.", true);
+    const open = chosen.find((row) => !isComplete(row));
+    if (open) { setAt(rows.indexOf(open)); return say("Every sentence needs a head and a tail: press h or t, or select the words.", true); }
     const answer = await teach(name.trim(), chosen.map(exampleOfRow), known ? "" : description.trim());
     if (!answer) return undefined;
     taught = [...chosen.map((row) => ({ text: textOfRow(row), relation: state.chosen })), ...taught].slice(0, 20);
@@ -46,6 +50,7 @@ export function Teach() {
     if (numbered && rows.length) done(nameOf(numbered), [rows[active()]]);
     else if (event.key === "x" && rows.length) replace(active(), { ...rows[active()], head: rows[active()].tail, tail: rows[active()].head });
     else if (/^[ht]$/.test(event.key) && rows[active()]?.doc) replace(active(), turned(rows[active()], event.key === "h" ? "head" : "tail"));
+    else if (/^Arrow(Up|Down)$/.test(event.key) && rows.length && focused < 0) setAt(Math.max(0, Math.min(rows.length - 1, active() + (event.key === "ArrowUp" ? -1 : 1))));
     else if (event.key === "u") undo();
     else if (event.key === "Escape") { setRows([]); field.current.focus(); }
     else return;
@@ -63,16 +68,16 @@ export function Teach() {
         onKeyDown=${(event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); find(); } }}></textarea>
       <p class="buttons"><button type="submit" class=${rows.length ? "" : "primary"}>Find the entities <kbd>Enter</kbd></button></p>
     </form>
-    <div ref=${box}>${rows.map((row, place) => html`<div class="teach-row" key=${textOfRow(row)}>
+    <div ref=${box}>${rows.map((row, place) => html`<div class="teach-row ${rows.length > 1 && place === Math.min(at, rows.length - 1) ? "current" : ""}" key=${textOfRow(row)} onFocusIn=${() => setAt(place)}>
       ${row.marked ? html`<p><${Marked} text=${row.marked} /></p>`
         : html`<${Annotated} doc=${row.doc} arrows=${[]} head=${row.head} tail=${row.tail}
-            onPick=${(one) => replace(place, picked(row, one))} onCorrect=${(doc) => replace(place, { doc, ...firstTwo(doc) })} />`}
-      <p class="buttons">${!isComplete(row) && html`<span class="quiet">Click the head, then the tail.</span>`}
+            onPick=${(one) => replace(place, picked(row, one))} onCorrect=${(doc) => replace(place, corrected(row, doc))} />`}
+      <p class="buttons">${!isComplete(row) && html`<span class="quiet">${row.doc.entities.length > 1 ? "Click the head, then the tail." : `${row.doc.entities.length ? "Only one entity" : "No entity"} was found. Select words in the sentence, or press h or t.`}</span>`}
         ${row.doc && html`<button onClick=${() => replace(place, { ...row, head: row.tail, tail: row.head })}>Swap <kbd>x</kbd></button>`}
         <button onClick=${() => setRows(rows.filter((one) => one !== row))}>Leave out</button></p></div>`)}</div>
     ${rows.length > 0 && html`<p class="buttons"><button id="teach-now" class="primary" onClick=${() => done(relation, rows)}>
       Teach ${counted(rows.length, "sentence")} <kbd>Enter</kbd></button>
-      </p><p class="quiet"><kbd>h</kbd> another head, <kbd>t</kbd> another tail, <kbd>x</kbd> swap.${state.relations.length > 0 && " A number teaches the focused sentence as "}${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
+      </p><p class="quiet keyhint"><kbd>h</kbd> another head, <kbd>t</kbd> another tail, <kbd>x</kbd> swap${rows.length > 1 ? html`, <kbd>↑</kbd> <kbd>↓</kbd> another sentence` : ""}.${state.relations.length > 0 && " A number teaches the focused sentence as "}${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
     <p class="quiet">The head comes first in the relation: Tesla → founded by → Martin Eberhard. Marks can be typed: [[Tesla]] … {{Martin Eberhard}}.</p>
   </section>
   <div class="side">
@@ -96,12 +101,26 @@ const isComplete = (row) => Boolean(row.marked || (row.head && row.tail));
 const exampleOfRow = (row) => row.marked ?? exampleOf(row.doc, row.head, row.tail);
 const textOfRow = (row) => row.marked ?? row.doc.text;
 
-/** Choose the next entity as head or tail, but never the same for both. */
+/** Choose the next entity as head or tail, but never the same for both; after the entities, the words from the last to the first. */
 function turned(row, role) {
-  const [all, other] = [row.doc.entities, row[role === "head" ? "tail" : "head"]];
-  const free = all.filter((one) => !other || keyOf(one) !== keyOf(other));
-  const next = row[role] ? free.findIndex((one) => keyOf(one) === keyOf(row[role])) + 1 : 0;
-  return free.length ? { ...row, [role]: free[next % free.length] } : row;
+  const doc = row.guess ? removeEntity(row.doc, row.guess) : row.doc; // a word that was tried before
+  const other = row[role === "head" ? "tail" : "head"];
+  const free = [...doc.entities.filter((one) => !other || keyOf(one) !== keyOf(other)), ...freeWords(doc).reverse()];
+  const place = row[role] ? free.findIndex((one) => keyOf(one) === keyOf(row[role])) + 1 : 0;
+  const one = free[place % free.length];
+  if (!one) return row;
+  const isWord = !doc.entities.includes(one);
+  return { doc: isWord ? addEntity(doc, one) : doc, head: row.head, tail: row.tail, guess: isWord ? one : null, [role]: one };
+}
+
+/** Keep head and tail after a correction; a new entity takes the place that is free. */
+function corrected(row, doc) {
+  const kept = (one) => doc.entities.find((other) => one && keyOf(other) === keyOf(one)) ?? null;
+  const [head, tail] = [kept(row.head), kept(row.tail)];
+  const free = doc.entities.filter((one) => one !== head && one !== tail);
+  const fresh = free.find((one) => !row.doc.entities.some((other) => keyOf(other) === keyOf(one))) ?? free[0] ?? null;
+  if (!head && !tail) return { doc, ...firstTwo(doc) };
+  return { doc, head: head ?? fresh, tail: tail ?? fresh };
 }
 
 function picked(row, one) {

@@ -3,7 +3,7 @@
 export function newDocument(text, found) {
   const sentences = found.sentences.map(([start, end]) => ({ start, end }));
   const doc = { text, chars: Array.from(text), sentences, entities: [], hint: found.hint, tagger: found.tagger };
-  return { ...doc, entities: withoutOverlaps(found.entities.map(entityOf)), corrected: false };
+  return { ...doc, entities: withoutOverlaps(found.entities.map(entityOf)), corrected: [] }; // where a person has changed entities
 }
 
 export const entityOf = ({ span: [start, end], type }) => ({ start, end, type: type || null });
@@ -20,11 +20,11 @@ function withoutOverlaps(entities) {
 
 export function addEntity(doc, one) {
   const rest = doc.entities.filter((other) => !overlap(one, other));
-  return { ...doc, corrected: true, entities: [...rest, one].sort((a, b) => a.start - b.start) };
+  return { ...doc, corrected: [...doc.corrected, one.start], entities: [...rest, one].sort((a, b) => a.start - b.start) };
 }
 
 export function removeEntity(doc, one) {
-  return { ...doc, corrected: true, entities: doc.entities.filter((other) => keyOf(other) !== keyOf(one)) };
+  return { ...doc, corrected: [...doc.corrected, one.start], entities: doc.entities.filter((other) => keyOf(other) !== keyOf(one)) };
 }
 
 /** Mark every place where a name stands in the text, as whole words. */
@@ -52,6 +52,17 @@ export function wholeWords(doc, start, end) {
   while (end > start + 1 && /[.,;:!?)\]"”’]/.test(doc.chars[end - 1])) end--;
   while (start < end - 1 && /[(["“‘]/.test(doc.chars[start])) start++;
   return { start, end, type: null };
+}
+
+/** Words of at least three letters that are no part of an entity. */
+export function freeWords(doc) {
+  const found = [];
+  for (let start = 0, end = 0; start < doc.chars.length; start = end + 1) {
+    for (end = start; end < doc.chars.length && /[\p{L}\p{N}'-]/u.test(doc.chars[end]); end++);
+    const one = { start, end, type: null };
+    if (end - start >= 3 && !doc.entities.some((other) => overlap(one, other))) found.push(one);
+  }
+  return found;
 }
 
 /** Grow or shrink the end of an entity by a word. */
