@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{verdict.kind}: {verdict.why}")
             return int(verdict.kind != "clear")
         try:
-            for trial in trials.values():
-                runner.run(trial, max(1, round(trial.n * options.scale)))
+            for trial in (one for name, one in trials.items() if options.match in name):
+                runner.run(trial, max(1, round(trial.n * options.scale)), first=options.first)
         finally:  # also after Ctrl-C and SIGTERM
             print("\n".join((runner.table(), *runner.unfinished(), *runner.why())), flush=True)
         if runner.failed:
@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="share of the cases (default: 1)")
     parser.add_argument("--seed", type=int, metavar="N", help="default: another one each time; it is printed")
     parser.add_argument("--only", nargs="+", choices=TRIALS, metavar="TRIAL", help=f"of {', '.join(TRIALS)}")
+    parser.add_argument("--match", default="", metavar="TEXT", help="trials whose name contains this: 'in predict'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: cores)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N (default: 0)")
     parser.add_argument("--minutes", type=float, default=inf, metavar="M", help="start no case after M minutes")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to work (default: memory, else /tmp)")
     failures = Path("torture-failures")

@@ -52,7 +52,7 @@ NAMES = (
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NO_ARGUMENT = re.compile("[\0\ud800-\udc7f]")  # cannot be passed as an argument
-_FORMULA = re.compile(r"[=+\-@\t\r]")
+_FORMULA = re.compile(r"\s*[=+\-@]")  # a spreadsheet skips the spaces
 GIVEN = "given.csv"  # an input, whose formulas are not erda's
 COPIES = ("data.jsonl", "rows.jsonl", "vectors.txt", "run", "tiny", "store", "corpus", "adapter")
 Place = Callable[[Path, str], Iterator[Call]]  # writes its inputs into a folder and yields its calls

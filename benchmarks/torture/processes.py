@@ -6,6 +6,7 @@ A fork takes a hundredth of a second and a new Python ten, so thousands of comma
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import resource
@@ -60,6 +61,8 @@ def warm_up() -> None:
     others = ("duckdb", "faiss", "jinja2", "matplotlib.pyplot", "optuna", "sklearn.neighbors")
     for name in (*others, *(f"transformers.models.{model}" for model in models)):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy the memory of every import
 
 
 class Child:
@@ -139,7 +142,8 @@ def _live(call: Call, child: Child, folder: Path, *, ready: int, limit: int | No
 
 def _status_of(call: Call) -> int:
     from erda.cli.main import FAULT, main
-    from erda.errors import ErdaError, printable
+    from erda.cli.printing import print_fault
+    from erda.errors import ErdaError
 
     if not callable(call):
         sys.argv = ["erda", *call]
@@ -147,6 +151,6 @@ def _status_of(call: Call) -> int:
     try:
         call()
     except (ErdaError, OSError) as fault:  # as `main` does
-        print(f"erda: {printable(str(fault))}", file=sys.stderr)
+        print_fault(str(fault))
         return FAULT
     return 0

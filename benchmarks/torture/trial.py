@@ -146,12 +146,12 @@ class Runner:
         self.reasons: Counter[tuple[str, str, str]] = Counter()
         self.seconds: dict[str, float] = {}
 
-    def run(self, trial: Trial, n: int) -> None:
-        """Run cases 0 to n - 1."""
+    def run(self, trial: Trial, n: int, *, first: int = 0) -> None:
+        """Run cases `first` to n - 1; the case of a number depends on the seed alone."""
         counts = self.counts.setdefault(trial.name, Counter())
-        self.planned[trial.name] = n
+        self.planned[trial.name] = max(0, n - first)
         began = shown = time.monotonic()
-        waiting = iter(range(n))
+        waiting = iter(range(first, n))
         running: dict[int, int] = {}  # process -> case
         while True:
             while (

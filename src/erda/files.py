@@ -351,10 +351,21 @@ def _removed(remove: Callable[[], object]) -> bool:
     return True
 
 
+def check_path(path: str | Path) -> None:
+    """Raise if no file can have this path."""
+    try:
+        parts = [os.fsencode(part) for part in Path(path).parts]
+    except UnicodeEncodeError:
+        raise DataError(f"{path}: not a file name: it holds half of a surrogate pair.") from None
+    if any(b"\0" in part for part in parts):
+        raise DataError(f"{path}: not a file name: it holds a NUL byte.")
+    if any(len(part) > LONGEST_FILE_NAME for part in parts):
+        raise DataError(f"{str(path)[:60]}...: is too long for a file name ({LONGEST_FILE_NAME} bytes at most).")
+
+
 def user_path(name: str | Path) -> Path:
     """A path as a user writes it: `~` is the home folder, where there is one. Names no file can have raise."""
-    if any(len(os.fsencode(part)) > LONGEST_FILE_NAME for part in Path(name).parts):
-        raise DataError(f"{str(name)[:60]}...: is too long for a file name ({LONGEST_FILE_NAME} bytes at most).")
+    check_path(name)
     with suppress(RuntimeError):  # nobody of that name
         return Path(name).expanduser()
     return Path(name)

@@ -94,5 +94,6 @@ def test_no_case_starts_after_the_time_limit(tmp_path: Path) -> None:
     assert "| toy | 0 | 0 | 0 | 0 | 0 |" in runner.table()
     assert list(runner.unfinished()) == ["toy: 0 of 3 cases tried before the time limit"]
     runner.until = time.monotonic() + 60
-    runner.run(Trial("toy", 3, run), 3)
+    runner.run(Trial("toy", 3, run), 3, first=1)
+    assert "| toy | 2 | 2 | 0 | 0 | 0 |" in runner.table()
     assert list(runner.unfinished()) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.errors import ErdaError, ModelError, WriteError
+from erda.errors import DataError, ErdaError, ModelError, WriteError
 from erda.methods import saving
 from erda.methods.base import Method
 from erda.methods.erda import Erda
@@ -243,11 +243,18 @@ def test_an_empty_folder_and_missing_parents_are_accepted(tmp_path: Path) -> Non
         assert load(tmp_path / name).n_tasks == 1
 
 
-@pytest.mark.parametrize("name", ["file/model", "a\0b"])
-def test_an_impossible_folder_is_a_write_error(tmp_path: Path, name: str) -> None:
+def test_a_folder_below_a_file_is_a_write_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="Cannot save to"):
+        learned().save(tmp_path / "file/model")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
+def test_a_folder_that_cannot_exist_is_rejected(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="file name"):
         learned().save(tmp_path / name)
+    with pytest.raises(DataError, match="file name"):
+        load(tmp_path / name)
 
 
 def test_a_save_can_be_moved(saved: Path, tmp_path: Path) -> None:

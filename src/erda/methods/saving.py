@@ -21,7 +21,17 @@ from safetensors.numpy import load, save
 from erda import __version__
 from erda.encoders.base import Encoder
 from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import decode_json, inside, is_unfinished, read_bytes, read_json, sha256_of, write_bytes, write_json
+from erda.files import (
+    check_path,
+    decode_json,
+    inside,
+    is_unfinished,
+    read_bytes,
+    read_json,
+    sha256_of,
+    write_bytes,
+    write_json,
+)
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Example, Relation
 
@@ -66,8 +76,7 @@ def save_method(method: Method, directory: Path) -> None:
 
     A kill or a full disk leaves the earlier save intact.
     """
-    if "\0" in str(directory):
-        raise WriteError(f"Cannot save to {str(directory)!r}: a folder name cannot contain a NUL byte.")
+    check_path(directory)
     directory = directory.resolve()
     before = _own_files(directory)
     try:
@@ -142,6 +151,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     from erda.encoders import build_encoder
     from erda.methods import find_method
 
+    check_path(directory)
     directory = directory.resolve()
     about, tensors = _read(directory)
     kind = find_method(about.method)

@@ -188,6 +188,15 @@ def test_missing_records_and_an_unwritable_folder_are_errors(tmp_path: Path) -> 
         write_report(tmp_path, figures=False)
 
 
+def test_a_record_in_a_folder_whose_name_is_not_utf8_is_a_fault_on_the_page(tmp_path: Path) -> None:
+    toy_record(tmp_path)
+    (tmp_path / "a\udcff").mkdir()
+    (tmp_path / "a\udcff/record.json").write_text("{}")
+    report = write_report(tmp_path, figures=False)
+    assert report.page is not None
+    assert r"a\udcff/record.json" in report.page.read_text()
+
+
 def test_tables_are_written_without_matplotlib_and_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy_record(tmp_path)
     monkeypatch.setattr(module, "find_spec", lambda name: None)

@@ -70,7 +70,9 @@ def write_report(
         faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
     else:
         page = directory / FOLDER / PAGE
-        html = render_page(parts, folders=folders, title=directory.resolve().name, faults=faults)
+        html = render_page(
+            parts, folders=folders, title=one_line(directory.resolve().name), faults=[*map(one_line, faults)]
+        )
         write_bytes(page, html.encode())
         written.append(page)
     _remove_earlier(directory / FOLDER, set(written))
