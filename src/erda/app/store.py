@@ -355,6 +355,8 @@ class Store:
                     continue
                 if remove_own(path):
                     raise WriteError(f"{path} cannot be removed. Fix this and run the same command again.")
+            if not any(folder.glob("*")):
+                remove_own(folder)
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
