@@ -101,6 +101,9 @@ def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explaine
     page.keyboard.press("Delete")
     expect(page.get_by_role("status")).to_contain_text("counterexample")
     assert len(served.get("/v1/examples?relation=capital of")["counterexamples"]) == 1
+    expect(page.locator(".entity", has_text="Rome")).to_be_focused()  # the keyboard stays at its place
+    page.get_by_role("combobox", name="Relation").select_option("born in")
+    expect(page.locator("g.arrow")).to_have_count(1)
 
 
 def test_entities_are_corrected_by_mouse_and_keyboard(page: Any) -> None:

@@ -37,7 +37,12 @@ export function Read() {
     else return;
     setHead(null); setTail(null);
   };
-  const reject = () => judge(arrow, arrow.relation, false).then(() => setSelected(null));
+  const reject = async () => {
+    const place = keyOf(placeOf(arrow, "head"));
+    await judge(arrow, arrow.relation, false);
+    setSelected(null);
+    document.querySelector(`.entity[data-key="${place}"]`)?.focus({ preventScroll: true }); // the keyboard stays at its place
+  };
   useEffect(() => { if (doc && answers.length && state.answered !== state.version) attempt(ask); }, []); // changed in another view
   useEffect(() => { // on a phone the panel covers the lower half
     const one = matchMedia("(max-width: 860px)").matches && document.querySelector(".arrow.selected, .entity[data-role=tail], .entity[data-role=head]");

@@ -126,10 +126,10 @@ export const isMarked = (line) => /\[\[.+?\]\]/su.test(line) && /\{\{.+?\}\}/su.
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
-/** A long text in parts that end with a line, so that a request may hold them. */
-export function parts(text, most = 500_000) {
+/** A long text in parts that end with a line or a sentence, so that the progress of a job can be seen. */
+export function parts(text, most = 20_000) {
   const found = [""];
-  for (const line of text.split(/(?<=\n)/)) {
+  for (const line of text.split(/(?<=\n|[.!?]\s)/)) {
     if (found.at(-1) && found.at(-1).length + line.length > most) found.push("");
     found[found.length - 1] += line;
   }
