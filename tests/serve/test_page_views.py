@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_page import EMPLOYED, LABELLED, TABLE, TEXT, VIEWS, arrow, n_examples, opened, read, saved
 from toy_server import Served, serving, toy_store
 
 from erda import read_examples
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-TEXT = "SpaceX was founded by Elon . Ada was born in London . Rome is the capital of Italy ."
-VIEWS = ("read", "teach", "review", "relations", "map", "history")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium (Debian)"),
@@ -53,33 +52,6 @@ def page(served: Served, browser: Any) -> Iterator[Any]:
         page.goto(served.url)
         yield page
         assert not faults
-
-
-def opened(page: Any, view: str) -> Any:
-    page.get_by_role("navigation", name="Views").get_by_role("link", name=view, exact=True).click()
-    return page
-
-
-def read(page: Any, text: str = TEXT) -> Any:
-    page.get_by_label("Paste or drop a text").fill(text)
-    page.keyboard.press("Control+Enter")
-    expect(page.locator("g.arrow").first).to_be_visible()
-    return page
-
-
-def arrow(page: Any, name: str) -> Any:
-    return page.get_by_role("button", name=re.compile(name)).and_(page.locator("g.arrow"))
-
-
-def saved(page: Any, button: Any, folder: Path) -> list[list[str]]:
-    with page.expect_download() as waiting:
-        button.click()
-    waiting.value.save_as(folder / "saved.csv")
-    return list(csv.reader((folder / "saved.csv").read_text("utf-8").splitlines()))
-
-
-def n_examples(served: Served, relation: str) -> int:
-    return next(one["n_examples"] for one in served.get("/v1/relations")["relations"] if one["id"] == relation)
 
 
 def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explained(page: Any, served: Served) -> None:
@@ -166,15 +138,6 @@ def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, serve
     rows = served.get("/v1/examples?relation=works for")["examples"]
     assert [(one["head"], one["tail"]) for one in rows] == taught
     expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
-
-
-EMPLOYED = (  # sentence, head, tail, keys between finding the entities and teaching
-    ("Tim works for Apple .", "Tim", "Apple", ()),
-    ("Sundar works for Google .", "Sundar", "Google", ()),
-    ("IBM pays Arvind .", "Arvind", "IBM", ("x",)),
-    ("Satya works for Microsoft in Redmond .", "Satya", "Microsoft", ()),
-    ("IBM lost Lisa to AMD .", "Lisa", "AMD", ("t", "h")),
-)
 
 
 def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
@@ -279,15 +242,6 @@ def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, served: S
     assert len(read_examples(tmp_path / "examples.jsonl").examples) == 7  # `erda teach` reads it
 
 
-LABELLED = (
-    '{"text": "[[Rome]] is the capital of {{Italy}} .", "relation": "capital of"}\n'
-    '{"text": "[[Oslo]] is the capital of {{Norway}} .", "relation": "other"}\n'
-)
-TABLE = "text,relation\r\n" + "".join(
-    f'"[[T{n}]] is the capital of {{{{L{n}}}}} .",{"capital of" if n else ""}\r\n' for n in range(30)
-)
-
-
 def test_map_shows_sentences_and_the_graph_is_exported(page: Any, tmp_path: Path) -> None:
     read(page)
     opened(page, "Map")
@@ -313,7 +267,7 @@ def test_history_compares_undoes_and_downloads(page: Any, served: Served) -> Non
     page.get_by_role("button", name="Undo the last change").click()
     expect(page.locator("tr.current")).to_contain_text("taught founded by")
     assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["founded by"]
-    page.get_by_role("button", name="Return to version 2").click()
+    page.get_by_role("button", name="Return to version 2", exact=True).click()
     expect(page.locator(".version")).to_have_text("version 2")
     expect(page.get_by_role("link", name="Download the current version")).to_have_attribute("href", "/v1/export")
 
