@@ -158,6 +158,9 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
     "value_error": lambda fault: str(fault["ctx"]["error"]),
     "too_short": lambda fault: "expected at least {min_length} values, got {actual_length}.".format(**fault["ctx"]),
     "too_long": lambda fault: "expected at most {max_length} values, got {actual_length}.".format(**fault["ctx"]),
+    "string_too_long": lambda fault: (
+        f"expected at most {fault['ctx']['max_length']:,} characters, got {len(fault['input']):,}."
+    ),
     # the caller counts the lines
     "json_invalid": lambda fault: (
         f"is not whole JSON ({fault['ctx']['error'].replace(' at line 1 column', ' at column')})."

@@ -47,3 +47,8 @@ def test_the_plane_is_that_of_the_covariance(n: int) -> None:
     scale = np.abs(expected).max() or 1.0
     np.testing.assert_allclose(np.abs(plane), np.abs(expected) / scale, atol=1e-6)
     assert share == pytest.approx(values[-2:].sum() / values.sum() if n > 1 else 1.0)
+
+
+def test_a_text_that_is_too_long_is_rejected_with_its_length(served: Served) -> None:
+    found = served.post("/v1/entities", {"text": "a" * 100_001}, 422)
+    assert found["message"] == "text: expected at most 100,000 characters, got 100,001."
