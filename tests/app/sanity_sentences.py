@@ -1,8 +1,9 @@
-"""Sanity sentences: three relations taught by five sentences each, eight true questions, forty that hold none of them.
+"""Sanity sentences: three relations taught by five sentences each, true questions, and some that hold none of them.
 
 Written by hand for this repository in November 2026, after the complaint that "[[Apple]] hired {{Tim Cook}} as CEO." is
-answered with "founded by". They come from no dataset. One constant of the operating
-point (`FEW_RELATIONS`) was raised until three of four were refused, so they guard against regressions only.
+answered with "founded by". They come from no dataset. One constant of the operating point (`FEW_RELATIONS`) follows
+`TRUE` and `NOTHING_HOLDS`, so these guard against regressions only. `FRESH_TRUE` and `FRESH_NOTHING_HOLDS` were written
+before the operating point that they check, and nothing was adjusted to them.
 """
 
 from __future__ import annotations
@@ -81,4 +82,36 @@ NOTHING_HOLDS = [
     "[[Samsung]] replaced its chairman {{Lee Kun-hee}}.",
     "[[Satya Nadella]] runs {{Microsoft}}.",
     "[[Sydney]] is the largest city in {{Australia}}.",
+]
+FRESH_TRUE = {
+    "[[Spotify]] was founded by {{Daniel Ek}} in Stockholm.": "founded by",
+    "[[Wendy's]] was founded by {{Dave Thomas}}.": "founded by",
+    "The charity [[Amref]] was set up by {{Michael Wood}} and two colleagues.": "founded by",
+    "[[Greta Garbo]] was born in {{Stockholm}} in 1905.": "place of birth",
+    "[[Diego Maradona]], who was born in {{Lanus}}, played for Napoli.": "place of birth",
+    "[[Oslo]] is the capital of {{Norway}}.": "capital of",
+    "[[Hanoi]] became the capital of {{Vietnam}}.": "capital of",
+    "{{Morocco}}'s capital is [[Rabat]].": "capital of",
+}
+FRESH_NOTHING_HOLDS = [
+    "[[Nokia]] sold its phone division to {{Microsoft}}.",
+    "[[Intel]] appointed {{Pat Gelsinger}} as chief executive.",
+    "[[Disney]] fired {{Bob Chapek}} in November.",
+    "[[Jack Dorsey]] resigned from {{Twitter}}.",
+    "[[Sony]] is suing {{Nintendo}} in California.",
+    "[[Frederic Chopin]] is buried in {{Paris}}.",
+    "[[Vincent van Gogh]] moved to {{Arles}} in 1888.",
+    "[[Charles Darwin]] studied in {{Edinburgh}}.",
+    "[[Winston Churchill]] gave a speech in {{Zurich}}.",
+    "[[Taylor Swift]] cancelled her concert in {{Vienna}}.",
+    "[[Milan]] is an important city in {{Italy}}.",
+    "[[Istanbul]] is the most populous city of {{Turkey}}.",
+    "[[Geneva]] lies near the border with {{France}}.",
+    "[[Portugal]] exports wine to {{Angola}}.",
+    "[[Hungary]] joined {{NATO}} in 1999.",
+    "[[Emma Watson]] plays {{Hermione}} in the films.",
+    "[[Usain Bolt]] beat {{Justin Gatlin}} by a hundredth of a second.",
+    "[[Frank Lloyd Wright]] designed {{Fallingwater}}.",
+    "[[Penicillin]] was discovered by {{Alexander Fleming}}.",
+    "[[Guernica]] was painted by {{Pablo Picasso}}.",
 ]

@@ -130,7 +130,7 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     piped, filed = (run_example(erda, line) for line in commands_of(predict.PREDICT))
     row = json.loads(piped.out)
     assert (row["id"], row["line"], row["head"], len(row["ranked"])) == ("sentence:1", 1, "SpaceX", 2)
-    through = run_example(erda, 'echo "[[SpaceX]] was set up in 2002 by {{Elon Musk}}." | erda predict')
+    through = run_example(erda, 'echo "[[SpaceX]] was founded in 2002 by {{Elon Musk}}." | erda predict')
     assert json.loads(through.out) == {**row, "id": "stdin:1"}
     assert filed.lines == ["answers.csv: 3 rows"]
     answers = Path("answers.csv").read_text().splitlines()

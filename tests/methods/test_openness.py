@@ -12,7 +12,7 @@ from erda.encoders.unlabelled import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers
-from erda.methods.openness import TaughtPairs, correction, fit_open_head
+from erda.methods.openness import TaughtPairs, correction, fit_open_head, fitted_line, left_out_logits
 
 DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
 
@@ -31,7 +31,9 @@ def unlabelled() -> Unlabelled:
     sample = Pairs.joined([some_pairs(100, 0), some_pairs(100, 1, head=1, gap=12)])
     mean = sample.vectors.mean(axis=0)
     variances, axes = np.linalg.eigh(np.cov(sample.vectors.T, bias=True))
-    return Unlabelled(mean, axes, variances, sample.vectors, sample.types, sample.starts, TYPES, np.eye(4))
+    return Unlabelled(
+        mean, axes, variances, sample.vectors, sample.types, sample.starts, TYPES, np.eye(4), np.zeros((0, DIM))
+    )
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def both() -> tuple[Pairs, Pairs]:
 
 
 def asked(head: OpenHead, model: Fitted, pairs: Pairs) -> np.ndarray:
-    return head.log_odds(model.scores(pairs.vectors), pairs)
+    return head.log_odds(model.scores(pairs.vectors), head.best_rivals(model, pairs.vectors), pairs)
 
 
 def test_vector_types_and_place_are_evidence(unlabelled: Unlabelled, model: Fitted) -> None:
@@ -119,6 +121,40 @@ def test_the_correction_is_a_logistic_regression() -> None:
 
     slow = optimize.minimize(loss, np.zeros(6), tol=1e-10).x
     assert correction(rows, offsets, holds) == pytest.approx(slow, abs=1e-3)
+
+
+def test_left_out_logits_are_those_of_a_correction_without_the_pair() -> None:
+    draw = np.random.default_rng(1)
+    rows, offsets = 0.3 * draw.normal(size=(40, 6)), draw.normal(size=40)
+    holds = (rows[:, 0] + 0.3 * draw.normal(size=40) > 0).astype(float)
+    found = left_out_logits(rows, correction(rows, offsets, holds), offsets, holds)
+    others = [np.delete(np.arange(40), i) for i in range(40)]
+    slow = [offsets[i] + rows[i] @ correction(rows[o], offsets[o], holds[o]) for i, o in enumerate(others)]
+    assert np.abs(found - slow).mean() < 0.2 * np.abs(offsets + rows @ correction(rows, offsets, holds) - slow).mean()
+
+
+def test_judgements_decide_what_evidence_is_worth() -> None:
+    """Many right ones make the same evidence likelier, many wrong ones less likely; without any, the prior holds."""
+    evidence, prior = np.linspace(-1, 1, 20), fitted_line(np.zeros(0), np.zeros(0))
+    mostly_right, mostly_wrong = (fitted_line(evidence, np.full(20, share)) for share in (0.95, 0.01))
+    assert mostly_right[1] > prior[1] > mostly_wrong[1]
+    assert 1 / (1 + np.exp(-fitted_line(evidence, (evidence > 0).astype(float))[1])) == pytest.approx(0.5, abs=0.2)
+
+
+def test_a_rival_that_scores_higher_counts_against_a_relation(unlabelled: Unlabelled, model: Fitted) -> None:
+    """A rival with the relation's own name is none; without rivals there is no lead."""
+    other, own = np.eye(DIM)[4], np.eye(DIM)[0]
+    learned = [replace(one, name=own) for one in taught(*both())]
+    with_rivals = replace(unlabelled, rivals=np.stack([other, own, -own - other]))
+    head = fit_open_head(learned, model, with_rivals)
+    assert len(head.rivals) == 2
+    like = some_pairs(1, 9, around=0)
+    towards = replace(like, vectors=like.vectors + other)
+    alone, rivals = model.scores(towards.vectors), head.best_rivals(model, towards.vectors)
+    assert rivals > head.best_rivals(model, like.vectors)
+    assert (head.log_odds(alone, rivals + 1, towards) < head.log_odds(alone, rivals, towards)).all()
+    bare = fit_open_head(learned, model, unlabelled)
+    assert np.isfinite(bare.log_odds(alone, bare.best_rivals(model, towards.vectors), towards)).all()
 
 
 def test_the_best_pair_of_a_sentence_keeps_its_log_odds() -> None:

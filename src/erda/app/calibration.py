@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from erda.methods.open_head import OpenHead
+from erda.methods.open_head import OpenHead, leads
 from erda.types import ScoreKind
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
@@ -64,28 +64,34 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.2  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
-LIKELIHOOD_SLOPE, OFFSET = 1.12, 1.38  # log odds that a known relation holds
-OPEN_AT, OPEN_SLOPE, JUDGED_SLOPE = -1.0, 0.3, 1.0  # log odds of open text that count against it, and their weight
-FAR, FEW = 4.75, 1.25  # score of a known relation in deviations above unlabelled pairs: 4.75 - 1.25 / sqrt(n)
-FEW_RELATIONS, MANY_RELATIONS = 0.8, 20  # a first relation must be that much farther; twenty need not
+MARKED, IN_TEXT = 0.5, 0.1  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
+JUDGED_IN_TEXT = 0.4  # the latter for relations with counterexamples
+# Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
+# their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
+LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
+LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.15
+FEW_EXAMPLES = 0.9  # scores are lower with few examples: 0.9 / sqrt(n)
+FEW_RELATIONS, MANY_RELATIONS = 2.15, 20  # a first relation must be that much clearer; twenty need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
 LEAST_COUNT = 0.5  # examples that a relation's name counts for
 
 
-def marked_confidences(scores: np.ndarray, log_odds: np.ndarray, head: OpenHead) -> np.ndarray:
+def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndarray, head: OpenHead) -> np.ndarray:
     """Confidences for pairs that a person marked: [n, n_relations], in the order of the two-covariance scores.
 
     A known relation holds if the best score is far above those of unlabelled pairs; the relations then share its
-    probability. Low log odds of open text count against it, in full once sentences were taught against a relation.
+    probability. A rival (a general relation name) that scores higher counts against it, and so do low log odds of open
+    text, in full once sentences were taught against a relation.
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     counts = np.maximum(head.counts, LEAST_COUNT)
-    expected = FAR - FEW / np.sqrt(counts[best])
-    expected += FEW_RELATIONS * max(0.0, 1 - math.log(scores.shape[1]) / math.log(MANY_RELATIONS))
-    far = (scores[rows, best] - head.usual[0]) / head.usual[1] - expected
+    far = (scores[rows, best] - head.usual[0]) / head.usual[1]
+    lead = leads(scores[rows, best][:, None], rivals)[:, 0] / head.usual[1]
     against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best] - OPEN_AT, 0)
-    known = _logistic(LIKELIHOOD_SLOPE * far + against + OFFSET)
+    few = FEW_EXAMPLES / np.sqrt(counts[best])
+    few -= FEW_RELATIONS * max(0.0, 1 - math.log(scores.shape[1]) / math.log(MANY_RELATIONS))
+    lead = RIVAL_SLOPE * np.minimum(lead - LEAST_LEAD, 0)
+    known = _logistic(LIKELIHOOD_SLOPE * far + lead + against + few + OFFSET)
     temperature = SHARE_AT * (1 + SHARE_FEW / counts.mean())
     shares = np.exp((scores - scores[rows, best][:, None]).astype(np.float64) / temperature)
     return np.asarray(known[:, None] * shares / shares.sum(axis=1, keepdims=True))
@@ -94,6 +100,11 @@ def marked_confidences(scores: np.ndarray, log_odds: np.ndarray, head: OpenHead)
 def text_confidences(log_odds: np.ndarray) -> np.ndarray:
     """Confidences for all pairs of a text, after their competition: [n, n_relations]. Several relations can hold."""
     return _logistic(log_odds)
+
+
+def least_in_text(head: OpenHead) -> np.ndarray:
+    """Least confidences of an answer in a text: [n_relations]."""
+    return np.where(head.against > 0, JUDGED_IN_TEXT, IN_TEXT)
 
 
 def _logistic(log_odds: np.ndarray) -> np.ndarray:

@@ -72,13 +72,13 @@ README = """\
 in `{{{{ }}}}`. It needs Python 3.11 or newer and nothing of erda's:
 
     pip install onnxruntime tokenizers numpy
-    python predict.py "[[SpaceX]] was set up in 2002 by {{{{Elon Musk}}}}."
+    python predict.py "[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."
     python predict.py < sentences.txt > answers.jsonl
 
 From a program, with this folder on the path:
 
     from predict import Predictor
-    answers = Predictor().predict(["[[SpaceX]] was set up in 2002 by {{{{Elon Musk}}}}."])
+    answers = Predictor().predict(["[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."])
 
 Version {version} of the extractor; encoder {model} ({engine}), method {method}. The relations:
 

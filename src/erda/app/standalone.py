@@ -85,7 +85,9 @@ class Predictor:
             return self.calibration.confidences(scores)
         places = np.array([(one.head.span.start, one.tail.span.start) for one in examples]).reshape(-1, 2)
         types = self.head.type_numbers([(one.head.type, one.tail.type) for one in examples])
-        return marked_confidences(scores, self.head.log_odds(scores, Pairs(vectors, types, places)), self.head)
+        rivals = self.head.best_rivals(self.fitted, vectors)
+        log_odds = self.head.log_odds(scores, rivals, Pairs(vectors, types, places))
+        return marked_confidences(scores, rivals, log_odds, self.head)
 
     def _holding(self, row: np.ndarray, columns: np.ndarray) -> list[int]:
         """The relations that are answers, best first."""

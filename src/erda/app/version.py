@@ -15,7 +15,7 @@ from typing import overload
 import numpy as np
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
-from erda.app.calibration import CALIBRATIONS, IN_TEXT, MARKED, Calibration, marked_confidences, text_confidences
+from erda.app.calibration import CALIBRATIONS, MARKED, Calibration, least_in_text, marked_confidences, text_confidences
 from erda.app.derived import DerivedArrays
 from erda.app.entities import GIVEN, Entities, find_tagger, tagged_sentences
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
@@ -342,16 +342,17 @@ class Version:
             head = self._typed_head or head
         vectors = method.vectors(questions)
         scores = method.fitted.scores(vectors).astype(np.float32)
-        log_odds = head.log_odds(scores, pairs_of(questions, vectors, head.type_names))
+        rivals = head.best_rivals(method.fitted, vectors)
+        log_odds = head.log_odds(scores, rivals, pairs_of(questions, vectors, head.type_names))
         names = tuple(method.index)
         if sentences is None:
-            return Scored(names, scores, marked_confidences(scores, log_odds, head), MARKED)
+            return Scored(names, scores, marked_confidences(scores, rivals, log_odds, head), MARKED)
         numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
         groups = np.array([numbers[one] for one in sentences])
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
         competing = compete(log_odds, groups)
         competing[named] = compete(log_odds[named], groups[named])  # pronouns change no answer about names
-        return Scored(names, scores, text_confidences(competing), IN_TEXT)
+        return Scored(names, scores, text_confidences(competing), least_in_text(head))
 
 
 def _confidence(answer: Answer, relation: str) -> float:

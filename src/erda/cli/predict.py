@@ -33,7 +33,7 @@ A row that cannot be read gets an 'error' instead of an answer. The command list
 with status 2. With --out, the same command resumes an interrupted run.
 
 examples:
-  erda predict "[[SpaceX]] was set up in 2002 by {{Elon Musk}}."
+  erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\

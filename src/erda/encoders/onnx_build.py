@@ -29,6 +29,7 @@ from erda.encoders.onnx_encoder import (
 from erda.encoders.onnx_graph import build_graph
 from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
+from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
 from erda.encoders.weights import SHIPPED, ModelFolder, adapter_folder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
 from erda.files import cache_folder, locked, read_json
@@ -126,24 +127,37 @@ def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: Tra
 
 
 def build_packaged(name: str, out: Path) -> PackedEncoder:
-    """Write the files of engine `packaged` for a model with a shipped adapter, and its background."""
+    """Write the files of engine `packaged` for a model with a shipped adapter, its background and statistics."""
     settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
     weights = TrainedWeights.load(SHIPPED, base=name)
     packed = make_packed(find_model(name), settings, weights)
-    centres = BackgroundFile(adapter_folder(SHIPPED, base=name), weights.fingerprint).read()
+    shipped, fingerprint = adapter_folder(SHIPPED, base=name), packed.about.fingerprint
+    centres = BackgroundFile(shipped, weights.fingerprint).read()
     if centres is None:
         raise ModelError(f"The adapter of '{name}' has no background. Make one: erda corpus background {name} FILES")
-    save_background(out, centres, packed.about.fingerprint)
+    save_background(out, centres, fingerprint)
+    copy_unlabelled(shipped, weights.fingerprint, out, fingerprint)
     packed.write(out)
     return packed
+
+
+def copy_unlabelled(shipped: Path, made_with: str, out: Path, fingerprint: str) -> None:
+    """Copy the statistics of an adapter, if it has some, to the files that are built from it."""
+    pairs = UnlabelledFile(shipped, made_with).read()
+    if pairs is not None:
+        save_unlabelled(out, pairs, fingerprint)
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
     """Build the files of engine `packaged` in the cache folder unless they are there; return their folder."""
     folder = packaged_folder(name)
     with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
-        if _read(folder) is None:
+        found = _read(folder)
+        if found is None:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             build_packaged(name, folder)
+        elif UnlabelledFile(folder, found.about.fingerprint).read() is None:  # built before there were statistics
+            made_with = TrainedWeights.load(SHIPPED, base=name).fingerprint
+            copy_unlabelled(adapter_folder(SHIPPED, base=name), made_with, folder, found.about.fingerprint)
     say(f"{name}: everything is here ({folder}).")
     return folder

@@ -1,7 +1,7 @@
 """Unlabelled pairs of entities as an encoder sees them: moments of many, and a sample with types and places.
 
-They stand for everything that was never taught (`erda.methods.openness`). `tools/build_unlabelled.py` writes the file
-beside the weights; it is valid only for those weights.
+With the vectors of general relation names, they stand for everything that was never taught (`erda.methods.openness`).
+`tools/build_unlabelled.py` writes the file beside the weights; it is valid only for those weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from erda.files import read_arrays, write_arrays
 FILE = "unlabelled.npz"
 AGAIN = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
 STEPS = 127  # of an 8-bit number
-NAMES = ("mean", "axes", "variances", "vectors", "scales", "types", "starts", "type_names", "smoothing", "fingerprint")
+MOMENTS = ("mean", "axes", "variances", "smoothing", "rivals")
+NAMES = (*MOMENTS, "vectors", "scales", "types", "starts", "type_names", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class Unlabelled:
     starts: np.ndarray  # [n, 2], first tokens of head and tail
     type_names: tuple[str, ...]
     smoothing: np.ndarray  # [1 + n_types, 1 + n_types]
+    rivals: np.ndarray  # [n_rivals, dim], vectors of general relation names ("hired", "died in", ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def _read(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | 
         raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {AGAIN}")
     if str(arrays["fingerprint"]) != fingerprint:
         return None
-    single = {name: arrays[name].astype(np.float32) for name in ("mean", "axes", "variances", "smoothing")}
+    single = {name: arrays[name].astype(np.float32) for name in MOMENTS}
     return Unlabelled(
         **single,
         vectors=arrays["vectors"].astype(np.float32) * arrays["scales"][:, None],
@@ -86,6 +88,7 @@ def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
         "starts": pairs.starts.astype(np.uint16),
         "type_names": np.array(pairs.type_names),
         "smoothing": pairs.smoothing.astype(np.float32),
+        "rivals": pairs.rivals.astype(np.float16),
         "fingerprint": np.array(fingerprint),
     }
     write_arrays(folder / FILE, arrays, compress=False)

@@ -139,14 +139,23 @@ class Fitted:
         """Divisor of log-likelihoods, since the directions of a vector are not independent evidence."""
         return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
 
-    def scores(self, vectors: np.ndarray) -> np.ndarray:
-        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
+    def scores(self, vectors: np.ndarray, relations: Expected | None = None) -> np.ndarray:
+        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations].
+
+        `relations` replaces the learned ones.
+        """
         z = (vectors.astype(np.float64) - self.centre) @ self.basis
-        found = np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
-        if self.classifier is None:
+        found = (relations or self.expected).log_likelihoods(z) - self.never_seen.log_likelihood(z)
+        found = np.asarray(found / self.scale)
+        if self.classifier is None or relations is not None:
             return found
         both = found + z @ self.classifier[:-1] + self.classifier[-1]
         return both + _log_total(found) - _log_total(both)  # the evidence against an unseen relation stays the same
+
+    def named(self, names: np.ndarray, count: float) -> Expected:
+        """Relations known by name alone: centred name vectors [n, dim], which count for `count` sentences each."""
+        spread = 1 / self.never_seen.relations.precisions[:, self.never_seen.relations.kinds[0]] - 1
+        return Expected.given(np.full(len(names), count), names @ self.basis, spread)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays of the model in 32 bits, for a file; `from_arrays` restores it."""

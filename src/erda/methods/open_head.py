@@ -1,7 +1,8 @@
 """Log odds of each relation against everything that was never taught, for pairs of entities in open text.
 
-The head is linear in the two-covariance score, in the vector of a pair, in the types of its entities, and quadratic in
-the distance between them. `openness.py` fits it. This module needs only NumPy, and is part of every export.
+The head is linear in the two-covariance score, in its lead over the best rival (a general relation name), in the vector
+of a pair, in the types of its entities, and quadratic in the distance between them. `openness.py` fits it. This module
+needs only NumPy, and is part of every export.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ARRAYS = ("likelihood", "weights", "constant", "types", "gap", "order", "counts", "against", "usual")  # of `OpenHead`
+from erda.methods.expected import Fitted
+
+ARRAYS = ("likelihood", "lead", "weights", "constant", "types", "gap", "order", "counts", "against", "usual", "rivals")
+NAME_COUNT = 3.0  # number of examples that the name of a rival counts for, as in `Posterior`
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
     "LOCATION": "LOC",
@@ -57,6 +61,7 @@ class OpenHead:
     """The fitted head of all relations, in the order of the method."""
 
     likelihood: np.ndarray  # [n_relations], weight of the two-covariance score
+    lead: np.ndarray  # [n_relations], weight of how far it is above that of the best rival
     weights: np.ndarray  # [dim, n_relations]
     constant: np.ndarray  # [n_relations]
     types: np.ndarray  # [2, 1 + n_types, n_relations], of head and tail; row 0 (unknown) is zero
@@ -65,13 +70,21 @@ class OpenHead:
     counts: np.ndarray  # [n_relations], taught examples of each relation
     against: np.ndarray  # [n_relations], sentences that count against each relation
     usual: np.ndarray  # [2], mean and deviation of two-covariance scores of unlabelled pairs
+    rivals: np.ndarray  # [n_rivals, dim], centred vectors of general relation names
     type_names: tuple[str, ...]
 
-    def log_odds(self, likelihoods: np.ndarray, pairs: Pairs) -> np.ndarray:
-        """Log odds that a relation holds, [n, n_relations], from the two-covariance scores of the pairs."""
+    def best_rivals(self, model: Fitted, vectors: np.ndarray) -> np.ndarray:
+        """Two-covariance scores of the best rival, each taken as a relation that was taught by its name: [n]."""
+        if not len(self.rivals):
+            return np.full(len(vectors), -np.inf)
+        return np.asarray(model.scores(vectors, model.named(self.rivals, NAME_COUNT)).max(axis=1))
+
+    def log_odds(self, likelihoods: np.ndarray, rivals: np.ndarray, pairs: Pairs) -> np.ndarray:
+        """Log odds that a relation holds, [n, n_relations], from two-covariance scores of relations and best rivals."""
         gaps = pairs.gaps[:, None]
         return np.asarray(
             self.likelihood * likelihoods
+            + self.lead * leads(likelihoods, rivals)
             + pairs.vectors @ self.weights
             + self.constant
             + self.types[0][pairs.types[:, 0]]
@@ -114,6 +127,11 @@ def plain_type(name: str | None) -> str:
     """Return a type in the spelling of the tagger."""
     upper = (name or "").upper()
     return OTHER_NAMES.get(upper, upper)
+
+
+def leads(likelihoods: np.ndarray, rivals: np.ndarray) -> np.ndarray:
+    """How far relations are above the best rival, [n, n_relations]; 0 where there is none (-inf)."""
+    return np.asarray(np.where(np.isfinite(rivals), likelihoods.T - rivals, 0.0).T)
 
 
 def compete(log_odds: np.ndarray, sentences: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 The evidence for a relation is the sum of
 - its two-covariance score and two ridge heads (C + r v I)^-1 (m - g), with m the mean of its examples, g, C and v the
   mean, covariance and mean variance of unlabelled pairs; in units of the spread over a sample of them,
+- how far its two-covariance score is above that of the best rival (`Unlabelled.rivals`: "hired", "died in", ...),
 - log odds of the types of head and tail, of their distance and of their order.
 Counterexamples correct the sum by a logistic regression over vector, types, distance and order. Everything is a sum
 over examples, so their order does not matter, and a forgotten relation leaves no trace.
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from erda.encoders.base import unit_rows
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.expected import Fitted
 from erda.methods.open_head import OpenHead, Pairs, plain_type
@@ -22,13 +24,14 @@ from erda.methods.open_head import OpenHead, Pairs, plain_type
 RIDGES = (0.1, 10.0)  # of the mean variance
 NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
 LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
+RIVAL_WEIGHT, SAME_NAME = 0.2, 0.8  # of the lead over rivals; cosine from which a rival is the relation itself
 TYPE_WEIGHT, TYPE_PRIOR = 0.4, 0.5
 BY_HAND = 20.0  # number of examples that types set by hand count for
 GAP_WEIGHT, GAP_PRIOR = 0.4, 2.0
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
 LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of a relation
-SLOPE, LEVEL_SLOPE, INTERCEPT = 0.9, 0.74, -4.1  # log odds from evidence and level, without counterexamples
-JUDGED_SLOPE, JUDGED_INTERCEPT = 0.65, -2.82  # log odds from evidence minus level, with counterexamples
+LINE = (0.71, -3.4)  # slope and intercept of log odds over evidence minus level, without counterexamples
+JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # with counterexamples, before they are seen; and its deviations
 CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.03
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
@@ -51,6 +54,7 @@ def fit_open_head(
     sample = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[:N_SPREAD]
     likelihoods = model.scores(sample.vectors)
     head = _vector_part(taught, unlabelled, sample, likelihoods)
+    rivals = head.best_rivals(model, sample.vectors)
     gap, order, constant = _place_part(taught, unlabelled)
     head = replace(
         head,
@@ -59,24 +63,25 @@ def fit_open_head(
         order=GAP_WEIGHT * order,
         types=TYPE_WEIGHT * np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
     )
-    levels = np.quantile(head.log_odds(likelihoods, sample), LEVEL, axis=0)
+    levels = np.quantile(head.log_odds(likelihoods, rivals, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    slope, shift = np.full(len(taught), SLOPE), INTERCEPT - LEVEL_SLOPE * levels
-    judged = np.flatnonzero(head.against)
-    slope[judged], shift[judged] = JUDGED_SLOPE, JUDGED_INTERCEPT - JUDGED_SLOPE * levels[judged]
+    lines = np.tile(LINE, (len(taught), 1))
     kernel = _Kernel.of(unlabelled)
-    for i in judged.tolist():
+    for i in np.flatnonzero(head.against).tolist():
         pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
-        evidence = head.log_odds(model.scores(pairs.vectors), pairs)[:, i]
+        best = head.best_rivals(model, pairs.vectors)
+        evidence = head.log_odds(model.scores(pairs.vectors), best, pairs)[:, i]
         holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
-        _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
-    return OpenHead.from_arrays(_scaled(head, slope, shift).arrays())  # rounded as in a file
+        left_out = _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
+        lines[i] = fitted_line(left_out - levels[i], holds.astype(float))
+    slope, intercept = lines.T
+    return OpenHead.from_arrays(_scaled(head, slope, intercept - slope * levels).arrays())  # rounded as in a file
 
 
 def _scaled(head: OpenHead, slope: np.ndarray, shift: np.ndarray) -> OpenHead:
     """Turn evidence into log odds: slope x evidence + shift."""
-    parts = {name: getattr(head, name) * slope for name in ("likelihood", "weights", "types", "gap", "order")}
+    parts = {name: getattr(head, name) * slope for name in ("likelihood", "lead", "weights", "types", "gap", "order")}
     return replace(head, **parts, constant=head.constant * slope + shift)
 
 
@@ -97,6 +102,7 @@ def _vector_part(
     nothing = np.zeros(len(taught))
     return OpenHead(
         scale[0] / spread,
+        np.full(len(taught), RIVAL_WEIGHT),
         weights,
         -total.mean(axis=0) / spread,
         np.zeros((2, 1 + len(unlabelled.type_names), len(taught))),
@@ -105,8 +111,18 @@ def _vector_part(
         counts,
         nothing,
         np.array([likelihoods.mean(), likelihoods.std(axis=0).mean()]),
+        _rivals(taught, unlabelled.rivals),
         unlabelled.type_names,
     )
+
+
+def _rivals(taught: Sequence[TaughtPairs], rivals: np.ndarray) -> np.ndarray:
+    """Rivals whose names differ from those of all relations, centred: [n_rivals, dim]."""
+    if not len(rivals):
+        return rivals
+    centred = rivals - rivals.mean(axis=0)
+    alike = unit_rows(centred) @ unit_rows(np.stack([one.name for one in taught])).T
+    return np.asarray(centred[(alike < SAME_NAME).all(axis=1)])
 
 
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
@@ -197,12 +213,17 @@ class _Judged:
     level: float
 
 
-def _correct(head: OpenHead, relation: int, kernel: _Kernel, *, judged: _Judged) -> None:
-    """Correct the evidence of a relation, in place, by its examples and counterexamples."""
+def _correct(head: OpenHead, relation: int, kernel: _Kernel, *, judged: _Judged) -> np.ndarray:
+    """Correct the evidence of a relation, in place, by its examples and counterexamples.
+
+    Return the evidence that each of them would have if the others alone corrected it: [n].
+    """
     offsets = CORRECTION_SLOPE * (judged.evidence - judged.level)
     offsets = np.where(judged.holds, np.minimum(offsets, 1.0), offsets)
-    row = correction(kernel.rows(judged.pairs), offsets, judged.holds.astype(float))
+    rows, holds = kernel.rows(judged.pairs), judged.holds.astype(float)
+    row = correction(rows, offsets, holds)
     kernel.add(head, relation, row / CORRECTION_SLOPE)
+    return np.asarray(judged.evidence + (left_out_logits(rows, row, offsets, holds) - offsets) / CORRECTION_SLOPE)
 
 
 def correction(rows: np.ndarray, offsets: np.ndarray, holds: np.ndarray, *, n_steps: int = 50) -> np.ndarray:
@@ -227,3 +248,24 @@ def correction(rows: np.ndarray, offsets: np.ndarray, holds: np.ndarray, *, n_st
         if np.abs(size * step).max() < 1e-6:
             break
     return np.asarray(rows.T @ duals)
+
+
+def left_out_logits(rows: np.ndarray, weights: np.ndarray, offsets: np.ndarray, holds: np.ndarray) -> np.ndarray:
+    """Logits of each pair after a correction by all other pairs, by one Newton step from the correction by all: [n]."""
+    kernel, logits = rows @ rows.T, offsets + rows @ weights
+    chance = 1 / (1 + np.exp(-logits))
+    curve = chance * (1 - chance)
+    leverage = np.diag(kernel @ np.linalg.inv(kernel * curve[:, None] + CORRECTION_L2 * np.eye(len(rows))))
+    return np.asarray(logits - leverage * (holds - chance) / np.maximum(1 - curve * leverage, 1e-2))
+
+
+def fitted_line(evidence: np.ndarray, holds: np.ndarray, *, n_steps: int = 30) -> np.ndarray:
+    """Slope and intercept of log odds over evidence: logistic regression with a normal prior around `JUDGED_LINE`."""
+    inputs, prior = np.column_stack([evidence, np.ones(len(evidence))]), 1 / np.square(LINE_SPREAD)
+    line = np.array(JUDGED_LINE)
+    for _ in range(n_steps):
+        chance = 1 / (1 + np.exp(-np.clip(inputs @ line, -50, 50)))
+        curve = inputs.T @ (inputs * (chance * (1 - chance))[:, None]) + np.diag(prior)
+        step = np.linalg.solve(curve, inputs.T @ (chance - holds) + prior * (line - JUDGED_LINE))
+        line = line - step / max(1.0, float(np.abs(step).max()))  # a full step can overshoot
+    return line
