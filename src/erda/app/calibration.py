@@ -69,9 +69,9 @@ JUDGED_IN_TEXT = 0.4  # the latter for relations with counterexamples
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
-LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.15
-FEW_EXAMPLES = 0.9  # scores are lower with few examples: 0.9 / sqrt(n)
-FEW_RELATIONS, MANY_RELATIONS = 2.15, 20  # a first relation must be that much clearer; twenty need not
+LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.37
+FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
+FEW_RELATIONS, MANY_RELATIONS = 2.15, 20  # with one to three relations, answers must be clearer; twenty need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
 LEAST_COUNT = 0.5  # examples that a relation's name counts for
 
@@ -89,7 +89,7 @@ def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndar
     lead = leads(scores[rows, best][:, None], rivals)[:, 0] / head.usual[1]
     against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best] - OPEN_AT, 0)
     few = FEW_EXAMPLES / np.sqrt(counts[best])
-    few -= FEW_RELATIONS * max(0.0, 1 - math.log(scores.shape[1]) / math.log(MANY_RELATIONS))
+    few -= FEW_RELATIONS * max(0.0, 1 - math.log(max(scores.shape[1], 3)) / math.log(MANY_RELATIONS))
     lead = RIVAL_SLOPE * np.minimum(lead - LEAST_LEAD, 0)
     known = _logistic(LIKELIHOOD_SLOPE * far + lead + against + few + OFFSET)
     temperature = SHARE_AT * (1 + SHARE_FEW / counts.mean())
