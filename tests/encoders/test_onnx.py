@@ -29,6 +29,7 @@ from erda.encoders.onnx_encoder import (
     read_about,
 )
 from erda.encoders.onnx_graph import LARGEST
+from erda.encoders.unlabelled import UnlabelledFile
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 from erda.methods.base import Method
@@ -217,3 +218,17 @@ def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
     cosines = (found.encode(SENTENCES) * expected.encode(SENTENCES)).sum(axis=1)
     assert (cosines > 0.95).all()
     assert (cosines < 0.99999).all()
+
+
+def test_built_files_take_over_the_statistics_of_the_adapter(tmp_path: Path) -> None:
+    """They are sealed for the built weights; an adapter without statistics leaves none."""
+    shipped = PACKAGED / "minilm"
+    made_with, built = read_about(shipped).fingerprint, tmp_path / "built"
+    onnx_build.copy_unlabelled(shipped, "other weights", built, "new")
+    assert not built.exists()
+    onnx_build.copy_unlabelled(shipped, made_with, built, "new")
+    source, copied = UnlabelledFile(shipped, made_with).read(), UnlabelledFile(built, "new").read()
+    assert source is not None
+    assert copied is not None
+    assert np.array_equal(source.vectors, copied.vectors)
+    assert np.array_equal(source.rivals, copied.rivals)
