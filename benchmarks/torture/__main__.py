@@ -1,6 +1,6 @@
 """Torture `erda`: kills, damage, full disks, several processes, hostile names, files of the user, backups put back.
 
-python benchmarks/torture                    # everything: about half an hour on two cores
+python benchmarks/torture                    # everything: about 50 minutes on two cores
 python benchmarks/torture --scale 0.05       # a twentieth of it
 python benchmarks/torture --only damage      # one trial
 python benchmarks/torture --minutes 10       # as many cases as fit; the table counts those tried

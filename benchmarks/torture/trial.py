@@ -9,6 +9,7 @@ import pickle
 import random
 import re
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -184,6 +185,7 @@ class Runner:
         pid = os.fork()
         if pid:
             return pid
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # only the runner ends with a table
         try:
             folder.mkdir(parents=True)
             case = Case(name, folder, self.toys, random.Random(f"{self.seed} {name}"), given)
