@@ -15,7 +15,13 @@ DATASETS = {
     "redoc41": "redoc41",
     "atlas": "atlas",
 }
-ENCODERS = {"bilstm": "BiLSTM", "minilm": "MiniLM", "mpnet": "MPNet"}
+ENCODERS = {
+    "bilstm": "BiLSTM",
+    "minilm": "MiniLM",
+    "mpnet": "MPNet",
+    "minilm_fp16": "MiniLM in half precision",
+    "mpnet_fp16": "MPNet in half precision",
+}
 
 
 def dataset_in_words(name: str) -> str:
