@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def documents(results: Path) -> dict[str, str]:
     lost = _without_records(results)
     folders = sorted({path.relative_to(results).parts[0] for path in results.rglob(RECORD)})
     found = {name: read_records(results / name) for name in folders}
-    sections = {name: paper_layout(one) for name, one in found.items()}
+    sections = {name: tuple(_in_folder(section, name) for section in paper_layout(one)) for name, one in found.items()}
     own = {table.name for table in TABLES if table.group in BEYOND}
     paper = [one for one in sections.get("paper", ()) if _table_name(one) not in own and one.name in _planned()]
     beyond = [one for name in folders for one in sections[name] if one not in paper]
@@ -80,6 +81,13 @@ def documents(results: Path) -> dict[str, str]:
         "docs/leaderboard.md": to_page_markdown(rows),
         "docs/leaderboard.html": to_page_html(rows),
     }
+
+
+def _in_folder(section: Section, folder: str) -> Section:
+    """Section with the folder in its title, unless it is a table of the plan."""
+    if section.name in _planned():
+        return section
+    return replace(section, name=f"{folder}-{section.name}", title=f"{section.title} (results/{folder})")
 
 
 def _planned() -> set[str]:

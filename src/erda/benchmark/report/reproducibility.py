@@ -243,6 +243,8 @@ def _missing_seeds(line: Line, planned: tuple[int, ...]) -> str:
     except StreamError:  # an order family of another version
         return ""
     own = {record.seed for record in line.records}
+    if not planned and own.isdisjoint(wanted):  # streams of the user's choice
+        return ""
     absent = [str(seed) for seed in wanted if seed not in own]
     where = f"{Path(first.dataset).name} {first.shots}-shot, {Path(first.encoder).name}"
     return f"{line.label} ({where}): seeds {', '.join(absent)} of {first.order_family}." if absent else ""
