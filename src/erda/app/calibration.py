@@ -71,7 +71,7 @@ JUDGED_IN_TEXT = 0.4  # the latter for relations with counterexamples
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
 LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.37
 FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
-FEW_RELATIONS, MANY_RELATIONS = 2.15, 20  # with one to three relations, answers must be clearer; twenty need not
+FEW_RELATIONS, MANY_RELATIONS = 2.88, 8  # with one to three relations, answers must be clearer; eight need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
 LEAST_COUNT = 0.5  # examples that a relation's name counts for
 
