@@ -171,7 +171,7 @@ class Runner:
                 self.reasons[trial.name, verdict.kind, _short(verdict.why)] += 1
             if time.monotonic() - shown > 20:
                 shown = time.monotonic()
-                print(f"  {trial.name}: {sum(counts.values())} of {n}", file=sys.stderr)
+                print(f"  {trial.name}: {sum(counts.values())} of {self.planned[trial.name]}", file=sys.stderr)
         self.seconds[trial.name] = time.monotonic() - began
 
     def replay(self, trial: Trial, number: int, given: Path) -> Verdict:
