@@ -12,6 +12,7 @@ Exit status 1 where a command ended in a traceback, answered wrongly in silence,
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"failing cases: {options.failures} (again: --replay {options.failures}/NAME)")
         return int(runner.failed)
     finally:
+        gc.unfreeze()  # else libraries report leaks at the exit
         shutil.rmtree(work, ignore_errors=True)
 
 
