@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from erda.methods.expected import Fitted
+from erda.methods.expected import Expected, Fitted
 
 ARRAYS = ("likelihood", "lead", "weights", "constant", "types", "gap", "order", "counts", "against", "usual", "rivals")
 NAME_COUNT = 3.0  # number of examples that the name of a rival counts for, as in `Posterior`
@@ -77,7 +78,7 @@ class OpenHead:
         """Two-covariance scores of the best rival, each taken as a relation that was taught by its name: [n]."""
         if not len(self.rivals):
             return np.full(len(vectors), -np.inf)
-        return np.asarray(model.scores(vectors, model.named(self.rivals, NAME_COUNT)).max(axis=1))
+        return np.asarray(model.scores(vectors, _named_rivals(self, model)).max(axis=1))
 
     def log_odds(self, likelihoods: np.ndarray, rivals: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Log odds that a relation holds, [n, n_relations], from two-covariance scores of relations and best rivals."""
@@ -127,6 +128,12 @@ def plain_type(name: str | None) -> str:
     """Return a type in the spelling of the tagger."""
     upper = (name or "").upper()
     return OTHER_NAMES.get(upper, upper)
+
+
+@lru_cache(maxsize=2)  # by identity: questions of one version share it
+def _named_rivals(head: OpenHead, model: Fitted) -> Expected:
+    """The rivals as relations that were taught by their names."""
+    return model.named(head.rivals, NAME_COUNT)
 
 
 def leads(likelihoods: np.ndarray, rivals: np.ndarray) -> np.ndarray:
