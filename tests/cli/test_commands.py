@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from erda.benchmark.records import read_predictions
-from erda.cli.main import main
+from erda.cli.main import build_parser, main
 from erda.errors import EXTRAS
 from erda.methods import METHODS
 from erda.settings.load import run_settings
@@ -285,7 +285,7 @@ def test_a_stream_that_cannot_be_built_is_said_for_each_run(
         ("list Metods", "Unknown word 'Metods'. Did you mean 'methods'? Known: datasets, encoders, methods, presets."),
         ("run --sed=3 --out x", "Unknown option '--sed'. Did you mean '--seeds'? See: erda run --help"),
         ("corpus index x --engine rya", "Unknown --engine 'rya'. Did you mean 'ray'? Known: local, ray."),
-        ("history foo", "One word too many: 'foo'. See: erda history --help"),
+        ("history foo", "One argument too many: 'foo'. See: erda history --help"),
         ("run", "the following arguments are required: --out. See: erda run --help"),
         ("teach --\x1b x", "Unknown option '--\\x1b'."),
         ("run --preset fewrel-5shot --out x", "Unknown preset 'fewrel-5shot'. Did you mean 'fewrel-5-shot'?\n"),
@@ -307,3 +307,25 @@ def test_what_is_mistyped_is_said_in_one_line_with_the_nearest_name(
     assert (status, printed.out, printed.err.count("\n")) == (2, "", 1)
     assert printed.err.startswith("erda: ")
     assert said in printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ("teach REL --description d S1 --store x S2", {"sentences": ["S1", "S2"], "description": "d"}),
+        ("teach --store x REL S1 --encoder e S2", {"relation": "REL", "sentences": ["S1", "S2"], "encoder": "e"}),
+        ("teach REL --store x -- -S1 -S2", {"relation": "REL", "sentences": ["-S1", "-S2"]}),
+        ("teach --file f", {"relation": None, "sentences": [], "file": "f"}),
+        ("judge REL --no S1", {"relation": "REL", "sentence": "S1", "holds": False}),
+        ("judge --yes REL --store x S1", {"relation": "REL", "sentence": "S1", "holds": True}),
+        ("predict --top 2 f --store x", {"file": "f", "top": 2}),
+        ("extract --both --store x", {"file": "-", "pairs": "both"}),
+        ("tune --precision 0.8 f", {"file": Path("f"), "precision": 0.8}),
+        ("rename OLD --store x NEW", {"relation": "OLD", "new": "NEW"}),
+        ("paper 1 --out x 2", {"tables": ["1", "2"], "out": Path("x")}),
+        ("corpus build a --out x b", {"sources": [Path("a"), Path("b")], "out": Path("x")}),
+    ],
+)
+def test_options_may_stand_anywhere(words: str, read: dict[str, object]) -> None:
+    found = vars(build_parser().parse_args(words.split()))
+    assert {name: found[name] for name in read} == read

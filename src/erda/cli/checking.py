@@ -17,7 +17,9 @@ Commands = argparse._SubParsersAction  # the action that holds the subcommands
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with the closest known name."""
+    """A parser whose errors are one line with the closest known name. Options may stand between the words of a list."""
+
+    _is_mixing = False  # inside `parse_known_intermixed_args`, which calls `parse_known_args`
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -26,11 +28,17 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; a command reports its own unknown options, since it knows the valid ones."""
-        found, rest = super().parse_known_args(args, namespace)
-        if rest and self._subparsers is None:
+        if self._is_mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True
+        try:
+            found, rest = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
+        if rest:
             options = [word.partition("=")[0] for word in rest if word.startswith("-")]
             known = self._option_string_actions
-            self.error(unknown_name("option", options[0], known) if options else f"One word too many: '{rest[0]}'.")
+            self.error(unknown_name("option", options[0], known) if options else f"One argument too many: '{rest[0]}'.")
         return found, rest
 
     def error(self, message: str) -> NoReturn:
