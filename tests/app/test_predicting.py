@@ -167,6 +167,24 @@ def test_answers_to_rows_keep_the_columns_of_the_input(extractor: Extractor, tmp
     assert {f"input_{name}": value for name, value in expected.items()}.items() <= table[0].items()
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_has_a_row_for_each_relation_of_a_pair(extractor: Extractor, tmp_path: Path, ending: str) -> None:
+    row = {"id": "a", "text": "Acme was founded by Jo Lee.", "entities": [{"span": [0, 4]}, {"span": [20, 26]}], "n": 1}
+    (tmp_path / "texts.jsonl").write_text(json.dumps(row))
+    asking = ask_text(extractor.version, tmp_path / "texts.jsonl", pairs="all", min_confidence=0)
+    out, lines = tmp_path / f"found.{ending}", tmp_path / "found.jsonl"
+    assert (write_answers(asking, out).n_rows, write_answers(asking, lines).n_rows) == (6, 2)
+    expected = [
+        (one["head"], relation, confidence)
+        for one in map(json.loads, lines.read_text().splitlines())
+        for relation, confidence in ((each["relation"], each["confidence"]) for each in one["ranked"])
+    ]
+    table = list(csv.DictReader(out.read_text().splitlines())) if ending == "csv" else pq.read_table(out).to_pylist()
+    assert [(one["head"], one["relation"], float(one["confidence"])) for one in table] == expected
+    kept = {(one["id"], str(one["line"]), one["text"], str(one["head_start"]), one["input_n"]) for one in table}
+    assert kept == {("a", "1", row["text"], start, "1") for start in ("0", "20")}
+
+
 def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"Ada met Bob.\nAda {'so ' * 7000} met Bob.\nAda left Bob.\n")
     asking = ask_text(extractor.version, tmp_path / "long.txt", {"Ada": None, "Bob": None}, pairs="all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,6 +15,8 @@ from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
 from erda.app.answers import Answer, TextPlace
 from erda.app.entities import Finder, find_tagger, tagged_sentences
 from erda.app.extractor import Extractor
+from erda.app.state import Thresholds
+from erda.app.version import Version
 from erda.data.formats import example_to_json
 from erda.errors import DataError
 from erda.text.marks import Mark
@@ -46,6 +49,17 @@ def test_of_two_directions_the_likelier_is_kept(extractor: Extractor) -> None:
     assert len(found.found_both_ways) > 2 * len(best) > 0, "some are answered in both directions, and all twice"
     assert found.found == tuple(best.values())
     assert found.found_both_ways == tuple(one for one in found.answers if one.relation)
+
+
+def test_the_confidence_is_that_of_the_relation_in_the_answer(extractor: Extractor) -> None:
+    version = extractor.version
+    first, second = version.predict(QUESTIONS[0]).ranked[:2]
+    own = Thresholds(1.0, {second.relation: 0.0}, 0.9, 2)
+    tuned = Version(replace(version.state, thresholds=own), lambda state: version.method)
+    answer = tuned.predict(QUESTIONS[0], top=1)
+    assert (answer.relation, answer.confidence, answer.held) == (second.relation, second.confidence, (second,))
+    assert answer.ranked == (first, second)
+    assert first.confidence > second.confidence
 
 
 def test_entities_by_their_characters(extractor: Extractor) -> None:

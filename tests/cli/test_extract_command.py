@@ -37,6 +37,16 @@ def test_plain_text_is_answered_without_a_model_and_the_last_line_says_so(erda: 
     assert done.err.splitlines()[-1].startswith("Entities were guessed by capital letters. A trained tagger: ")
 
 
+def test_the_tagger_is_named_only_where_it_ran(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    row = {"text": "Acme was founded by Jo Lee.", "entities": [{"span": [0, 4]}, {"span": [20, 26]}]}
+    Path("given.jsonl").write_text(json.dumps(row) + "\n")
+    Path("mixed.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"text": row["text"]}) + "\n")
+    assert erda("extract", "given.jsonl", "--all").err == ""
+    assert erda("extract", "given.jsonl", "--all", "--out", "found.csv").err == ""
+    assert erda("extract", "mixed.jsonl", "--all").err.startswith("Entities were guessed by capital letters.")
+
+
 def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     erda: Erda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,13 @@ def test_commands_over_a_server(served: Served, tmp_path: Path, capsys: pytest.C
     assert main(["extract", str(tmp_path / "text.txt"), *names, "--server", served.url, "--all"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["line"], row["head_start"]) for row in rows] == [(1, 0), (1, 22)]
+    row = {"id": "a", "text": "Bo met Al.", "entities": [{"span": [0, 2]}, {"span": [7, 9]}], "year": 2}
+    (tmp_path / "texts.jsonl").write_text(json.dumps(row))
+    assert main(["extract", str(tmp_path / "texts.jsonl"), "--server", served.url, "--all"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["id"], one["text"], one["entities"], one["input"]) for one in rows] == [
+        ("a", "Bo met Al.", "given", {"year": 2})
+    ] * 2
     assert main(["predict", QUESTION, "--server", "127.0.0.1"]) == 2
     assert main(["teach", "x", "--server", served.url, "--relearn"]) == 2
     assert "--relearn: not with --server" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Write answers atomically: JSONL with all fields; CSV and Parquet with fixed columns, then those of the input.
 
-The fields of an input row are an object `input` in JSONL and columns `input_NAME` in tables, where a value that is no
-text is written as JSON.
+A pair with several relations is one line of JSONL and one row of a table per relation. The fields of an input row are
+an object `input` in JSONL and columns `input_NAME` in tables, where a value that is no text is written as JSON.
 """
 
 from __future__ import annotations
@@ -35,9 +35,26 @@ def writer_for(out: Path) -> Writer:
     raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
 
 
+def rows_for(out: Path, rows: Rows) -> Rows:
+    """The rows of a file: a table has one for each relation of a pair."""
+    if out.name.endswith((".jsonl", ".jsonl.gz")):
+        return rows
+    return lambda: (one for row in rows() for one in by_relation(row))
+
+
 def json_line(row: PlainRow) -> str:
     """Convert a row to one line of ASCII JSON."""
     return json.dumps(row)
+
+
+def by_relation(row: PlainRow) -> Iterator[PlainRow]:
+    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
+    if "relations" not in row:
+        yield row
+        return
+    confidences = {one["relation"]: one["confidence"] for one in row["ranked"]}
+    for relation in row["relations"]:
+        yield row | {"relation": relation, "confidence": confidences[relation]}
 
 
 def _write_jsonl(out: Path, rows: Rows, columns: Sequence[str]) -> None:

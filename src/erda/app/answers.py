@@ -37,8 +37,8 @@ class TextPlace:
 class Answer:
     """The relation between the two entities of a sentence; None if no known relation is likely enough.
 
-    `relations` holds all relations above the threshold, and `relation` is the first of them. `ranked` holds the most
-    likely relations, best first, even if `relation` is None. `place` is known for the answers of `extract`.
+    `relations` holds all relations above the threshold, and `relation` is the first of them. `ranked` holds them and
+    the most likely relations, best first, even if `relation` is None. `place` is known for the answers of `extract`.
     """
 
     example: Example
@@ -63,9 +63,14 @@ class Answer:
         return self.example.tail.resolved or self.example.tail.name
 
     @property
+    def held(self) -> tuple[Ranked, ...]:
+        """The relations above the threshold with their confidences, best first."""
+        return tuple(one for one in self.ranked if one.relation in self.relations)
+
+    @property
     def confidence(self) -> float:
-        """Confidence of the most likely relation."""
-        return self.ranked[0].confidence
+        """Confidence of `relation`; without one, of the most likely relation."""
+        return next((one.confidence for one in self.ranked if one.relation == self.relation), self.ranked[0].confidence)
 
     def to_json(self) -> dict[str, Any]:
         """For a line of output; offsets, resolved pronouns and entity types where they are known."""

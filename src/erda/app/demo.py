@@ -112,5 +112,5 @@ def _ask(extractor: Extractor, questions: Questions, show: Callable[[str], None]
             n_right += likeliest == relation
             wrong = "" if likeliest == relation else f"(not {relation}) "
             doubt = "?" if answer.relation is None else ""
-            show(f"  {likeliest + doubt:<12}{100 * answer.confidence:3.0f} %  {wrong}{sentence}")
+            show(f"  {likeliest + doubt:<12}{100 * answer.ranked[0].confidence:3.0f} %  {wrong}{sentence}")
     return n_right

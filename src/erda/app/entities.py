@@ -23,7 +23,7 @@ from erda.text.token_types import TokenTagger, token_tagger
 from erda.types import Entity, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
-GIVEN = "given"  # the tagger's name where the user marked every mention
+GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
 INSTALL = "pip install 'erda[entities]'"
 
 
@@ -49,7 +49,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     if entities is None:
         return find_tagger()(text, taught)
     if isinstance(entities, NameTagger):
-        return Tagged(tuple(entities(text)), "names")
+        return Tagged(tuple(entities(text)), NAMES)
     given = list(entities)
     if marks := [one for one in given if isinstance(one, Mark)]:
         if len(marks) < len(given):
@@ -58,7 +58,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     if any(not isinstance(one, str) for one in given):
         raise DataError("entities: expected names, or marks (erda.text.marks.Mark) with their characters.")
     names = dict(entities) if isinstance(entities, Mapping) else dict.fromkeys(map(str, given))
-    return Tagged(tuple(NameTagger(names)(text)), "names")
+    return Tagged(tuple(NameTagger(names)(text)), NAMES)
 
 
 @dataclass(frozen=True, slots=True)

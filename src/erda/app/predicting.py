@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from erda.app.answer_tables import COLUMNS, INPUT, TEXT_COLUMNS, PlainRow, writer_for
+from erda.app.answer_tables import COLUMNS, INPUT, TEXT_COLUMNS, PlainRow, rows_for, writer_for
 from erda.app.answers import Answer, Extraction
 from erda.app.entities import find_tagger
 from erda.app.inputs import MOST_CHARACTERS, example_of
@@ -75,6 +75,7 @@ class Piece:
     n_read: int
     line: int
     n_entities: int = 0  # found in plain text
+    taggers: frozenset[str] = frozenset()  # that found them
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,14 @@ class Asking:
 class Answered:
     """The number of rows, those found from an earlier run, and the rows that carry an `error`.
 
-    `n_entities` counts the entities of plain text that this run read.
+    `n_entities` counts the entities of plain text that this run read, and `taggers` found them (`Extraction.tagger`).
     """
 
     n_rows: int
     n_found: int
     faults: Faults
     n_entities: int = 0
+    taggers: frozenset[str] = frozenset()
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def _asked(line: TextLine, ask: Ask) -> AskedLine:
 def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: float | None) -> Piece:
     texts = [own.questions for own in asked if own.questions]
     extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
-    rows, n_entities = list[PlainRow](), 0
+    rows, n_entities, taggers = list[PlainRow](), 0, set[str]()
     for own in asked:
         place: PlainRow = {"id": own.row.id, "line": own.line}
         given = _given(own.columns)
@@ -243,11 +245,12 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: f
             sentence = {"text": text, "sentence": answer["text"]}
             rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})
         n_entities += found.n_entities
+        taggers.add(found.tagger)
         if found.n_left_out:
             n_pairs = counted(found.n_left_out, "pair")
             error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
             rows.append({**place, "error": error, **given})
-    return Piece(rows, asked[-1].line, asked[-1].line, n_entities)
+    return Piece(rows, asked[-1].line, asked[-1].line, n_entities, frozenset(taggers))
 
 
 # -- where the answers go ----------------------------------------------------------------------------------------------
@@ -255,13 +258,14 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: f
 
 def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered:
     """Show every row."""
-    n_rows, n_entities, faults = 0, 0, Faults(asking.path)
+    n_rows, n_entities, taggers, faults = 0, 0, set[str](), Faults(asking.path)
     for piece in asking.pieces(0):
         n_entities += piece.n_entities
+        taggers |= piece.taggers
         for row in piece.rows:
             show(row)
             n_rows += _counted(row, faults)
-    return Answered(n_rows, 0, faults, n_entities)
+    return Answered(n_rows, 0, faults, n_entities, frozenset(taggers))
 
 
 def write_answers(
@@ -285,15 +289,17 @@ def write_answers(
         remove_unfinished(out.parent, of=out.name)
         rows, faults = folder / ROWS, Faults(asking.path)
         found = _begin(folder / JOB, asking.job, rows)
-        digest, n_entities = found.digest, 0
+        digest, n_entities, taggers = found.digest, 0, set[str]()
         for piece in asking.pieces(found.n_read):
             digest = _append(rows, piece, digest)
             n_entities += piece.n_entities
+            taggers |= piece.taggers
             tick(piece.line)
-        write(out, lambda: _rows(rows), asking.columns)
-        n_rows = sum(_counted(row, faults) for row in _rows(rows))
+        each = rows_for(out, lambda: _rows(rows))
+        write(out, each, asking.columns)
+        n_rows = sum(_counted(row, faults) for row in each())
         remove_own(folder, (JOB, ROWS).__contains__)
-    return Answered(n_rows, found.n_rows, faults, n_entities)
+    return Answered(n_rows, found.n_rows, faults, n_entities, frozenset(taggers))
 
 
 def _counted(row: PlainRow, faults: Faults) -> int:

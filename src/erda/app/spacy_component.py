@@ -57,9 +57,10 @@ class RelationFinder:
             answers = iter(self.version.answer_pairs(asked, places, top=1))
             for doc, own in zip(docs, pairs, strict=True):
                 doc.user_data[KEY] = [
-                    [answer.relation, answer.confidence, *_place(answer.example, start)]
+                    [one.relation, one.confidence, *_place(answer.example, start)]
                     for start, examples in own
                     for answer in likelier(islice(answers, len(examples)))
+                    for one in answer.held
                 ]
                 yield doc
 

@@ -73,11 +73,13 @@ class Predictor:
         order = np.lexsort((-scores, -confidences))
         answers = []
         for row, columns in zip(confidences, order, strict=True):
-            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in columns[:top]]
-            found = [names[i] for i in self._holding(row, columns)]
-            several = {"relations": found} if len(found) > 1 else {}
-            answer = {"relation": found[0] if found else None, **several, "confidence": ranked[0]["confidence"]}
-            answers.append({**answer, "ranked": ranked})
+            held, likely = self._holding(row, columns), columns[:top].tolist()
+            places = [*likely, *(i for i in held if i not in likely)]
+            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in places]
+            several = {"relations": [names[i] for i in held]} if len(held) > 1 else {}
+            first = held[0] if held else likely[0]
+            answer = {"relation": names[first] if held else None, **several}
+            answers.append({**answer, "confidence": round(float(row[first]), 4), "ranked": ranked})
         return answers
 
     def _confidences(self, scores: np.ndarray, vectors: np.ndarray, examples: Sequence[Example]) -> np.ndarray:

@@ -286,9 +286,9 @@ class Version:
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
         answer, *others = self._answers([example, *(one for _, one in shorter)], top=len(self.relations))
-        best = answer.ranked[0].relation
+        best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
         effects = [
-            WordEffect(example.tokens[place], place, other.relation, _confidence(other, best) - answer.confidence)
+            WordEffect(example.tokens[place], place, other.relation, _confidence(other, best) - confidence)
             for (place, _), other in zip(shorter, others, strict=True)
         ]
         effects.sort(key=lambda effect: -abs(effect.change))
@@ -318,6 +318,8 @@ class Version:
         holds = found.holds(self._thresholds(in_text=sentences is not None), least)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
+            held = [column for column in columns if holds[row, column]]
+            likely = columns[: max(top, 1)]
             ranked = tuple(
                 Ranked(
                     names[column],
@@ -325,9 +327,9 @@ class Version:
                     float(found.scores[row, column]),
                     exemplars.get(names[column]),
                 )
-                for column in columns[: max(top, 1)]
+                for column in (*likely, *(one for one in held if one not in likely))
             )
-            relations = tuple(names[column] for column in columns if holds[row, column])
+            relations = tuple(names[column] for column in held)
             answers.append(Answer(question, relations[0] if relations else None, ranked, relations=relations))
         return answers
 

@@ -42,8 +42,9 @@ span, type); a .csv file has a column 'text'. Entities are those of the row, or 
 otherwise those that the tagger of 'erda data get entities' finds; otherwise runs of capitalised words, and names in
 taught examples. The last line says which tagger ran. Pronouns are asked about as well; 'head_resolved' and
 'tail_resolved' are the names they stand for, where that is certain. Of several answers about two entities of a
-sentence, the most confident one is kept. Answers carry id, line, text and the character offsets of both entities. A
-line that cannot be read gets an 'error'. With --out, the same command resumes an interrupted run.
+sentence, the most confident one is kept. A pair with several relations has one row for each in a table. Answers carry
+id, line, text and the character offsets of both entities. A line that cannot be read gets an 'error'. With --out, the
+same command resumes an interrupted run.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -142,7 +143,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text; print or write the answers."""
-    from erda.app.entities import find_tagger
+    from erda.app.entities import GIVEN, NAMES, find_tagger
     from erda.app.predicting import ask_text
     from erda.errors import SettingsError
     from erda.text.names import read_names
@@ -170,10 +171,10 @@ def run_extract(options: argparse.Namespace) -> int:
         nothing = "No relation was found; --all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
-        remedy = "" if names else " Entities can be named: --entity NAME, or --names FILE."
+        remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
         print_line(nothing + remedy, file=sys.stderr)
-    if not names:
-        finder = find_tagger()
+    finder = find_tagger()
+    if finder.name in answered.taggers:
         print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
     return 0
 
@@ -207,13 +208,14 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_tables import json_line
+    from erda.app.answer_tables import by_relation, json_line
 
     if not sys.stdout.isatty():
         print_line(json_line(row))
     elif "error" not in row:  # errors are listed at the end
-        answer = row["relation"] or f"none (nearest: {row['ranked'][0]['relation']})"
-        print_line(f"{row['confidence']:5.2f}  {answer}  {row.get('sentence', row['text'])}")
+        for one in by_relation(row):
+            answer = one["relation"] or f"none (nearest: {one['ranked'][0]['relation']})"
+            print_line(f"{one['confidence']:5.2f}  {answer}  {one.get('sentence', one['text'])}")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:

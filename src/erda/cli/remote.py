@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from erda.cli.printing import print_line
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -47,17 +49,27 @@ def predicted_rows(options: argparse.Namespace, path: Path) -> Iterator[dict[str
 def extracted_rows(
     options: argparse.Namespace, path: Path, names: Mapping[str, str | None]
 ) -> Iterator[dict[str, Any]]:
-    """Extract from each line of a text."""
-    from erda.text.reading import Faults, read_lines
+    """Extract from each text of a file, as `ask_text` does; at the end, print the server's hint on its tagger."""
+    from erda.app.answer_tables import INPUT
+    from erda.app.texts import read_texts
+    from erda.text.reading import Faults
 
     client, faults = open_client(options, "out"), Faults(path)
     asked = {"min_confidence": options.min_confidence, "pronouns": options.pronouns}
-    for number, line in read_lines(path, faults):
-        if not line.strip():
+    hint = ""
+    for line in read_texts(path):
+        if line.error:
+            faults.add(line.line, line.error)
             continue
-        found = client.extract(line, list(names) or None, **asked)
+        marks = line.row.marks()
+        found = client.extract(line.row.text, (list(names) or None) if marks is None else marks, **asked)
+        hint = found.hint or hint
+        place = {"id": line.row.id, "line": line.line, "entities": found.tagger}
+        given = {INPUT: line.columns} if line.columns else {}
         kept = {"likelier": found.found, "both": found.found_both_ways, "all": found.answers}[options.pairs]
         for answer in kept:
             row = answer.to_json()
-            yield {"line": number, **row, "sentence": row["text"], "text": line}
+            yield {**place, **row, "sentence": row["text"], "text": line.row.text, **given}
+    if hint:
+        print_line(f"On the server: {hint}", file=sys.stderr)
     faults.raise_if_any()

@@ -116,7 +116,7 @@ def prediction(version: Version, task: TaskBody, names: dict[str, str]) -> dict[
                 "from_id": ends[0],
                 "to_id": ends[1],
                 "direction": "right",
-                "labels": [answer.relation],
+                "labels": list(answer.relations),
             }
         )
     score = min((answer.confidence for answer in found), default=0.0)
