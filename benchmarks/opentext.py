@@ -2,10 +2,15 @@
 
 The definition is in docs/open-text.md. Vectors and entity types are computed once:
 
-python benchmarks/opentext.py prepare /tmp/opentext --tagger FOLDER_OF_THE_SPACY_MODEL
+python benchmarks/opentext.py tag /tmp/opentext --tagger FOLDER_OF_THE_SPACY_MODEL
+python benchmarks/opentext.py embed /tmp/opentext                      # of the packaged encoder
 python benchmarks/opentext.py score /tmp/opentext                      # 5 relations x 5 sentences, nothing judged
 python benchmarks/opentext.py score /tmp/opentext --relations 15 --shots 20 --types none
 python benchmarks/opentext.py judge /tmp/opentext                      # after 50 judgements of each relation
+
+Another encoder has its own statistics (`tools/build_unlabelled.py --background --out FOLDER`); spaCy is not needed:
+python benchmarks/opentext.py embed /tmp/opentext --encoder mpnet --device cuda --statistics FOLDER --save-as mpnet
+python benchmarks/opentext.py score /tmp/opentext --vectors mpnet
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import numpy as np
 
 import opentext_cache
 from erda.app.calibration import least_in_text, text_confidences
+from erda.encoders import build_encoder
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
 from erda.methods.openness import TaughtPairs, fit_open_head
@@ -29,6 +35,7 @@ from erda.methods.posterior import Posterior
 from erda.types import Relation, Task
 from targets import Figure, measure
 
+PACKAGED = "minilm"
 LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
 N_BINS = 15
 ROUNDS, PER_ROUND = 5, 10
@@ -95,19 +102,30 @@ class Bench:
     """The data of the benchmark, and the packaged statistics that scores are compared with."""
 
     folder: Path
+    vectors: str  # name of the vectors
     types: str  # tagger, none
 
     @cached_property
-    def unlabelled(self) -> Unlabelled:
-        """The packaged statistics of unlabelled pairs."""
-        found = opentext_cache.packaged_encoder().unlabelled()
-        assert found is not None
-        return found
+    def loaded(self) -> tuple[opentext_cache.World, opentext_cache.CachedEncoder]:
+        """Questions, teaching sentences and their vectors."""
+        return opentext_cache.load(self.folder, self.vectors)
 
-    @cached_property
+    @property
     def world(self) -> opentext_cache.World:
         """Questions and teaching sentences."""
-        return opentext_cache.load(self.folder, self.unlabelled.type_names)
+        return self.loaded[0]
+
+    @property
+    def encoder(self) -> opentext_cache.CachedEncoder:
+        """Vectors of teaching sentences and questions, by sentence."""
+        return self.loaded[1]
+
+    @cached_property
+    def unlabelled(self) -> Unlabelled:
+        """Statistics of unlabelled pairs of the encoder."""
+        found = self.encoder.unlabelled()
+        assert found is not None
+        return found
 
     @cached_property
     def documents(self) -> np.ndarray:
@@ -159,14 +177,6 @@ class Bench:
     def lessons(self) -> Pairs:
         """All teaching sentences, with the types that count."""
         return self.typed(self.world.lessons)
-
-    @cached_property
-    def encoder(self) -> opentext_cache.CachedEncoder:
-        """Vectors of teaching sentences and questions, by sentence."""
-        world = self.world
-        examples = [*world.teaching, *(one.example for one in world.questions)]
-        vectors = np.concatenate([world.lessons.vectors, world.asked.vectors])
-        return opentext_cache.CachedEncoder(examples, vectors, opentext_cache.packaged_encoder())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,7 +262,7 @@ def dense(sentences: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     """Measure all draws and compare the means with the targets."""
-    bench = Bench(arguments.folder, arguments.types)
+    bench = Bench(arguments.folder, arguments.vectors, arguments.types)
     found, before = [], []
     chosen = draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws)
     for draw in chosen:
@@ -284,12 +294,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    prepare = commands.add_parser("prepare", help="tag and embed everything once")
-    prepare.add_argument("folder", type=Path)
-    prepare.add_argument("--tagger", type=Path, required=True, help="folder of a spaCy model with entities")
+    tag = commands.add_parser("tag", help="write the entity types of all mentions")
+    tag.add_argument("folder", type=Path)
+    tag.add_argument("--tagger", type=Path, required=True, help="folder of a spaCy model with entities")
+    embed = commands.add_parser("embed", help="embed everything once")
+    embed.add_argument("folder", type=Path)
+    embed.add_argument("--encoder", default="", help="name or folder of a model (default: the packaged encoder)")
+    embed.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
+    embed.add_argument("--device", default="cpu")
+    embed.add_argument("--statistics", type=Path, help="folder of unlabelled.npz and background.npz")
+    embed.add_argument("--save-as", default=PACKAGED, help="name of the vectors")
     for name in ("score", "judge"):
         one = commands.add_parser(name)
         one.add_argument("folder", type=Path)
+        one.add_argument("--vectors", default=PACKAGED, help="name of the vectors (embed --save-as)")
         one.add_argument("--relations", type=int, default=5)
         one.add_argument("--shots", type=int, default=5)
         one.add_argument("--draws", type=int, default=10)
@@ -297,8 +315,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--dense", action="store_true", help="leave out nine of ten sentences without a relation")
         one.add_argument("--types", choices=("tagger", "none"), default="tagger")
     given = parser.parse_args(arguments)
-    if given.command == "prepare":
-        opentext_cache.prepare(given.folder, tagger=given.tagger)
+    if given.command == "tag":
+        print(opentext_cache.tag(given.folder, tagger=given.tagger))
+        return 0
+    if given.command == "embed":
+        settings = {"adapter": given.adapter} if given.adapter else {}
+        if not given.encoder:
+            settings |= {"adapter": "shipped", "engine": "packaged"}
+        encoder = build_encoder(given.encoder or PACKAGED, device=given.device, trained_layers=0, **settings)
+        opentext_cache.embed(given.folder / given.save_as, encoder, statistics=given.statistics)
         return 0
     return measure(lambda: figures(given))
 

@@ -1,28 +1,34 @@
-"""Vectors and entity types of the open-text benchmark, computed once: questions and teaching sentences.
+"""Entity types and vectors of the open-text benchmark, computed once: questions and teaching sentences.
 
-Types come from a spaCy model and are assigned to annotated mentions by overlap (docs/open-text.md).
+Types come from a spaCy model and are assigned to annotated mentions by overlap (docs/open-text.md). Their file is
+small: vectors can be computed on a machine with a GPU and without spaCy.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
-from erda.encoders import build_encoder
+from erda.encoders.background import BackgroundFile, save_background
 from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
 from erda.errors import DataError
-from erda.files import data_folder
+from erda.files import data_folder, decode_json, read_arrays, read_bytes, write_arrays, write_lines
 from erda.methods.open_head import Pairs, type_numbers
+from erda.methods.posterior import COMMON_NAMES, sentences_of
 from erda.text.spacy_tagger import UNUSED
 from erda.text.token_types import token_tagger, type_of
-from erda.types import Example, Relation, Span
+from erda.types import EncoderSpec, Example, Relation, Span
 from opentext_documents import Question, questions_of, read_documents
 
+TYPES, VECTORS = "types.json.gz", "vectors.npz"
 TAUGHT_AT_MOST = 160  # sentences of a relation to draw from
 
 
@@ -54,86 +60,121 @@ def teaching_sentences(documents: Sequence[dict[str, list[list[str]]]]) -> tuple
     return dataset.relations, rows
 
 
-def prepare(folder: Path, *, tagger: Path) -> None:
-    """Tag and embed everything into `folder`; about 51,000 sentences."""
+def name_sentences(relations: Sequence[Relation]) -> list[Example]:
+    """Sentences of all names that `Posterior` embeds."""
+    common = [Relation(name, name) for name in COMMON_NAMES]
+    return [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """Types of heads and tails by the tagger; "" is unknown."""
+
+    questions: list[tuple[str, str]]
+    teaching: list[tuple[str, str]]
+
+
+def tag(folder: Path, *, tagger: Path) -> Path:
+    """Write the types of all mentions into `folder`: everything that needs spaCy."""
     import spacy
 
-    tag = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))
+    tags_of = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))
     documents = read_documents(data_folder())
-    questions = list(questions_of(documents))
     _, teaching = teaching_sentences(documents)
-    tags = tag([token for sentence in document["sents"] for token in sentence] for document in documents)
+    tags = tags_of([token for sentence in document["sents"] for token in sentence] for document in documents)
     starts = [np.cumsum([0, *map(len, document["sents"])]) for document in documents]
-    types = {"questions": [], "teaching": []}  # type: dict[str, list[list[str]]]
-    for one in questions:
+    types = Types([], [])
+    for one in questions_of(documents):
         found, offset = tags[one.document], int(starts[one.document][one.sentence])
-        types["questions"].append([type_of(e.span, found, offset=offset) for e in (one.example.head, one.example.tail)])
-    for example, found in zip(teaching, tag(example.tokens for example in teaching), strict=True):
-        types["teaching"].append([type_of(entity.span, found) for entity in (example.head, example.tail)])
-    folder.mkdir(parents=True, exist_ok=True)
-    reader = packaged_encoder()
-    for name, examples in {"questions": [one.example for one in questions], "teaching": teaching}.items():
-        vectors = unit_rows(reader.embed(examples)).astype(np.float16)
-        places = np.array([(one.head.span.start, one.tail.span.start) for one in examples])
-        np.savez(folder / f"{name}.npz", vectors=vectors, types=np.array(types[name]), starts=places)
+        ends = one.example.head.span, one.example.tail.span
+        types.questions.append((type_of(ends[0], found, offset=offset), type_of(ends[1], found, offset=offset)))
+    for example, found in zip(teaching, tags_of(example.tokens for example in teaching), strict=True):
+        types.teaching.append((type_of(example.head.span, found), type_of(example.tail.span, found)))
+    write_lines(folder / TYPES, [json.dumps(asdict(types))])
+    return folder / TYPES
 
 
-def packaged_encoder() -> Encoder:
-    """The encoder that an extractor uses by default."""
-    return build_encoder("minilm", adapter="shipped", engine="packaged", trained_layers=0)
+def embed(folder: Path, encoder: Encoder, *, statistics: Path | None = None) -> None:
+    """Embed questions, teaching sentences and relation names into `folder`, about 51,000 sentences.
+
+    `statistics` is the folder of `unlabelled.npz` and `background.npz`, where the encoder has none of its own.
+    """
+    documents = read_documents(data_folder())
+    relations, teaching = teaching_sentences(documents)
+    arrays = {
+        "questions": encoder.embed([one.example for one in questions_of(documents)]),
+        "teaching": encoder.embed(teaching),
+        "names": encoder.embed(name_sentences(relations), blanked=True),
+    }
+    fingerprint = encoder.spec.fingerprint
+    background = BackgroundFile(statistics, fingerprint).read() if statistics else encoder.background()
+    unlabelled = UnlabelledFile(statistics, fingerprint).read() if statistics else encoder.unlabelled()
+    if unlabelled is None or background is None:
+        raise DataError(f"No statistics of encoder '{encoder.spec.name}'. Run tools/build_unlabelled.py --background.")
+    half = {name: unit_rows(vectors).astype(np.float16) for name, vectors in arrays.items()}
+    write_arrays(folder / VECTORS, {**half, "fingerprint": np.array(fingerprint)}, compress=False)
+    save_background(folder, background, fingerprint)
+    save_unlabelled(folder, unlabelled, fingerprint)
 
 
-def load(folder: Path, type_names: Sequence[str]) -> World:
-    """Read what `prepare` wrote."""
-    names = ("questions", "teaching")
-    if not all((folder / f"{name}.npz").is_file() for name in names):
-        raise DataError(
-            f"{folder} has no vectors yet. Run: python benchmarks/opentext.py prepare {folder} --tagger DIR"
-        )
-    arrays = {name: np.load(folder / f"{name}.npz") for name in names}
+def load(folder: Path, encoder: str) -> tuple[World, CachedEncoder]:
+    """Read what `tag` and `embed` wrote."""
+    place = folder / encoder
+    for path, command in {folder / TYPES: "tag", place / VECTORS: "embed"}.items():
+        if not path.is_file():
+            raise DataError(f"{path} is missing. Run: python benchmarks/opentext.py {command} {folder}")
+    types = decode_json(gzip.decompress(read_bytes(folder / TYPES)), Types, place=str(folder / TYPES))
+    arrays = read_arrays(place / VECTORS)
+    fingerprint = str(arrays["fingerprint"])
+    unlabelled = UnlabelledFile(place, fingerprint).read()
+    assert unlabelled is not None
     documents = read_documents(data_folder())
     questions = list(questions_of(documents))
     relations, teaching = teaching_sentences(documents)
-    if len(questions) != len(arrays["questions"]["vectors"]) or len(teaching) != len(arrays["teaching"]["vectors"]):
-        raise DataError(f"{folder} was made from other data. Delete it and run prepare again.")
-    pairs = {
-        name: Pairs(
-            unit_rows(array["vectors"].astype(np.float32)),
-            type_numbers(array["types"].tolist(), type_names),
-            array["starts"],
-        )
-        for name, array in arrays.items()
-    }
+    pairs = {}
+    for name, examples, found in (
+        ("questions", [one.example for one in questions], types.questions),
+        ("teaching", teaching, types.teaching),
+    ):
+        if not len(examples) == len(found) == len(arrays[name]):
+            raise DataError(f"{folder} was made from other data. Delete it and run tag and embed again.")
+        starts = np.array([(one.head.span.start, one.tail.span.start) for one in examples])
+        vectors = unit_rows(arrays[name].astype(np.float32))
+        pairs[name] = Pairs(vectors, type_numbers(found, unlabelled.type_names), starts)
     taught: dict[str, list[int]] = {relation.id: [] for relation in relations}
     for row, example in enumerate(teaching):
         taught[str(example.relation)].append(row)
-    return World(questions, pairs["questions"], relations, taught, teaching, pairs["teaching"])
+    known = dict(zip(map(_place, teaching), pairs["teaching"].vectors, strict=True))
+    known |= dict(zip((_place(one.example) for one in questions), pairs["questions"].vectors, strict=True))
+    blanked = dict(zip(map(_place, name_sentences(relations)), arrays["names"].astype(np.float32), strict=True))
+    world = World(questions, pairs["questions"], relations, taught, teaching, pairs["teaching"])
+    return world, CachedEncoder(place, fingerprint, known=known, blanked=blanked)
 
 
-def _place(example: Example) -> tuple[tuple[str, ...], Span, Span]:
+Place = tuple[tuple[str, ...], Span, Span]
+
+
+def _place(example: Example) -> Place:
     """What decides the vector of an example: the sentence and both spans, not the relation."""
     return example.tokens, example.head.span, example.tail.span
 
 
 class CachedEncoder(Encoder):
-    """Reads the vectors of known sentences from a table; embeds relation names itself."""
+    """Reads vectors of sentences and of relation names (`blanked`) from tables; no model is loaded."""
 
-    def __init__(self, examples: Sequence[Example], vectors: np.ndarray, encoder: Encoder) -> None:
-        self.spec, self.dim = encoder.spec, encoder.dim
-        self.background_file, self.unlabelled_file = encoder.background_file, encoder.unlabelled_file
-        self._encoder = encoder
-        self._known = dict(zip(map(_place, examples), vectors, strict=True))
-        self._names: dict[Example, np.ndarray] = {}
+    def __init__(
+        self, folder: Path, fingerprint: str, *, known: dict[Place, np.ndarray], blanked: dict[Place, np.ndarray]
+    ) -> None:
+        self.spec, self.dim = EncoderSpec(folder.name, {}, fingerprint), len(next(iter(known.values())))
+        self.background_file = BackgroundFile(folder, fingerprint)
+        self.unlabelled_file = UnlabelledFile(folder, fingerprint)
+        self._known, self._blanked = known, blanked
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
-        """Look up sentences; embed blanked ones once."""
-        if not blanked:
-            return np.stack([self._known[_place(example)] for example in examples])
-        new = [example for example in dict.fromkeys(examples) if example not in self._names]
-        if new:
-            self._names |= dict(zip(new, self._encoder.embed(new, blanked=True), strict=True))
-        return np.stack([self._names[example] for example in examples])
+        """Look up sentences."""
+        table = self._blanked if blanked else self._known
+        return np.stack([table[_place(example)] for example in examples])
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed plain texts."""
-        return self._encoder.embed_texts(texts)
+        """Plain texts are not part of the benchmark."""
+        raise NotImplementedError

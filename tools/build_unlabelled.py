@@ -7,6 +7,8 @@ counted over names that the tagger saw in several sentences.
 python tools/build_unlabelled.py --tagger FOLDER                       the packaged encoder
 python tools/build_unlabelled.py --tagger FOLDER --encoder mpnet --out FOLDER
 python tools/build_unlabelled.py --tagger FOLDER --vectors FILE.npz    vectors that `--keep FILE.npz` wrote before
+python tools/build_unlabelled.py --tagger FOLDER --tag-only FILE.json.gz    the pairs, for a machine without spaCy
+python tools/build_unlabelled.py --pairs FILE.json.gz --encoder FOLDER --adapter FOLDER --device cuda --out FOLDER
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import spacy
 
 from erda.data.catalogue import load_dataset
 from erda.encoders import build_encoder
+from erda.encoders.background import centres_of, save_background
 from erda.encoders.base import Encoder, unit_rows
 from erda.encoders.onnx_encoder import PACKAGED
 from erda.encoders.unlabelled import Unlabelled, save_unlabelled
-from erda.files import data_folder
+from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.methods.posterior import sentences_of
 from erda.text.keys import entity_key
 from erda.text.spacy_tagger import UNUSED
@@ -37,6 +41,7 @@ from erda.types import Entity, Example, Relation, Span
 
 N_PAIRS, N_SAMPLE = 30_000, 4_000
 ROWS, SHARE = 120_000, 0.03  # rows read of each part of wiki-large, and the share of them kept
+N_CENTRES = 600  # of the background
 LEAST = 0.5  # added to each count of confused types
 # General relation names, written before any question of a benchmark or test was read.
 RIVALS = """
@@ -142,28 +147,75 @@ def rival_vectors(encoder: Encoder) -> np.ndarray:
     return np.asarray(vectors.reshape(len(names), -1, vectors.shape[1]).mean(axis=1))
 
 
-def _encoder(name: str) -> Encoder:
-    if (PACKAGED / name).is_dir():
-        return build_encoder(name, adapter="shipped", engine="packaged", trained_layers=0)
-    return build_encoder(name)
+@dataclass(frozen=True, slots=True)
+class TaggedPairs:
+    """Everything that needs the tagger: pairs as [sentence, head start, head end, head type, tail ...]."""
+
+    sentences: list[list[str]]
+    pairs: list[list[int]]  # types are numbers of `type_names`
+    type_names: list[str]
+    smoothing: list[list[float]]
+
+    @classmethod
+    def of(cls, tagger: Path) -> TaggedPairs:
+        """Tag the sentences and draw the pairs."""
+        import spacy
+
+        texts = list(sentences())
+        tagged = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))(texts)
+        names = sorted({tag.type for tags in tagged for tag in tags})
+        drawn = pairs_of(texts, tagged)
+        used = {text: row for row, text in enumerate(dict.fromkeys(one.tokens for one in drawn))}
+        ends = [
+            (one.tokens, [(e.span.start, e.span.end, names.index(str(e.type))) for e in (one.head, one.tail)])
+            for one in drawn
+        ]
+        rows = [[used[tokens], *head, *tail] for tokens, (head, tail) in ends]
+        return cls([list(text) for text in used], rows, names, confusions(texts, tagged, names).tolist())
+
+    @classmethod
+    def read(cls, path: Path) -> TaggedPairs:
+        """Read the file of `--tag-only`."""
+        return decode_json(gzip.decompress(read_bytes(path)), cls, place=str(path))
+
+    def examples(self) -> list[Example]:
+        """The pairs, with types."""
+        texts = [tuple(one) for one in self.sentences]
+        return [
+            Example(
+                texts[text], *(_entity(texts[text], Tag(a, b, self.type_names[c])) for a, b, c in (end[:3], end[3:]))
+            )
+            for text, *end in self.pairs
+        ]
+
+
+def _encoder(options: argparse.Namespace) -> Encoder:
+    settings: dict[str, Any] = {"adapter": options.adapter} if options.adapter else {}
+    if (PACKAGED / options.encoder).is_dir() and not options.adapter and options.device == "cpu":
+        settings |= {"adapter": "shipped", "engine": "packaged"}
+    return build_encoder(options.encoder, device=options.device, trained_layers=0, **settings)
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--tagger", type=Path, required=True, help="folder of a spaCy pipeline (erda data get entities)"
-    )
-    parser.add_argument("--encoder", default="minilm")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--tagger", type=Path, help="folder of a spaCy pipeline (erda data get entities)")
+    source.add_argument("--pairs", type=Path, help="pairs that --tag-only wrote")
+    parser.add_argument("--tag-only", type=Path, metavar="FILE", help="write the pairs to this file and stop")
+    parser.add_argument("--encoder", default="minilm", help="name or folder of a model")
+    parser.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="folder of the encoder (default: that of the package)")
+    parser.add_argument("--background", action="store_true", help="also write a background of the same pairs")
     parser.add_argument("--keep", type=Path, help="also write the vectors of all pairs to this file")
     parser.add_argument("--vectors", type=Path, help="read the vectors of all pairs from this file")
     options = parser.parse_args()
-    texts = list(sentences())
-    tagged = token_tagger(spacy.load(options.tagger, exclude=[*UNUSED, "senter"]))(texts)
-    names = sorted({tag.type for tags in tagged for tag in tags})
-    pairs = pairs_of(texts, tagged)
-    encoder = _encoder(options.encoder)
+    tagged = TaggedPairs.read(options.pairs) if options.pairs else TaggedPairs.of(options.tagger)
+    if options.tag_only:
+        write_lines(options.tag_only, [json.dumps(asdict(tagged))])
+        return
+    pairs, encoder = tagged.examples(), _encoder(options)
     if options.vectors:
         vectors = unit_rows(np.load(options.vectors)["vectors"].astype(np.float32))
         if len(vectors) != len(pairs):
@@ -172,9 +224,12 @@ def main() -> None:
         vectors = unit_rows(encoder.embed(pairs))
     if options.keep:
         np.savez(options.keep, vectors=vectors.astype(np.float16))
-    smooth = confusions(texts, tagged, names)
-    made = statistics(pairs, vectors, names, smooth=smooth, rivals=rival_vectors(encoder))
-    path = save_unlabelled(options.out or PACKAGED / options.encoder, made, encoder.spec.fingerprint)
+    smooth = np.array(tagged.smoothing)
+    made = statistics(pairs, vectors, tagged.type_names, smooth=smooth, rivals=rival_vectors(encoder))
+    out = options.out or PACKAGED / options.encoder
+    path = save_unlabelled(out, made, encoder.spec.fingerprint)
+    if options.background:
+        save_background(out, centres_of(vectors, N_CENTRES), encoder.spec.fingerprint)
     content = path.read_bytes()
     print(f"{path.name} {len(content) / 1e6:.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from erda.encoders import build_encoder
 from erda.types import Entity, Example, Span
 from opentext import calibration_error, ranked
 from opentext_cache import CachedEncoder
@@ -46,8 +46,9 @@ def test_measures_ignore_what_is_ignored() -> None:
     assert calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0])) == pytest.approx(15)
 
 
-def test_a_cached_vector_is_found_under_any_relation() -> None:
+def test_a_cached_vector_is_found_under_any_relation(tmp_path: Path) -> None:
     """A judged question gets a relation; its vector stays that of the sentence and the spans."""
     example = Example(("Ann", "left", "Rome"), Entity("Ann", Span(0, 1)), Entity("Rome", Span(2, 3)))
-    cached = CachedEncoder([example], np.ones((1, 768)), build_encoder("minilm"))
-    assert cached.embed([replace(example, relation="left")]).tolist() == [[1.0] * 768]
+    known = {(example.tokens, example.head.span, example.tail.span): np.ones(8)}
+    cached = CachedEncoder(tmp_path, "abc", known=known, blanked={})
+    assert cached.embed([replace(example, relation="left")]).tolist() == [[1.0] * 8]
