@@ -2,6 +2,7 @@
 
 python benchmarks/teaching.py                     speed and asking
 python benchmarks/teaching.py extracting          300 words of plain text (ERDA_DATA; erda data get entities)
+python benchmarks/teaching.py judging             a judgement and the next question, 5 and 100 relations known
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
 python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
 python benchmarks/teaching.py refusing            how often the answer is None, rightly and wrongly, on validation data
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import cycle, islice, product
 from pathlib import Path
 from time import perf_counter, process_time
@@ -109,6 +110,23 @@ def extracting(options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("  of which the tagger", _median(tagged), "s")
 
 
+def judging(options: argparse.Namespace) -> Iterator[Figure]:
+    """Judge a sentence and ask the next question, with 5 and with 100 known relations."""
+    question, *others = _sentences()[-2 * ROUNDS - 1 :]
+    with tempfile.TemporaryDirectory() as folder:
+        for n_relations in (5, 100):
+            extractor = _taught(Path(folder) / str(n_relations), n_relations, options)
+            extractor.predict(question)
+            for answer, sentences in (("no", others[:ROUNDS]), ("yes", others[ROUNDS:])):
+                judged, asked = list[Seconds](), list[Seconds]()
+                for one in sentences:
+                    judge = partial(extractor.judge, one, "relation 0", holds=answer == "yes")
+                    judged.append(_seconds(judge))
+                    asked.append(_seconds(lambda e=extractor: e.predict(question)))  # type: ignore[misc]
+                yield from _figures(f"judge '{answer}', {n_relations} relations known", judged, "<= 0.4")
+                yield from _figures("  the next question", asked, "<= 0.5")
+
+
 def memory(options: argparse.Namespace) -> Iterator[Figure]:
     """Growth of memory over many questions, and over many rounds of teach and undo."""
     with tempfile.TemporaryDirectory() as folder:
@@ -183,6 +201,7 @@ MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "speed": speed,
     "asking": asking,
     "extracting": extracting,
+    "judging": judging,
     "memory": memory,
     "fewrel": fewrel,
     "refusing": refusing,

@@ -97,6 +97,22 @@ def test_counterexamples_lower_what_is_like_them(unlabelled: Unlabelled, model: 
     assert not np.array_equal(asked(before, model, new)[:, 1], asked(everywhere, model, new)[:, 1])
 
 
+def test_counterexamples_do_not_score_the_sample_again(
+    unlabelled: Unlabelled, model: Fitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scores of the sample depend on the model alone, and the best rival on the names of relations as well."""
+    names = np.eye(DIM)
+    rivals, wrong, n_scored = replace(unlabelled, rivals=names), some_pairs(3, 30), list[int]()
+    named = [replace(one, name=names[0] - names.mean(axis=0)) for one in taught(*both(), against=wrong)]
+    score = Fitted.scores_of
+    monkeypatch.setattr(Fitted, "scores_of", lambda self, *given: n_scored.append(len(given[0])) or score(self, *given))
+    heads = [fit_open_head(own, model, rivals) for own in (taught(*both()), taught(*both(), against=wrong), named)]
+    assert n_scored.count(len(unlabelled.vectors)) == 1
+    assert [len(head.rivals) for head in heads] == [DIM, DIM, DIM - 1]
+    fresh = fit_open_head(named, replace(model), rivals)
+    assert all(np.array_equal(one, fresh.arrays()[name]) for name, one in heads[-1].arrays().items())
+
+
 def test_the_order_of_teaching_does_not_matter(unlabelled: Unlabelled, model: Fitted) -> None:
     wrong, new = some_pairs(6, 30), some_pairs(9, 31, around=0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import log
 
@@ -144,13 +144,20 @@ class Fitted:
 
         `relations` replaces the learned ones.
         """
+        (found,) = self.scores_of(vectors, relations)
+        return found
+
+    def scores_of(self, vectors: np.ndarray, *several: Expected | None) -> Iterator[np.ndarray]:
+        """Yield the `scores` for several sets of relations; vectors are compared with unseen ones once."""
         z = (vectors.astype(np.float64) - self.centre) @ self.basis
-        found = (relations or self.expected).log_likelihoods(z) - self.never_seen.log_likelihood(z)
-        found = np.asarray(found / self.scale)
-        if self.classifier is None or relations is not None:
-            return found
-        both = found + z @ self.classifier[:-1] + self.classifier[-1]
-        return both + _log_total(found) - _log_total(both)  # the evidence against an unseen relation stays the same
+        unseen = self.never_seen.log_likelihood(z)
+        for relations in several:
+            found = np.asarray(((relations or self.expected).log_likelihoods(z) - unseen) / self.scale)
+            if self.classifier is None or relations is not None:
+                yield found
+                continue
+            both = found + z @ self.classifier[:-1] + self.classifier[-1]
+            yield both + _log_total(found) - _log_total(both)  # the evidence against an unseen relation stays the same
 
     def named(self, names: np.ndarray, count: float) -> Expected:
         """Relations known by name alone: centred name vectors [n, dim], which count for `count` sentences each."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from erda.encoders.base import unit_rows
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.expected import Fitted
-from erda.methods.open_head import OpenHead, Pairs, plain_type
+from erda.methods.open_head import NAME_COUNT, OpenHead, Pairs, plain_type
 
 RIDGES = (0.1, 10.0)  # of the mean variance
 NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
@@ -52,9 +53,9 @@ def fit_open_head(
 ) -> OpenHead:
     """Fit the head of all relations. In pairs `unrelated`, none of them holds."""
     sample = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[:N_SPREAD]
-    likelihoods = model.scores(sample.vectors)
+    likelihoods, of_rivals = _sample_scores(model, unlabelled)
     head = _vector_part(taught, unlabelled, sample, likelihoods)
-    rivals = head.best_rivals(model, sample.vectors)
+    rivals = of_rivals[:, _are_rivals(taught, unlabelled.rivals)].max(axis=1, initial=-np.inf)
     gap, order, constant = _place_part(taught, unlabelled)
     head = replace(
         head,
@@ -77,6 +78,14 @@ def fit_open_head(
         lines[i] = fitted_line(left_out - levels[i], holds.astype(float))
     slope, intercept = lines.T
     return OpenHead.from_arrays(_scaled(head, slope, intercept - slope * levels).arrays())  # rounded as in a file
+
+
+@lru_cache(maxsize=1)  # by identity: judgements change counterexamples, not the model
+def _sample_scores(model: Fitted, unlabelled: Unlabelled) -> tuple[np.ndarray, np.ndarray]:
+    """Two-covariance scores of the sample for all relations and for all rivals: [n, n_relations], [n, n_rivals]."""
+    named = model.named(_centred(unlabelled.rivals), NAME_COUNT)
+    likelihoods, rivals = model.scores_of(unlabelled.vectors[:N_SPREAD], None, named)
+    return likelihoods, rivals
 
 
 def _scaled(head: OpenHead, slope: np.ndarray, shift: np.ndarray) -> OpenHead:
@@ -111,18 +120,19 @@ def _vector_part(
         counts,
         nothing,
         np.array([likelihoods.mean(), likelihoods.std(axis=0).mean()]),
-        _rivals(taught, unlabelled.rivals),
+        _centred(unlabelled.rivals)[_are_rivals(taught, unlabelled.rivals)],
         unlabelled.type_names,
     )
 
 
-def _rivals(taught: Sequence[TaughtPairs], rivals: np.ndarray) -> np.ndarray:
-    """Rivals whose names differ from those of all relations, centred: [n_rivals, dim]."""
-    if not len(rivals):
-        return rivals
-    centred = rivals - rivals.mean(axis=0)
-    alike = unit_rows(centred) @ unit_rows(np.stack([one.name for one in taught])).T
-    return np.asarray(centred[(alike < SAME_NAME).all(axis=1)])
+def _centred(rivals: np.ndarray) -> np.ndarray:
+    return np.asarray(rivals - rivals.mean(axis=0)) if len(rivals) else rivals
+
+
+def _are_rivals(taught: Sequence[TaughtPairs], rivals: np.ndarray) -> np.ndarray:
+    """Whether the name of each rival differs from those of all relations: [n_rivals]."""
+    alike = unit_rows(_centred(rivals)) @ unit_rows(np.stack([one.name for one in taught])).T
+    return np.asarray((alike < SAME_NAME).all(axis=1))
 
 
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
