@@ -105,6 +105,23 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
     assert gone in [one.example for one in extractor.examples("r0")]
 
 
+def test_several_examples_are_taken_back_in_one_version_or_not_at_all(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path / "x")
+    extractor.teach_many({"born in": BORN, "founded by": FOUNDED})
+    extractor.judge(QUESTIONS[0], "born in", holds=False)
+    before = extractor.version.number
+    assert extractor.take_back_many([]) == before
+    with pytest.raises(DataError, match="No such example was taught"):
+        extractor.take_back_many([FOUNDED[0], 999])
+    assert extractor.version.number == before
+    after = extractor.take_back_many([FOUNDED[0], extractor.examples("born in")[0].number, QUESTIONS[0]])
+    assert after == extractor.version.number == before + 1
+    counts = [len(extractor.examples(name)) for name in ("born in", "founded by")]
+    assert (counts, extractor.counterexamples("born in")) == ([len(BORN) - 1, len(FOUNDED) - 1], ())
+    what = "took back 3 examples of founded by, born in, counterexamples of born in"
+    assert extractor.history()[-1].what == what
+
+
 def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> None:
     reader = open_toy(tmp_path / "reader")
     reader.teach_many({"born in": BORN, "founded by": FOUNDED[:1]})

@@ -88,6 +88,9 @@ def test_accepting_all_makes_one_version_and_is_no_measure_of_quality(served: Se
     assert (accepted["version"], accepted["right"], accepted["n_judged"]) == (start["version"] + 1, [], 3)
     undone = served.post("/v1/review/undo", {"device": "a", "keys": accepted["keys"]})
     assert (undone["n_judged"], undone["n_left"]) == (0, start["n_left"])
+    assert undone["version"] == accepted["version"] + 1, "one undo is one version"
+    history = served.get("/v1/history")["versions"]
+    assert history[-1]["what"] == "took back 3 examples of capital of"
 
 
 def test_the_reason_is_given_when_nothing_is_left(served: Served, tmp_path: Path) -> None:

@@ -30,11 +30,21 @@ class Corrections:
         Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
         the example had never been taught.
         """
+        return self.take_back_many([example], progress=progress)
+
+    def take_back_many(self, examples: Iterable[int | Given], *, progress: Progress | None = None) -> int:
+        """Take several examples back (`take_back`) in one version."""
+        chosen = list(examples)
         with self._log.writing() as before:
-            by_name = reads_names(before.stamp.setup)
-            after = taken_back(before.known, before.unrelated, example, by_name=by_name)
-            said = f"took back an example of {', '.join(after.places)}"
-            return self._change(replace(before, known=after.known, unrelated=after.unrelated), said, progress)
+            if not chosen:
+                return before.stamp.number
+            by_name, after, places = reads_names(before.stamp.setup), before, dict[str, None]()
+            for one in chosen:
+                rest = taken_back(after.known, after.unrelated, one, by_name=by_name)
+                after = replace(after, known=rest.known, unrelated=rest.unrelated)
+                places |= dict.fromkeys(rest.places)
+            n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
+            return self._change(after, f"took back {n} of {', '.join(places)}", progress)
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""

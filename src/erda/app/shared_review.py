@@ -191,8 +191,7 @@ class SharedReview:
             keys = [key for key in keys if key in decided] if keys else list(decided)[-1:]
             gone = set(keys) - {pair_key(one.example) for one in journal.pending}
             journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
-            for example in _taught(extractor, gone):
-                extractor.take_back(example)
+            extractor.take_back_many(_taught(extractor, gone))
             journal.add_all([Decision(key, decided[key].relation, "undo") for key in keys])
             if keys:
                 self._show(self._screens(), device, self._candidates.get(keys[-1]))
@@ -270,6 +269,7 @@ class SharedReview:
 
 
 def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
-    """The examples and counterexamples of these pairs."""
+    """An example or counterexample of each of these pairs."""
     lessons = [one for known in extractor.version.state.known for one in (*known.lessons, *known.counterexamples)]
-    return [one.example for one in lessons if pair_key(one.example) in keys]
+    found = {pair_key(one.example): one.example for one in lessons}
+    return [example for key, example in found.items() if key in keys]

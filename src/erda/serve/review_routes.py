@@ -60,7 +60,7 @@ class AcceptBody(NextBody):
 class ReviewUndoBody(NextBody):
     """The pairs whose decisions are taken back; none: the last decision of all devices."""
 
-    keys: Annotated[tuple[Key, ...], Field(max_length=1_000)] = ()
+    keys: Annotated[tuple[Key, ...], Field(max_length=100_000)] = ()
 
     model_config = shown({"device": "phone"})
 

@@ -8,7 +8,6 @@ import { attempt, loadRelations, nameOf, say, state, update } from "./state.js";
 import { counted, exampleOfAnswer, parts, percent, tidy } from "./text.js";
 
 const SAVED_AFTER = 2_500; // milliseconds: the server turns judgements into a version after two quiet seconds
-const UNDO_AT_ONCE = 1_000;
 const review = { view: null, isOpen: false, job: null, draft: "", wanted: "", threshold: 0.9, done: [], device: deviceName() };
 
 function deviceName() {
@@ -76,8 +75,7 @@ const acceptAll = (least) => decide(async () => {
 
 const undoLast = () => !state.busy && attempt(async () => {
   const keys = review.done.at(-1) ?? [];
-  let view = await api.review.undo({ ...asked(), keys: keys.slice(0, UNDO_AT_ONCE) });
-  for (let at = UNDO_AT_ONCE; at < keys.length; at += UNDO_AT_ONCE) view = await api.review.undo({ ...asked(), keys: keys.slice(at, at + UNDO_AT_ONCE) });
+  const view = await api.review.undo({ ...asked(), keys });
   review.done.pop();
   say(view.keys.length ? `Undone: ${counted(Math.max(keys.length, view.keys.length), "decision")}.` : "Nothing to undo.");
   await take(view);
