@@ -64,6 +64,26 @@ def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> N
     assert [one.example for one in client.examples("owns")] == [one.example for one in other.examples("owns")]
 
 
+def test_thresholds_are_those_of_the_extractor(served: Served, tmp_path: Path) -> None:
+    client, other = Client(served.url), toy_store(tmp_path / "other")
+    rows = [{"text": f"[[a{i}]] was founded by {{{{b{i}}}}} .", "relation": "founded by"} for i in range(25)]
+    rows += [{"text": f"[[e{i}]] sold {{{{f}}}} w{i}", "relation": "founded by", "holds": False} for i in range(15)]
+    texts = [
+        {
+            "text": f"aa{i} was founded by bb{i} .",
+            "entities": [{"span": [0, 3 + (i > 9)]}, {"span": [19 + (i > 9), 22 + 2 * (i > 9)]}],
+            "relations": [{"head": 0, "tail": 1, "relation": "founded by"}],
+        }
+        for i in range(25)
+    ]
+    for labelled, in_text in ((rows, False), (texts, True)):
+        found, expected = (one.tune(labelled, precision=0.3) for one in (client, other))
+        assert found == expected
+        assert (found.in_text, found.expected.n) == (in_text, 25)
+    with pytest.raises(DataError, match="Give examples or texts"):
+        client.tune([])
+
+
 def test_many_examples_are_taught_as_a_job(client: Client) -> None:
     rows = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": "near"} for n in range(501)]
     assert client.teach_many(rows).n_examples == 501

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of
 from erda.app.version import TOP
+from erda.data.formats import example_to_json
 from erda.errors import DataError, join_faults
 from erda.serve.failures import Refused
 from erda.text.marks import Mark
@@ -19,6 +20,11 @@ Confidence = Annotated[float, Field(ge=0, le=1, description="replaces the thresh
 Name = Annotated[str, Field(max_length=1_000)]
 Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both entities marked: [[head]] and {{tail}}")]
 TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
+ANNOTATED = {
+    "text": "Tesla was started by Martin Eberhard.",
+    "entities": [{"span": [0, 5]}, {"span": [21, 36]}],
+    "relations": [{"head": 0, "tail": 1, "relation": "founded by"}],
+}
 OFFSETS = {"text": "Tesla was started by Martin Eberhard.", "head": {"span": [0, 5]}, "tail": {"span": [21, 36]}}
 
 
@@ -77,6 +83,17 @@ class ExampleBody(Body):
         return example_of(self.model_dump(exclude_none=True, include=set(ExampleBody.model_fields)))
 
 
+class LabelledBody(ExampleBody):
+    """A sentence and its relation, which does not hold if `holds` is false."""
+
+    holds: bool = True
+
+    def given(self) -> Given:
+        """The example, or a counterexample as a row."""
+        example = self.example()
+        return example if self.holds else {**example_to_json(example), "holds": False}
+
+
 GivenBody = Sentence | ExampleBody
 GivenBodies = Annotated[list[GivenBody], Field(max_length=50_000)]
 
@@ -91,7 +108,7 @@ def givens_of(bodies: Iterable[str | ExampleBody]) -> list[Given]:
     found, faults = list[Given](), list[str]()
     for place, body in enumerate(bodies, 1):
         try:
-            found.append(example_of(given_of(body)))
+            found.append(body.given() if isinstance(body, LabelledBody) else example_of(given_of(body)))
         except DataError as fault:
             faults.append(f"example {place}: {fault}")
     if faults:
@@ -237,14 +254,41 @@ class DeclareBody(Body):
     model_config = shown({"relation": "founded by", "head_types": ["ORG"], "tail_types": ["PERSON"]})
 
 
-class TuneBody(Body):
-    """Labelled examples, and the share of answers that is to be right."""
+class AnnotatedRelationBody(Body):
+    """A relation between two entities of a text: their places in `entities`, counted from 0."""
 
-    examples: Annotated[GivenBodies, Field(min_length=1)]
-    precision: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    head: Whole
+    tail: Whole
+    relation: Name
+
+
+class AnnotatedBody(Body):
+    """A text with all its entities and all relations that hold between them."""
+
+    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    entities: Annotated[list[EntityBody], Field(max_length=10_000)]
+    relations: Annotated[list[AnnotatedRelationBody], Field(max_length=10_000)]
+    id: Name | None = None
+
+    def row(self) -> dict[str, Any]:
+        """A row of annotated texts (`erda.app.annotated`)."""
+        for one in self.entities:
+            one.refuse_mismatch(self.text, "entities")
+        return self.model_dump(exclude_none=True)
+
+
+class TuneBody(Body):
+    """Labelled examples, which tune `predict`, or annotated `texts`, which tune `extract`."""
+
+    examples: Annotated[list[Sentence | LabelledBody], Field(max_length=50_000)] = []
+    texts: Annotated[list[AnnotatedBody], Field(max_length=50_000)] = []
+    precision: Annotated[float, Field(gt=0, lt=1, description="share of answers that is to be right")] = 0.9
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
 
-    model_config = shown({"examples": [{"text": TESLA, "relation": "founded by"}], "precision": 0.8})
+    model_config = shown(
+        {"examples": [{"text": TESLA, "relation": "founded by", "holds": True}], "precision": 0.8},
+        {"texts": [ANNOTATED]},
+    )
 
 
 class EvaluateBody(Body):

@@ -10,6 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from fastapi import APIRouter, Path, Query, Response
 
+from erda.app.annotated import read_annotated
 from erda.app.export import export
 from erda.app.version import Version
 from erda.serve.bodies import (
@@ -25,7 +26,7 @@ from erda.serve.bodies import (
     givens_of,
     refuse_many,
 )
-from erda.serve.failures import Json
+from erda.serve.failures import Json, Refused
 from erda.serve.job_routes import added_job
 from erda.serve.replies import Changed, JobReply, Reply, TaughtReply, history_row, lesson_row, relations_row, taught_row
 from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheJobs, TheService, replies
@@ -98,9 +99,16 @@ async def declare(body: DeclareBody, service: TheService) -> Response:
 
 @router.post("/tune", responses=replies(Reply, "The thresholds and what to expect of them."))
 async def tune(body: TuneBody, service: TheService) -> Response:
-    """Fit the least confidences of answers for a precision; a precision that cannot be reached changes nothing."""
+    """Fit the least confidences of answers for a precision; a precision that cannot be reached changes nothing.
+
+    Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
+    """
+    if bool(body.examples) == bool(body.texts):
+        raise Refused(422, "invalid", "Give examples or texts.", "examples")
     refuse_many(body.examples, service.limits.n_batch, "examples")
-    labelled = givens_of(body.examples)
+    if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
+        raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
+    labelled = read_annotated([one.row() for one in body.texts]) if body.texts else givens_of(body.examples)
     found = await service.write(lambda one: one.tune(labelled, precision=body.precision, no_relation=body.no_relation))
     return Json(asdict(found))
 

@@ -6,11 +6,13 @@ import io
 import time
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import requests
 
+from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
 from erda.app.answers import (
     Answer,
     Change,
@@ -27,7 +29,7 @@ from erda.app.answers import (
     Tuned,
     WordEffect,
 )
-from erda.app.inputs import Given, labelled_examples_of
+from erda.app.inputs import Given, labelled_examples_of, says_it_holds
 from erda.app.lessons import Lesson
 from erda.app.state import VersionInfo
 from erda.data.formats import example_to_json
@@ -209,9 +211,20 @@ class Client:
         """Declare `symmetric`, `inverse`, `head_types` or `tail_types` of a relation; return the new version."""
         return self._changed("POST", "/v1/relations/declare", {"relation": relation, **declared})
 
-    def tune(self, labelled: Iterable[Given], *, precision: float = 0.9, no_relation: Collection[str] = ()) -> Tuned:
-        """Fit the least confidences of answers so that this share of them is right."""
-        body = {"examples": rows_of(labelled), "precision": precision, "no_relation": list(no_relation)}
+    def tune(
+        self,
+        labelled: Iterable[Given] | Iterable[AnnotatedText | Row],
+        *,
+        precision: float = 0.9,
+        no_relation: Collection[str] = (),
+    ) -> Tuned:
+        """Fit the least confidences of answers so that this share of them is right (`Extractor.tune`)."""
+        given = list(labelled)
+        if is_annotated(given):
+            asked = {"texts": [_without_none(asdict(one)) for one in read_annotated(given)]}  # type: ignore[arg-type]
+        else:
+            asked = {"examples": labelled_rows(given)}  # type: ignore[arg-type]
+        body = {**asked, "precision": precision, "no_relation": list(no_relation)}
         return decode(self._call("POST", "/v1/tune", body), Tuned)
 
     # -- versions ------------------------------------------------------------------------------------------------------
@@ -283,6 +296,13 @@ def rows_of(given: Iterable[Given]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in keep if row.get(name)} for row in rows]
 
 
+def labelled_rows(given: Sequence[Given]) -> list[dict[str, Any]]:
+    """Examples as rows; a counterexample keeps its relation and has `"holds": false`."""
+    holds = [says_it_holds(one) for one in given]
+    named = [one if yes else {**one, "holds": True} for one, yes in zip(given, holds, strict=True)]  # type: ignore[dict-item]
+    return [row if yes else {**row, "holds": False} for row, yes in zip(rows_of(named), holds, strict=True)]
+
+
 def example_of_row(row: Row) -> Example:
     """The example of an answer."""
 
@@ -314,6 +334,12 @@ def taught_of_row(row: Row) -> Taught:
 
 def _mark_row(mark: Mark) -> dict[str, Any]:
     return {"span": [mark.start, mark.end], "id": mark.id, "type": mark.type}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def _short(fault: Exception) -> str:
