@@ -16,6 +16,7 @@ from processes import Call, Child, ask
 from trial import CLEAR, HERE, Case, Trial, Verdict, content_of, differing, leftovers, plain, unclear
 
 _UNFINISHED = re.compile(r"/(checkpoints|build|progress|cache)/|\.partial/")
+NOTE = "damaged.txt"  # names the damaged file of a failing case
 Make = Callable[[str], Call]  # path of the damaged file -> call
 
 
@@ -160,6 +161,14 @@ def damage_trial(folder: Path, work: Path) -> Trial:
 
 def _try(case: Case, question: Question, twins: Twins, others: list[bytes]) -> Verdict:
     path = _damaged_file(case, question, others)
+    is_folder, damaged = path.is_dir(), path.read_bytes() if path.is_file() else None
+    verdict = _judged(case, question, twins, path)
+    if verdict.kind != "clear" and not case.given:
+        _keep_input(case, question, path, damaged, is_folder=is_folder)
+    return verdict
+
+
+def _judged(case: Case, question: Question, twins: Twins, path: Path) -> Verdict:
     (case.folder / "notes.txt").write_text(toys.NOTES)
     before = content_of(case.folder)
     answer = ask(_call(question, path), case.folder)
@@ -195,16 +204,26 @@ def _wrong_end(folder: Path, question: Question, twins: Twins, but_for: str) -> 
 
 def _damaged_file(case: Case, question: Question, others: list[bytes]) -> Path:
     """Put the input of a case in its place; the file that is damaged."""
-    note = case.folder.with_name("damaged.txt")
     if case.given:
         shutil.copytree(case.given, case.folder, dirs_exist_ok=True)
-        return case.folder / (case.given.parent / note.name).read_text()
+        return case.folder / (case.given.parent / NOTE).read_text()
     toys.copy(case.toys, question.copies, case.folder)
     path = case.rng.choice(_files(question, case.folder))
     _damage(path, case, others)
-    shutil.copytree(case.folder, case.folder.with_name("input"))
-    note.write_text(str(path.relative_to(case.folder)))
     return path
+
+
+def _keep_input(case: Case, question: Question, path: Path, damaged: bytes | None, *, is_folder: bool) -> None:
+    """Write the input of a failing case beside it, for `--replay`."""
+    given = case.folder.with_name("input")
+    toys.copy(case.toys, question.copies, given)
+    name = path.relative_to(case.folder)
+    (given / name).unlink()
+    if is_folder:
+        (given / name).mkdir()
+    elif damaged is not None:
+        (given / name).write_bytes(damaged)
+    case.folder.with_name(NOTE).write_text(str(name))
 
 
 def _damage(path: Path, case: Case, others: list[bytes]) -> None:

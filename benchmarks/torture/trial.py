@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +30,7 @@ COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent
 # fields that differ between any two runs of a command, and their digests
 LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
 NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # they hold times
+BATCH = 8  # cases that one process runs in turn: a fork takes as long as many a case
 HERE = "here"  # name of the working directory of a case
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
 
@@ -101,13 +104,18 @@ def _digest(path: Path) -> str:
     here = next((parent for parent in path.parents if parent.name == HERE), None)
     if here:
         content = content.replace(str(here).encode(), b"")
-    if path.suffix == ".json":
+    return _compared(path.suffix, content)
+
+
+@lru_cache(maxsize=1024)  # most files of a case are copies of the same toys
+def _compared(suffix: str, content: bytes) -> str:
+    if suffix == ".json":
         with suppress(ValueError, RecursionError):
             content = json.dumps(_shared(json.loads(content)), sort_keys=True).encode()
-    elif path.suffix == ".safetensors" and len(content) > 8:  # the order of its metadata is not fixed
+    elif suffix == ".safetensors" and len(content) > 8:  # the order of its metadata is not fixed
         size = 8 + int.from_bytes(content[:8], "little")
         content = bytes(sorted(content[8:size])) + content[size:]
-    elif path.suffix == ".journal":
+    elif suffix == ".journal":
         content = b""  # every line has a time
     return hashlib.sha256(content).hexdigest()
 
@@ -137,7 +145,7 @@ def plain(text: str) -> str:
 
 
 class Runner:
-    """Runs cases in parallel, each in its own process, and records failures."""
+    """Runs cases in parallel, and records failures. Whatever a case calls runs in a process of its own."""
 
     def __init__(self, *, seed: int, toys: Path, work: Path, failures: Path, jobs: int, until: float = inf) -> None:
         self.seed, self.toys, self.work, self.failures, self.jobs = seed, toys, work, failures, jobs
@@ -152,23 +160,21 @@ class Runner:
         counts = self.counts.setdefault(trial.name, Counter())
         self.planned[trial.name] = max(0, n - first)
         began = shown = time.monotonic()
+        size = max(1, min(BATCH, (n - first) // self.jobs))
         waiting = iter(range(first, n))
-        running: dict[int, int] = {}  # process -> case
+        running: dict[int, list[int]] = {}  # process -> cases
         while True:
             while (
-                len(running) < self.jobs
-                and time.monotonic() < self.until
-                and (number := next(waiting, None)) is not None
+                len(running) < self.jobs and time.monotonic() < self.until and (numbers := list(islice(waiting, size)))
             ):
-                running[self._start(trial, number)] = number
+                running[self._start(trial, numbers)] = numbers
             if not running:
                 break
             pid, _ = os.wait()
-            number = running.pop(pid)
-            verdict = self._verdict(trial, number)
-            counts[verdict.kind] += 1
-            if verdict.kind != "clear":
-                self.reasons[trial.name, verdict.kind, _short(verdict.why)] += 1
+            for verdict in self._verdicts(trial, running.pop(pid)):
+                counts[verdict.kind] += 1
+                if verdict.kind != "clear":
+                    self.reasons[trial.name, verdict.kind, _short(verdict.why)] += 1
             if time.monotonic() - shown > 20:
                 shown = time.monotonic()
                 print(f"  {trial.name}: {sum(counts.values())} of {self.planned[trial.name]}", file=sys.stderr)
@@ -176,39 +182,61 @@ class Runner:
 
     def replay(self, trial: Trial, number: int, given: Path) -> Verdict:
         """Run one case again on its recorded input."""
-        os.waitpid(self._start(trial, number, given), 0)
-        return self._verdict(trial, number)
+        os.waitpid(self._start(trial, [number], given), 0)
+        return next(self._verdicts(trial, [number]))
 
-    def _start(self, trial: Trial, number: int, given: Path | None = None) -> int:
-        name = f"{trial.name}-{number}"
-        folder = self.work / name / HERE
+    def _start(self, trial: Trial, numbers: Sequence[int], given: Path | None = None) -> int:
         pid = os.fork()
         if pid:
             return pid
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # only the runner ends with a table
+        for number in numbers:
+            verdict = self._run_one(trial, number, given) if time.monotonic() < self.until else None
+            self._path(trial, number).write_bytes(pickle.dumps(verdict))
+            if verdict == CLEAR:  # before the next case needs the space
+                shutil.rmtree(self.work / f"{trial.name}-{number}", ignore_errors=True)
+        os._exit(0)
+
+    def _run_one(self, trial: Trial, number: int, given: Path | None) -> Verdict:
+        name = f"{trial.name}-{number}"
+        folder = self.work / name / HERE
         try:
             folder.mkdir(parents=True)
             case = Case(name, folder, self.toys, random.Random(f"{self.seed} {name}"), given)
-            verdict = trial.run(case, number)
+            return trial.run(case, number)
         except BaseException:
-            verdict = Verdict("traceback", f"the trial itself failed: {traceback.format_exc()}")
-        (self.work / f"{name}.verdict").write_bytes(pickle.dumps(verdict))
-        os._exit(0)
+            return Verdict("traceback", f"the trial itself failed: {traceback.format_exc()}")
+        finally:
+            os.chdir(self.work)
 
-    def _verdict(self, trial: Trial, number: int) -> Verdict:
+    def _path(self, trial: Trial, number: int) -> Path:
+        return self.work / f"{trial.name}-{number}.verdict"
+
+    def _verdicts(self, trial: Trial, numbers: Sequence[int]) -> Iterator[Verdict]:
+        """Verdicts of the cases that were tried."""
+        for number in numbers:
+            try:
+                verdict = pickle.loads(self._path(trial, number).read_bytes())
+            except (OSError, EOFError, pickle.UnpicklingError):
+                verdict = Verdict("traceback", "the process of the trial itself ended")
+            if verdict:
+                self._record(trial, number, verdict)
+                yield verdict
+
+    def _record(self, trial: Trial, number: int, verdict: Verdict) -> None:
+        """Keep the folder of a failure, remove that of another case."""
         name = f"{trial.name}-{number}"
-        path = self.work / f"{name}.verdict"
-        verdict: Verdict = pickle.loads(path.read_bytes())
         if verdict.kind != "clear" and self.failures:
             folder = self.failures / name
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(self.work / name, folder, symlinks=True)
+            with suppress(OSError):
+                shutil.copytree(self.work / name, folder, symlinks=True)
+            folder.mkdir(parents=True, exist_ok=True)
             about = {"trial": trial.name, "number": number, "seed": self.seed, "kind": verdict.kind}
             (folder / "case.json").write_text(json.dumps(about))
             (folder / "why.txt").write_text(verdict.why, errors="backslashreplace")
         shutil.rmtree(self.work / name, ignore_errors=True)
-        path.unlink()
-        return verdict
+        self._path(trial, number).unlink(missing_ok=True)
 
     # -- results -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import damage as damaging
 import pytest
 from mutations import damage
 from processes import Answer, ask
@@ -97,3 +98,37 @@ def test_no_case_starts_after_the_time_limit(tmp_path: Path) -> None:
     runner.run(Trial("toy", 3, run), 3, first=1)
     assert "| toy | 2 | 2 | 0 | 0 | 0 |" in runner.table()
     assert list(runner.unfinished()) == []
+
+
+def test_a_process_that_dies_fails_the_cases_it_had_left(tmp_path: Path) -> None:
+    def run(case: Case, number: int) -> Verdict:
+        if number == 2:
+            os.kill(os.getpid(), 9)
+        return Verdict("clear")
+
+    runner = Runner(seed=3, toys=tmp_path, work=tmp_path / "work", failures=tmp_path / "failures", jobs=1)
+    (tmp_path / "work").mkdir()
+    runner.run(Trial("toy", 4, run), 4)
+    assert runner.counts["toy"] == {"clear": 2, "traceback": 2}
+    assert any("ended" in reason for _, _, reason in runner.reasons)
+
+
+def test_the_input_of_a_damaged_case_is_kept_only_where_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys = tmp_path / "toys"
+    (toys / "formats").mkdir(parents=True)
+    (toys / "formats" / "a.jsonl").write_text('{"text": "x"}\n')
+    question = next(one for one in damaging.QUESTIONS if one.name == "dataset")
+    verdicts = {}
+    for name, status in (("good", 2), ("bad", 1)):
+        here = tmp_path / name / "here"
+        here.mkdir(parents=True)
+        case = Case(name, here, toys, random.Random(5))
+        monkeypatch.setattr(damaging, "ask", lambda *_, status=status: Answer(status, "", "erda: no.\n"))
+        verdicts[name] = damaging._try(case, question, damaging.Twins(), [b"other"]).kind
+    assert verdicts == {"good": "clear", "bad": "traceback"}
+    assert not (tmp_path / "good" / "input").exists()
+    kept, used = (tmp_path / "bad" / folder / "formats" / "a.jsonl" for folder in ("input", "here"))
+    assert kept.read_bytes() == used.read_bytes() != (toys / "formats" / "a.jsonl").read_bytes()
+    assert (tmp_path / "bad" / damaging.NOTE).read_text() == "formats/a.jsonl"

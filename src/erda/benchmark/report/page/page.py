@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from erda import __version__
@@ -16,6 +18,9 @@ from erda.benchmark.report.published import published_of
 from erda.benchmark.report.sections import Item, Section, ShownSection
 from erda.benchmark.report.table_formats import WRITERS, format_cell
 from erda.errors import RecordError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PAGE = "index.html"
 HERE = Path(__file__).parent
@@ -37,19 +42,25 @@ class Block:
     panels: tuple[str, ...] = ()  # of a figure, as data URLs
 
 
-def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
-    """Render the page; `folders` hold the sections' files, relative to the page."""
+@cache
+def _template() -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    return environment.get_template("page.html.j2")
+
+
+def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title: str, faults: Sequence[str]) -> str:
+    """Render the page; `folders` hold the sections' files, relative to the page."""
+    from markupsafe import Markup
+
     first = shown[0].section
     published = {line.label: published_of(line) for line in first.experiment.lines}
     ps = {protocol: _ps(first, protocol) for protocol in first.experiment.protocols}
     records = {id(record): record for one in shown for record in one.section.experiment.records}.values()
-    return environment.get_template("page.html.j2").render(
+    return _template().render(
         title=title,
         first=first,
         published=published,
