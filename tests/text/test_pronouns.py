@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from erda.text.capitalised import CapitalisedTagger
 from erda.text.names import NameTagger
 from erda.text.pairs import TaggedSentence, ordered_pairs
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
@@ -52,7 +56,7 @@ def pronouns(text: str, types: dict[str, str | None] | None = None) -> list[tupl
         ("Zuko Lee left. He is old. He moved to Oslo. He is there.", [("He", "Zuko Lee")] * 3),
         ("Acme is old. It is based in Oslo.", [("It", "Acme")]),
         ("Acme bought Initech. It is based in Oslo.", [("It", None)]),
-        ("Ada Lovelace left. It rained.", [("It", None)]),  # a person is no "it"
+        ("Ada Lovelace left. It fell.", [("It", None)]),  # a person is no "it"
         ("They lived with Zuko Lee. He left.", [("They", None), ("He", None)]),  # no subject
         ("In 1990, Zuko Lee left. He is old.", [("He", "Zuko Lee")]),
         ("Acme likes the song Leave It to Zuko Lee.", []),  # a word of a title
@@ -74,6 +78,44 @@ def test_a_pronoun_is_resolved_only_to_the_single_fitting_name(
     assert found[: len(expected)] == expected
     if not expected:
         assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Acme grew near Oslo. The bank failed through Initech. It closed.", [("It", None)]),  # "through": no subject
+        ("Zuko Lee joined Acme in 1990. It was a hard year.", []),
+        ("Zuko Lee joined Acme. It rained.", []),
+        ("Ada Lovelace lived in Kim Park. She left.", [("She", "Ada Lovelace")]),  # a person is in no other
+    ],
+)
+def test_prepositions_and_times(text: str, expected: list[tuple[str, str | None]]) -> None:
+    assert pronouns(text) == expected
+
+
+def test_a_name_with_a_first_name_competes_whatever_its_type() -> None:
+    types = {"Julia Marsh": "ORG", "Emma Cole": "PERSON", "Julia": "ORG"}
+    assert pronouns("Julia Marsh and Emma Cole met. She left.", types) == [("She", None)]
+    assert pronouns("Julia and Emma Cole met. She left.", types) == [("She", "Emma Cole")]
+
+
+def test_no_pronoun_of_our_own_texts_is_resolved_to_a_wrong_name() -> None:
+    wrong, n_right = [], 0
+    lines = Path(__file__).with_name("pronoun_texts.txt").read_text(encoding="utf-8").splitlines()
+    for marked in (line for line in lines if not line.startswith("#")):
+        parts = re.split(r"\{(\w+)=([^}]*)\}", marked)
+        text, gold = parts[0], dict[int, str]()
+        for word, name, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            gold[len(text)] = name
+            text += word + rest
+        for sentence in with_pronouns(text, CapitalisedTagger()(text)):
+            for one in sentence.entities:
+                name = gold.get(sentence.characters(one.span)[0])
+                if one.resolved and name is not None:
+                    n_right += (is_right := bool(name) and (one.resolved in name or name in one.resolved))
+                    wrong += [] if is_right else [(one.name, one.resolved, text)]
+    assert wrong == []
+    assert n_right >= 55
 
 
 def test_names_without_a_type_are_told_apart_by_first_names_and_titles() -> None:

@@ -7,6 +7,8 @@ a name (`Entity.resolved`) only if no other name competes:
 - "he", "she", "it" and their forms refer to the only fitting name in their sentence, before them, and in the sentence
   before; if there is none, in the two sentences before that. Names fit by type and gender, and the name must stand
   where a subject stands: no preposition before it.
+- A name of unknown type is no "it" where pronouns around it stand for a person, and no name is where "it" stands for
+  time or weather.
 - All other pronouns ("I", "they") and all doubtful ones stay unresolved. Nothing is resolved across paragraphs.
 """
 
@@ -38,35 +40,57 @@ _OF_ANYTHING = _IT | _THEY | _words("whose which")
 MENTIONS: dict[str, str | None] = {**dict.fromkeys(_OF_A_PERSON, PERSON), **dict.fromkeys(_OF_ANYTHING)}
 PRONOUNS = MENTIONS.keys() | _words("that this these those one you your yours")  # never names to look for
 _CLASSES = {word: gender for gender, words in (("m", _HE), ("f", _SHE), ("n", _IT)) for word in words}
-_PREPOSITIONS = _words("at by for from in of on to with")
+_PREPOSITIONS = _words(
+    "about above across after against along among around as at before behind below beside between beyond by during for "
+    "from in inside into like near of off on onto outside over past since than through to toward towards under until "
+    "upon via with within without"
+)
 _PLACED = ("in", "at", "near")  # a name after these is no person
 _EXPLETIVE = _words("is was 's has had seems seemed appears appeared took takes became will would")
 _JUDGED = _words("likely possible impossible important necessary difficult easy hard clear true")
+_TIME = _words(
+    "rained raining snowed snowing day night week month year time moment morning evening spring summer autumn"
+)
+_TIME |= _words("winter monday tuesday wednesday thursday friday saturday sunday noon midnight")
 FARTHEST = 3  # sentences back to a name
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _TITLES = {"mr.": "m", "sir": "m", "king": "m", "prince": "m", "lord": "m", "mr": "m"} | dict.fromkeys(
     ("mrs.", "ms.", "mrs", "ms", "miss", "lady", "queen", "princess", "dame"), "f"
 )
 _MEN = _words(
-    "aaron adam adrian alan albert alexander alfred andreas andrew anthony arthur barack ben benjamin bernard bill "
-    "bob boris brian bruce carl charles christian christopher craig daniel david dennis dmitri donald douglas edward "
-    "elon emmanuel eric ernest ethan felix francis frank frederick gary george gerald gordon graham greg hans harold "
-    "harry henry herbert howard hugh ian igor isaac ivan jack jacob james jason jeff jeffrey jeremy jim joe johann "
-    "john jonathan joseph josh juan karl keith ken kenneth kevin larry lars lawrence leonard liam louis luke marc "
-    "marcus mark martin matthew max michael mike mohammed muhammad nathan neil nicholas nikola noah oliver oscar otto "
-    "patrick paul pedro peter philip pierre ralph raymond richard rob robert roger ronald roy rudolf ryan samuel "
-    "scott sean sergei simon stanley stephen steve steven stuart ted theodore thomas tim timothy tom tony vincent "
-    "vladimir walter warren wilhelm william winston wolfgang"
+    "aaron abraham adam adrian ahmed alan albert alberto alexander alexandre alfred ali alvin andre andreas andrew "
+    "angelo anthony antoine antonio archibald arthur axel barack barry ben benjamin bernard bernhard bill bob boris "
+    "bradley brian bruce carl carlos cecil charles christian christopher clarence claude clifford colin conrad craig "
+    "cyril daniel david dennis derek diego dieter dmitri dominic donald douglas duncan dwight edgar edmund eduardo "
+    "edward edwin elias elon emil emmanuel enrique eric erik ernest ernst ethan eugene felix fernando francis frank "
+    "franz fred frederick friedrich fritz gabriel gary geoffrey georg george gerald gerard gilbert giovanni giuseppe "
+    "glenn gordon graham greg gustav hans harald harold harry heinrich helmut henri henrik henry herbert herman "
+    "hermann horace howard hugh hugo ian ibrahim igor isaac ivan jack jacob jakob james jason javier jeff jeffrey "
+    "jeremy jerome jim joachim joe joel johann john jonathan jorge jose josef joseph josh juan julian julius karel "
+    "karl keith ken kenji kenneth kevin klaus kurt larry lars lawrence leo leon leonard leonardo leopold lewis liam "
+    "lionel lorenzo louis lucas ludwig luis luke magnus manuel marc marcel marco marcus mario mark martin matthew "
+    "matthias maurice max michael miguel mike mikhail milton mohammed muhammad mustafa nathan neil nelson nicholas "
+    "nicolas niels nikola nils noah norbert norman olaf oliver omar oscar oskar otto owen pablo patrick paul pavel "
+    "pedro percy peter philip pierre rafael ralph ramon raphael raul raymond reginald ricardo richard rob robert "
+    "roberto rodney roger roland rolf ronald roy rudolf rupert russell ryan salvador samuel scott sean sebastian "
+    "sergei sergio sigmund simon stanley stefan stephen steve steven stuart sven ted theo theodore thomas tim timothy "
+    "tobias tom tomas tony toshiro ulrich umberto victor viktor vincent vladimir wallace walter warren wayne werner "
+    "wilfred wilhelm william winston wolfgang xavier yuri yusuf zachary"
 )
 _WOMEN = _words(
-    "ada agatha agnes alice alison amanda amelia amy andrea angela anita ann anna anne annie audrey barbara beatrice "
-    "betty beyonce brenda carol caroline catherine christina christine cindy clara claire cynthia deborah diana diane "
-    "donna dorothy edith eleanor elena elizabeth ella ellen emily emma erica esther eva eve frances grace greta "
-    "hannah harriet heather helen hillary ida ingrid irene isabella jane janet jennifer jessica jill joan joanna "
-    "joyce judith judy julia julie karen kate katherine kathleen laura lena linda lisa louise lucy lydia margaret "
-    "maria marie marilyn martha mary melissa michelle monica nancy natalie nicole nina olga olivia pamela patricia "
-    "paula rachel rebecca rita rosa rose ruth sally sandra sara sarah serena sharon sofia sophia sophie stella "
-    "stephanie susan susanna sylvia teresa theresa ursula wendy yoko yvonne"
+    "abigail ada adele agatha agnes alexandra alice alison amanda amelia amy angela anita ann anna anne annie "
+    "audrey barbara beatrice betty beyonce brenda bridget camilla carla carmen carol caroline catherine cecilia "
+    "charlotte chloe christina christine cindy claire clara cynthia deborah denise diana diane donna dora dorothy "
+    "edith eleanor elena eliza elizabeth ella ellen emily emma erica erika esther eva eve evelyn fatima fiona "
+    "florence frances gabriela georgia gloria grace greta gwen hannah harriet heather helen helena hilda hillary ida "
+    "ines ingrid irene isabel isabella jacqueline jane janet jennifer jessica jill joan joanna josephine joyce judith "
+    "judy julia julie juliet karen karin katarina kate katherine kathleen kathryn kirsten laura leah lena linda lisa "
+    "louise lucia lucy lydia madeleine magdalena margaret margot maria marianne marie marilyn marina marta martha "
+    "mary megan melissa michelle mildred miriam molly monica nadia nadine nancy naomi natalie nicole nina nora norma "
+    "olga olivia pamela patricia paula pauline penelope petra phyllis priscilla rachel rebecca regina rita rosa "
+    "rosalind rose rosemary ruth sabine sally samantha sandra sara sarah selma serena sharon shirley sigrid silvia "
+    "sofia sonia sophia sophie stella stephanie susan susanna sylvia tamara tanya teresa theresa tina ursula "
+    "valentina valerie vanessa vera veronica victoria viola virginia vivian wendy winifred yoko yvonne zoe"
 )
 
 
@@ -88,19 +112,20 @@ def with_pronouns(text: str, sentences: Iterable[TaggedSentence]) -> Iterator[Ta
     >>> [(one.name, one.type, one.resolved) for one in second.entities]
     [('She', 'PERSON', 'Ada Lee'), ('Oslo', None, None)]
     """
-    before: list[list[_Name]] = []  # names of the sentences before, nearest last
+    before: list[_Sentence] = []  # nearest last
     end = 0
     for sentence in sentences:
         if sentence.offsets and _PARAGRAPH.search(text, end, sentence.offsets[0][0]):
             before = []
         end = sentence.offsets[-1][1] if sentence.offsets else end
-        names = [_Name.of(sentence.tokens, one) for one in sentence.entities]
-        found = [_resolved(sentence.tokens, one, names, before) for one in _mentions(sentence)]
+        names, mentions = [_Name.of(sentence.tokens, one) for one in sentence.entities], list(_mentions(sentence))
+        own = _Sentence(names, any(one.type == PERSON for one in mentions))
+        found = [_resolved(sentence.tokens, one, own, before) for one in mentions]
         entities = sorted((*sentence.entities, *found), key=lambda entity: entity.span)
         yield replace(sentence, entities=tuple(entities))
-        known = {one.entity.name: one for own in (*before, names) for one in own}
+        known = {one.entity.name: one for each in (*before, own) for one in each.names}
         referred = [known[one.resolved] for one in found if one.resolved in known]
-        before = [*before[1 - FARTHEST :], [*names, *referred]]
+        before = [*before[1 - FARTHEST :], _Sentence([*names, *referred], own.has_people)]
 
 
 def may_be_related(tokens: Sequence[str], head: Entity, tail: Entity) -> bool:
@@ -133,9 +158,13 @@ class _Name:
         start = entity.span.start
         before, first = tokens[start - 1].lower() if start else "", tokens[start].lower()
         gender = _TITLES.get(before) or _TITLES.get(first) or ("m" if first in _MEN else "f" if first in _WOMEN else "")
-        is_thing = not _is_person(entity) if entity.type else not gender and before in _PLACED
+        if entity.type and not _is_person(entity) and gender and entity.span.end - start > 1:
+            gender = ""  # of another type, but with a first name: it may be either
+        else:
+            is_placed = not gender and before in _PLACED
+            gender = "n" if is_placed or (entity.type and not _is_person(entity)) else gender
         clause = list(takewhile(lambda word: word != ",", reversed(tokens[:start])))
-        return cls(entity, "n" if is_thing else gender, _PREPOSITIONS.isdisjoint(map(str.lower, clause)))
+        return cls(entity, gender, _PREPOSITIONS.isdisjoint(map(str.lower, clause)))
 
     def fits(self, gender: str) -> bool:
         """Whether a pronoun of this gender may stand for it; a name without type and gender may be anything."""
@@ -145,6 +174,14 @@ class _Name:
     def is_known(self) -> bool:
         """Whether its gender is known, or that it is a person."""
         return bool(self.gender) or _is_person(self.entity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """The names of a sentence and those that its pronouns stand for; whether some pronoun stands for a person."""
+
+    names: list[_Name]
+    has_people: bool
 
 
 def _mentions(sentence: TaggedSentence) -> Iterator[Entity]:
@@ -172,11 +209,16 @@ def _mentions(sentence: TaggedSentence) -> Iterator[Entity]:
 
 
 def _is_expletive(words: Sequence[str]) -> bool:
-    """Return whether the "it" before these words stands for nothing: "it was clear that", "it took years to"."""
-    if not words or words[0] not in _EXPLETIVE:
+    """Return whether the "it" before these words stands for nothing: "it was clear that", "it was a hard year"."""
+    if not words or words[0] in _TIME:
+        return bool(words)
+    if words[0] not in _EXPLETIVE:
         return False
     return (
-        "that" in words[1:] or (words[0] in ("took", "takes") and "to" in words) or not _JUDGED.isdisjoint(words[1:2])
+        "that" in words[1:]
+        or (words[0] in ("took", "takes") and "to" in words)
+        or not _JUDGED.isdisjoint(words[1:2])
+        or not _TIME.isdisjoint(map(str.lower, words[1:4]))
     )
 
 
@@ -187,31 +229,37 @@ def _named_before(tokens: Sequence[str], place: int, entities: Iterable[Entity])
     return next((one for one in entities if one.span.end in ends), None)
 
 
-def _resolved(tokens: Sequence[str], pronoun: Entity, own: Sequence[_Name], before: Sequence[list[_Name]]) -> Entity:
+def _resolved(tokens: Sequence[str], pronoun: Entity, own: _Sentence, before: Sequence[_Sentence]) -> Entity:
     """Return a pronoun with the name that it stands for, if only one fits."""
     word, place = pronoun.name.lower(), pronoun.span.start
     if word in _RELATIVE:
-        found = _named_before(tokens, place, (one.entity for one in own))
-        names = [one for one in own if one.entity is found]
+        found = _named_before(tokens, place, (one.entity for one in own.names))
+        names = [one for one in own.names if one.entity is found]
         fits = {"who": ("", "m", "f"), "whom": ("", "m", "f"), "which": ("", "n")}.get(word, ("", "m", "f", "n"))
         chosen = next((one for one in names if one.gender in fits), None)
         chosen = None if word == "which" and chosen and _is_person(chosen.entity) else chosen
     else:
-        near = [one for one in own if one.entity.span.end <= place]
-        near += before[-1] if before else []
-        chosen = _only_fitting(_CLASSES.get(word, ""), [near, *reversed(before[:-1])])
+        near = [one for one in own.names if one.entity.span.end <= place]
+        near += before[-1].names if before else []
+        groups = [near, *(one.names for one in reversed(before[:-1]))]
+        has_people = any(one.has_people for one in (own, *before))
+        chosen = _only_fitting(_CLASSES.get(word, ""), groups, has_people=has_people)
     if chosen is None:
         return pronoun
     return replace(pronoun, resolved=chosen.entity.name, type=pronoun.type or chosen.entity.type)
 
 
-def _only_fitting(gender: str, groups: Iterable[Sequence[_Name]]) -> _Name | None:
-    """Return the only name that fits in the first group of names with a fitting one."""
+def _only_fitting(gender: str, groups: Iterable[Sequence[_Name]], *, has_people: bool) -> _Name | None:
+    """Return the only name that fits in the first group of names with a fitting one.
+
+    If pronouns around it stand for a person, a name of unknown type may be that person and is no "it".
+    """
     for names in groups:
         if gender and (fitting := [one for one in names if one.fits(gender)]):
             longest = max(fitting, key=lambda one: len(one.entity.name))
             is_only = all(_same(one.entity.name, longest.entity.name) for one in fitting)
-            is_sure = any(one.is_known for one in fitting) or (gender == "n" and len(names) == len(fitting))
+            all_fit = gender == "n" and len(names) == len(fitting) and not has_people
+            is_sure = any(one.is_known for one in fitting) or all_fit
             is_subject = any(one.is_subject for one in fitting)
             return longest if is_only and is_sure and is_subject else None
     return None
