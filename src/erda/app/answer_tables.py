@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ def writer_for(out: Path) -> Writer:
     """Select the writer by the ending of the file name."""
     for ending, writer in WRITERS.items():
         if out.name.endswith(ending):
+            if writer is _write_parquet and find_spec("pyarrow") is None:
+                raise SettingsError(
+                    f"--out {out}: Parquet needs pyarrow: pip install pyarrow. Or write .csv or .jsonl."
+                )
             return writer
     raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
 

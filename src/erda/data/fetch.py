@@ -32,13 +32,13 @@ def get_dataset(
         raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
     wanted = [file for file in entry.remote if not _is_whole(folder / file.target, file.blob)]
     for position, file in enumerate(wanted):
-        say(f"{file.url(mirror)}\n  -> {folder / file.target}")
+        say(f"{file.url(mirror)} -> {folder / file.target}")
         try:
             _fetch(file, folder / file.target, mirror)
         except _UnreachableError as error:
             raise DataError(_put_these(str(error), wanted[position:], folder, mirror)) from None
     if name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
-        say(f"drawing validation examples\n  -> {folder / 'fewrel' / VALIDATION_FILE}")
+        say(f"drawing validation examples -> {folder / 'fewrel' / VALIDATION_FILE}")
         write_validation(folder / "fewrel")
     say(f"{name}: everything is here ({folder}).")
     return folder
