@@ -165,6 +165,15 @@ def test_a_damaged_graph_is_rebuilt(bert: ModelFolder, cache: Path, file: str, d
     assert place.read_bytes() == whole
 
 
+def test_graphs_that_changed_places_are_rebuilt(bert: ModelFolder, cache: Path) -> None:
+    vectors = [build(bert, max_pieces=pieces).embed([LONG]) for pieces in (0, 12)]
+    one, other = (path for path in cache.iterdir() if path.is_dir())
+    for source, target in ((one, cache / "x"), (other, one), (cache / "x", other)):
+        source.rename(target)
+    again = [build(bert, max_pieces=pieces).embed([LONG]) for pieces in (0, 12)]
+    np.testing.assert_array_equal(again, vectors)
+
+
 def test_an_unwritable_cache_folder_is_a_warning(bert: ModelFolder, cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("a file where the folder should be")
@@ -232,3 +241,23 @@ def test_built_files_take_over_the_statistics_of_the_adapter(tmp_path: Path) -> 
     assert copied is not None
     assert np.array_equal(source.vectors, copied.vectors)
     assert np.array_equal(source.rivals, copied.rivals)
+
+
+@pytest.mark.parametrize("file", ["background.npz", "unlabelled.npz"])
+@pytest.mark.parametrize("damage", ["missing", "of other weights"])
+def test_a_packaged_encoder_without_its_statistics_is_rejected(
+    file: str, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them the same store would give other answers."""
+    folder = tmp_path / "minilm"
+    folder.mkdir()
+    for path in (PACKAGED / "minilm").iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / file).unlink()
+    if damage != "missing":
+        arrays = dict(np.load(PACKAGED / "minilm" / file))
+        np.savez(folder / file, **(arrays | {"fingerprint": np.array("0" * 64)}))
+    monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
+    encoder = build_encoder("minilm", adapter="shipped", engine="packaged", trained_layers=0)
+    with pytest.raises(ModelError, match=rf"{file}.*Reinstall erda"):
+        encoder.background() if file == "background.npz" else encoder.unlabelled()

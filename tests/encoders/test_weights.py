@@ -75,6 +75,14 @@ def test_an_incomplete_folder_is_rejected(tmp_path: Path, name: str) -> None:
         find_model(folder)
 
 
+def test_a_folder_that_names_another_model_is_rejected(tmp_path: Path) -> None:
+    """With PEFT installed, transformers loads the base model of this file instead of the weights beside it."""
+    folder = write_folder(tmp_path / "m")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/other/model"}')
+    with pytest.raises(ModelError, match="adapter_config"):
+        find_model(folder)
+
+
 @pytest.mark.parametrize("keep", [0, 4, 20, -1, None])
 def test_truncated_and_invalid_weights_are_rejected(tmp_path: Path, keep: int | None) -> None:
     folder = write_folder(tmp_path / "m")

@@ -19,16 +19,24 @@ AGAIN = "Rebuild it: erda corpus background."
 
 @dataclass(frozen=True, slots=True)
 class BackgroundFile:
-    """Folder of a background, and the fingerprint of the weights it must belong to."""
+    """Folder of a background, and the fingerprint of the weights it must belong to.
+
+    With a `remedy` the file must exist for these weights: without it, answers would differ.
+    """
 
     folder: Path
     fingerprint: str
+    remedy: str = ""
 
     def read(self) -> np.ndarray | None:
         """Read the centres, [n, dim] float32; None if there is no background for these weights."""
         path = self.folder / FILE
-        if not path.is_file():
-            return None
+        found = self._read(path) if path.is_file() else None
+        if found is None and self.remedy:
+            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
+        return found
+
+    def _read(self, path: Path) -> np.ndarray | None:
         arrays = read_arrays(path, error=ModelError, remedy=AGAIN)
         centres, made_with = arrays.get("centres"), arrays.get("fingerprint")
         if centres is None or made_with is None or centres.ndim != 2 or not np.isfinite(centres).all():

@@ -64,14 +64,15 @@ def pack_encoder(
         raise SettingsError(f"engine '{settings.engine}': {reason}")
     trained = weights.fingerprint if weights else ""
     inputs = [VERSION, settings.engine, folder.fingerprint, trained, settings.max_pieces]
-    place = cache_folder() / "onnx" / hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
-    found = _read(place)
+    key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
+    place = cache_folder() / "onnx" / key
+    found = _read(place, key)
     if found is None:
         try:
             with locked(place, busy="another process builds the same encoder", error=ModelError, wait=BUILD_SECONDS):
-                found = _read(place)
+                found = _read(place, key)
                 if found is None:
-                    found = make_packed(folder, settings, weights)
+                    found = make_packed(folder, settings, weights, made_from=key)
                     found.write(place)
         except WriteError as fault:
             warnings.warn(f"The encoder's graph cannot be cached; each start builds it again: {fault}", stacklevel=2)
@@ -99,14 +100,18 @@ class _Shape:
     hidden_act: str = "gelu"
 
 
-def _read(place: Path) -> PackedEncoder | None:
+def _read(place: Path, made_from: str = "") -> PackedEncoder | None:
+    """Read the files of an encoder; None if they are damaged or made from something else: rebuild them."""
     try:
-        return PackedEncoder.read(place) if place.is_dir() else None
-    except ErdaError:  # damaged: rebuild
+        found = PackedEncoder.read(place) if place.is_dir() else None
+    except ErdaError:
         return None
+    return found if found and found.about.made_from == made_from else None
 
 
-def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None) -> PackedEncoder:
+def make_packed(
+    folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None, *, made_from: str = ""
+) -> PackedEncoder:
     """Build the files of an encoder from its weights."""
     encoder = TransformerEncoder(folder, settings, weights=weights)
     tokenizer = encoder.tokenizer
@@ -122,6 +127,7 @@ def make_packed(folder: ModelFolder, settings: TransformerSettings, weights: Tra
         special=tokenizer.special,
         sha256=digests(files),
         crc32=crc32_of(files),
+        made_from=made_from,
     )
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
 

@@ -54,11 +54,12 @@ class AboutEncoder:
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
     crc32: dict[str, int] = field(default_factory=dict)  # of each file, fast to verify
+    made_from: str = ""  # weights and settings of a graph in the cache
 
     @property
     def fingerprint(self) -> str:
         """Sha256 of everything that determines a vector."""
-        fields = {name: value for name, value in asdict(self).items() if name != "crc32"}
+        fields = {name: value for name, value in asdict(self).items() if name not in ("crc32", "made_from")}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def describes(self, files: dict[str, bytes]) -> bool:
@@ -207,8 +208,9 @@ def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes,
         EncoderSpec(name, settings.model_dump(), about.fingerprint),
         kept=kept,
     )
-    encoder.background_file = BackgroundFile(folder, about.fingerprint)
-    encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint)
+    remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
+    encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
+    encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder
 
 

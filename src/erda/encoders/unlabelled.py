@@ -43,18 +43,24 @@ class Unlabelled:
 
 @dataclass(frozen=True, slots=True)
 class UnlabelledFile:
-    """Folder of the file, and the fingerprint of the weights it must belong to."""
+    """Folder of the file, and the fingerprint of the weights it must belong to.
+
+    With a `remedy` the file must exist for these weights: without it, answers would differ.
+    """
 
     folder: Path
     fingerprint: str
+    remedy: str = ""
 
     def read(self) -> Unlabelled | None:
         """Read the pairs; None if there are none for these weights."""
-        path = self.folder / FILE
-        if not path.is_file():
-            return None
-        found = path.stat()
-        return _read(path, self.fingerprint, (found.st_ino, found.st_mtime_ns, found.st_size))
+        path, found = self.folder / FILE, None
+        if path.is_file():
+            about = path.stat()
+            found = _read(path, self.fingerprint, (about.st_ino, about.st_mtime_ns, about.st_size))
+        if found is None and self.remedy:
+            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
+        return found
 
 
 @lru_cache(maxsize=1)  # every teaching fits with them

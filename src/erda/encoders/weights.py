@@ -55,6 +55,7 @@ MINILM_SETTINGS = {  # sha256 of configuration and tokenizer
     "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
 }
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+ADAPTER_FILE = "adapter_config.json"  # of a PEFT adapter
 ORIGIN_FILE, UNPACKED_FILE = "origin.json", "unpacked.json"
 SHIPPED = "shipped"  # the project's own adapter for a pretrained model (docs/similarity.md)
 DEFAULT_BASE = "minilm"
@@ -176,6 +177,8 @@ def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZE
 
     `settings` names the files of tokenizer settings that the fingerprint covers as well.
     """
+    if (path / ADAPTER_FILE).exists():  # transformers would load the model that this file names
+        raise ModelError(f"{path / ADAPTER_FILE}: merge this PEFT adapter into its model, or remove the file.")
     missing = [] if (path / "config.json").is_file() else ["config.json"]
     weights = [path / file for file in WEIGHT_FILES if (path / file).is_file()][:1]
     if not weights:
