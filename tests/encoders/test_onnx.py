@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -261,3 +262,10 @@ def test_a_packaged_encoder_without_its_statistics_is_rejected(
     encoder = build_encoder("minilm", adapter="shipped", engine="packaged", trained_layers=0)
     with pytest.raises(ModelError, match=rf"{file}.*Reinstall erda"):
         encoder.background() if file == "background.npz" else encoder.unlabelled()
+
+
+def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = build_encoder("minilm", adapter="shipped", engine="packaged", trained_layers=0)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelError, match="pip install onnxruntime"):
+        encoder.embed(SENTENCES)

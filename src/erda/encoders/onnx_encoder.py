@@ -244,7 +244,10 @@ def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
 
 
 def _session(packed: PackedEncoder) -> Any:
-    import onnxruntime
+    try:
+        import onnxruntime
+    except ImportError as fault:  # absent, or built for another machine
+        raise ModelError(f"ONNX Runtime is missing or broken ({fault}). Run: pip install onnxruntime") from fault
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # `embed_pieces` runs sentences in parallel
