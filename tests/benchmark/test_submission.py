@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +87,18 @@ def broken(record: Record) -> list[Record]:
         replace(record, accuracy={"all-seen": record.accuracy["all-seen"]}),
         replace(record, protocols={}),
         replace(record, relation_right={"all-seen": counts}),
+        overstated(record),
     ]
+
+
+def overstated(record: Record) -> Record:
+    """The right predictions of one relation moved to another one that has fewer questions; sums stay."""
+    counts = {protocol: dict(rows) for protocol, rows in record.relation_right.items()}
+    one, other = record.order[0][:2]
+    for rows in counts.values():
+        rows[one], rows[other] = [a + b for a, b in zip(rows[one], rows[other], strict=True)], [0] * len(rows[other])
+    assert counts["all-seen"][one][0] > record.relation_tests[one]
+    return replace(record, relation_right=counts)
 
 
 def test_a_sealed_record_that_contradicts_itself_is_rejected(runs: Path) -> None:
@@ -156,3 +168,60 @@ def test_the_command_packs_and_checks(runs: Path, tmp_path: Path, capsys: pytest
     assert "Valid: Mine, 2 records of toy." in capsys.readouterr().out
     assert main(["submit", "--check", str(out), "--name", "x"]) == 2
     assert main(["submit", str(runs), "--out", str(tmp_path / "b.zip")]) == 2
+
+
+def test_a_bundle_never_replaces_what_it_packs(runs: Path, tmp_path: Path) -> None:
+    source = tmp_path / "toy.py"
+    (tmp_path / "link.zip").hardlink_to(source)
+    for out in (source, tmp_path / "link.zip", runs / "toy/1/record.json", runs / "toy/1/predictions.npz"):
+        content = out.read_bytes()
+        words = ["submit", str(runs), "--method-file", str(source), "--out", str(out), "--overwrite"]
+        assert main(words) == 2
+        assert out.read_bytes() == content
+
+
+def test_a_run_counts_once(runs: Path, tmp_path: Path) -> None:
+    content = (runs / "toy/1/record.json").read_bytes()
+    (runs / "again").mkdir()
+    (runs / "again/record.json").write_bytes(content)
+    with pytest.raises(RecordError, match="1 of 3 records repeat"):
+        pack(runs, tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\\b", "a\nb", "\x1b[31m"])
+def test_folders_that_cannot_be_in_a_bundle_are_named(name: str, tmp_path: Path) -> None:
+    toy_record(tmp_path / "runs" / name)
+    (tmp_path / "toy.py").write_text(METHOD)
+    with pytest.raises(RecordError, match="cannot be in a bundle"):
+        pack(tmp_path / "runs", tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["", ".", "./", "records//record.json", "records/./record.json", "method/a\x1b"])
+def test_a_member_with_a_strange_path_is_rejected(name: str, runs: Path, tmp_path: Path) -> None:
+    bundle = pack(runs, tmp_path / "a.zip")
+    with zipfile.ZipFile(bundle, "a") as packed:
+        packed.writestr(zipfile.ZipInfo(name), b"{}")
+    with pytest.raises(RecordError, match="unexpected"):
+        check_bundle(bundle)
+
+
+def test_a_damaged_bundle_is_rejected(runs: Path, tmp_path: Path) -> None:
+    content, rng, n_rejected = pack(runs, tmp_path / "a.zip").read_bytes(), random.Random(1), 0
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (tmp_path / "b.zip").write_bytes(damaged)
+        try:
+            check_bundle(tmp_path / "b.zip")
+        except RecordError:
+            n_rejected += 1
+    assert n_rejected > 150, "the other bits are times and attributes"
+
+
+def test_enormous_counts_are_rejected(runs: Path) -> None:
+    path = runs / "toy/1/record.json"
+    value = json.loads(path.read_text())
+    value["n_test"] = [10**400] * len(value["n_test"])
+    path.write_text(json.dumps(sealed(value)))
+    with pytest.raises(RecordError, match="n_test"):
+        read_record(path)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Measures, forgetting
 from erda.errors import RecordError
-from erda.fields import Count, Fraction, Number, Similarity, Weight
+from erda.fields import Fraction, Similarity, Weight
 from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, write_arrays, write_json
 from erda.settings.runs import Run
 
 SCHEMA = 1
+MOST = 10**12  # examples of a test set
+Number, Count = Annotated[int, Field(ge=0, le=MOST)], Annotated[int, Field(ge=1, le=MOST)]
 RECORD = "record.json"
 PREDICTIONS = "predictions.npz"
 AGAIN = "Delete its folder and run again."

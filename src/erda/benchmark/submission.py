@@ -10,10 +10,12 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -33,6 +35,8 @@ from erda.benchmark.run.machine import versions
 from erda.errors import RecordError, join_faults, one_line
 from erda.files import decode_sealed, read_bytes, sealed, write_bytes
 from erda.methods import METHODS
+from erda.outputs import refuse_overwriting_input
+from erda.settings.runs import Run
 
 FORMAT = 1
 CONTENTS = "bundle.json"
@@ -40,6 +44,7 @@ RECORDS, METHOD = "records", "method"
 MOST_NOTE = 2_000  # characters of JSON; longer notes of a method (provenance of augmentation) are left out
 MOST_UNPACKED = 200_000_000  # bytes of a bundle
 ROUNDING = 1e-9
+PACKED_BY = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file
 
 
@@ -102,6 +107,9 @@ def _contradictions(record: Record) -> list[str]:
         if any(len(right.get(name, ())) != record.n_tasks - k for k, task in enumerate(record.order) for name in task):
             faults.append(f"{protocol}: counts per relation are incomplete")
             continue
+        if any(max(counts) > tests.get(name, 0) for name, counts in right.items()):
+            faults.append(f"{protocol}: more right predictions than test examples")
+            continue
         rows = [
             [sum(right[name][k - j] for name in record.order[j]) / n_test[j] for j in range(k + 1)]
             for k in range(record.n_tasks)
@@ -130,7 +138,15 @@ def audit(found: Records) -> list[str]:
     for one in found.found:
         place = one.folder.relative_to(found.directory) if one.folder else one.record.title
         faults += [f"{place}: {fault}." for fault in audit_record(one.record)]
-    return faults
+    return faults + _repeated(found.records)
+
+
+def _repeated(records: Iterable[Record]) -> list[str]:
+    """Reject a run that counts twice."""
+    names = [one.name for one in fields(Run) if one.name != "device"]
+    runs = Counter(json.dumps([getattr(one, name) for name in names], sort_keys=True) for one in records)
+    n_repeated = sum(n - 1 for n in runs.values())
+    return [f"{n_repeated} of {runs.total()} records repeat the run of another record."] if n_repeated else []
 
 
 # -- bundles -----------------------------------------------------------------------------------------------------------
@@ -150,15 +166,21 @@ class Bundle:
 def pack_bundle(directory: Path, out: Path, *, name: str, method_files: Sequence[Path] = ()) -> Bundle:
     """Audit the records under `directory` and pack them into `out`; raise one `RecordError` with all faults."""
     found = read_records(directory)
+    inputs = [one.folder / name for one in found.found if one.folder for name in (RECORD, PREDICTIONS)]
+    refuse_overwriting_input(out, *inputs, *method_files)
     compact = {one.folder.relative_to(directory): compact_record(one) for one in found.found if one.folder is not None}
     faults = list(found.faults)
     faults += [f"{place}: {fault}." for place, record in compact.items() for fault in audit_record(record)]
+    faults += _repeated(compact.values())
     members = {f"{RECORDS}/{place.as_posix()}/{RECORD}": record_bytes(one) for place, one in compact.items()}
     for path in method_files:
         if f"{METHOD}/{path.name}" in members:
             faults.append(f"{path}: two method files have this name.")
         members[f"{METHOD}/{path.name}"] = read_bytes(path, error=RecordError)
     faults += _unknown_methods(compact.values(), has_files=bool(method_files))
+    faults += [
+        f"{one_line(place)}: this name cannot be in a bundle; rename it." for place in members if not _is_safe(place)
+    ]
     if faults:
         raise RecordError(join_faults([f"{directory}: no bundle was written.", *faults]))
     digests = {place: hashlib.sha256(content).hexdigest() for place, content in sorted(members.items())}
@@ -172,7 +194,9 @@ def _unknown_methods(records: Iterable[Record], *, has_files: bool) -> list[str]
     """Reject methods that nobody else can run."""
     own = sorted({one.method for one in records} - set(METHODS.builtin))
     return (
-        [f"{', '.join(own)}: not a method of erda; add its source with --method-file."] if own and not has_files else []
+        [f"{one_line(', '.join(own))}: not a method of erda; add its source with --method-file."]
+        if own and not has_files
+        else []
     )
 
 
@@ -222,9 +246,12 @@ def check_bundle(path: Path) -> CheckedBundle:
                 write_bytes(Path(folder) / place, content)
         records: tuple[Record, ...] = ()
         if not faults:
-            found = read_records(Path(folder) / RECORDS) if any(Path(folder).iterdir()) else None
+            try:
+                found = read_records(Path(folder) / RECORDS) if any(Path(folder).iterdir()) else None
+            except RecordError as fault:
+                raise RecordError(str(fault).replace(folder, str(path))) from None
             records = found.records if found else ()
-            faults += audit(found) if found else ["holds no record."]
+            faults += [one.replace(folder, str(path)) for one in audit(found)] if found else ["holds no record."]
     files = tuple(place for place in members if place.startswith(f"{METHOD}/"))
     faults += _unknown_methods(records, has_files=bool(files))
     if faults:
@@ -239,17 +266,21 @@ def _unzipped(path: Path) -> dict[str, bytes]:
             infos = packed.infolist()
             if sum(one.file_size for one in infos) > MOST_UNPACKED:
                 raise RecordError(f"{path}: unpacks to more than {MOST_UNPACKED // 1_000_000} MB.")
-            unsafe = [one.filename for one in infos if not _is_safe(one.filename)]
+            unsafe = [one.filename for one in infos if not _is_safe(one.filename) or one.compress_type not in PACKED_BY]
             names = [one.filename for one in infos]
             if unsafe or len(set(names)) < len(names):
                 raise RecordError(f"{path}: has unexpected or repeated members: {one_line(', '.join(unsafe or names))}")
             return {one.filename: packed.read(one) for one in infos}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise RecordError(f"{path}: is not a bundle of `erda submit` ({one_line(str(error))}).") from None
 
 
 def _is_safe(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    ends = name == CONTENTS or (name.startswith(f"{RECORDS}/") and parts[-1] == RECORD)
-    ends = ends or (parts[0] == METHOD and len(parts) == 2)
-    return ends and ".." not in parts and not name.startswith("/") and "\\" not in name
+    """Whether a path may be in a bundle: printable, relative, in its shortest form."""
+    parts = name.split("/")
+    place = (
+        name == CONTENTS
+        or (parts[0] == RECORDS and parts[-1] == RECORD and len(parts) > 1)
+        or (parts[0] == METHOD and len(parts) == 2)
+    )
+    return place and name.isprintable() and "\\" not in name and not {"", ".", ".."} & {*parts}
