@@ -22,6 +22,7 @@ from erda.files import (
     read_arrays,
     read_json,
     read_sealed,
+    remove_left_lock,
     remove_own,
     remove_unfinished,
     sealed,
@@ -171,6 +172,18 @@ def test_a_lock_keeps_other_processes_out_and_ends_with_them(tmp_path: Path) -> 
     assert not (tmp_path / ".lock").exists()
 
 
+def test_the_lock_of_a_killed_process_is_removed_and_a_held_one_stays(tmp_path: Path) -> None:
+    with locked(tmp_path, busy="busy"):
+        remove_left_lock(tmp_path)
+        assert (tmp_path / ".lock").exists()
+    for content, stays in (("", False), ("mine", True)):
+        (tmp_path / ".lock").write_text(content)
+        remove_left_lock(tmp_path)
+        assert (tmp_path / ".lock").exists() is stays
+    remove_left_lock(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ERDA_CACHE", raising=False)
     monkeypatch.delenv("ERDA_DATA", raising=False)
@@ -267,6 +280,32 @@ def test_a_work_folder_is_taken_up_again_and_a_foreign_one_is_left_alone(tmp_pat
     assert [one.name for one in (tmp_path / "work").iterdir()] == ["mine.txt"]
     assert remove_own(tmp_path / "empty") == []
     assert not (tmp_path / "empty").exists()
+
+
+def test_a_work_folder_stays_erdas_own_wherever_its_removal_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, unlink = {"a.json", "rows", "z.json"}, Path.unlink
+    for n_removed in range(len(names) + 1):
+        work = tmp_path / str(n_removed)
+        with work_folder(work, purpose="answers", busy="busy"):
+            for name in names:
+                (work / name).touch()
+        left = list(range(n_removed))
+
+        def die(path: Path, left: list[int] = left, **how: bool) -> None:
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            unlink(path, **how)
+
+        monkeypatch.setattr(Path, "unlink", die)
+        with pytest.raises(KeyboardInterrupt):
+            remove_own(work, names.__contains__)
+        monkeypatch.undo()
+        with work_folder(work, purpose="answers", busy="busy"):
+            remove_own(work, names.__contains__)
+        assert not work.exists()
 
 
 def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:

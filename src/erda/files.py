@@ -323,17 +323,26 @@ def locked(
         lock.release()
 
 
+def remove_left_lock(folder: Path) -> None:
+    """Remove the lock file that a killed process left in a folder; the lock of a running process stays."""
+    with suppress(OSError, ErdaError):  # read-only, or in use
+        if (folder / LOCK).exists():
+            with locked(folder, busy="in use", wait=0):
+                pass
+
+
 def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -> list[Path]:
     """Delete a file, or the files of a folder that `is_own` accepts by their relative paths; then the emptied folders.
 
     The caller proves that it wrote `path`; `is_own` is the grammar of what erda writes there, besides locks, marks of
     ownership and temporary files. Everything else stays, and so does every symbolic link. Returns what stays.
+    The mark of ownership goes last: whoever is killed in between can still prove that the rest is erda's.
     """
     if path.is_symlink() or not path.is_dir():
         return [] if not path.is_symlink() and _removed(path.unlink) else [path]
     stays: list[Path] = []
     for top, folders, files in os.walk(path, topdown=False):
-        for one in (Path(top, name) for name in files):
+        for one in (Path(top, name) for name in sorted(files, key=OWNER.__eq__)):
             ours = one.name in (LOCK, OWNER) or is_unfinished(one.name) or is_own(one.relative_to(path).as_posix())
             if one.is_symlink() or not ours or not _removed(one.unlink):
                 stays.append(one)

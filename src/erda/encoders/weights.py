@@ -26,6 +26,7 @@ from erda.files import (
     read_bytes,
     read_json,
     read_sealed,
+    remove_left_lock,
     remove_own,
     remove_unfinished,
     sealed,
@@ -285,6 +286,8 @@ def assemble_mpnet(
                     partial / UNPACKED_FILE, sealed({path.name: sha256_of(path) for path in _model_files(partial)})
                 )
                 partial.replace(folder)
+    else:
+        remove_left_lock(folder.parent)
     verify_sha256(folder / WEIGHT_FILES[0], sha256, error=ModelError)
     remedy = f"Delete {folder}; erda unpacks it again."
     if (folder / UNPACKED_FILE).is_file():  # erda 0.1.0 did not write this file

@@ -211,6 +211,29 @@ def test_a_run_is_locked_against_other_processes(tmp_path: Path) -> None:
     assert toy_record(tmp_path).n_tasks == N_TASKS
 
 
+def test_what_a_kill_leaves_beside_a_record_is_removed_by_the_next_command(tmp_path: Path) -> None:
+    record = toy_record(tmp_path)
+    place = tmp_path / "toy/1"
+    whole = sorted(place.rglob("*"))
+    (place / "progress").mkdir()
+    for name in (".lock", ".predictions.npz.0123456789abcdef.tmp", "progress/task-3.npz"):
+        (place / name).touch()
+    with run_lock(place):
+        assert toy_record(tmp_path) == record, "a finished run is read while another process tidies up"
+        assert (place / "progress/task-3.npz").exists()
+    (place / ".lock").touch()
+    assert toy_record(tmp_path) == record
+    assert sorted(place.rglob("*")) == whole
+
+
+def test_temporary_files_of_a_killed_run_are_removed_when_it_is_finished(tmp_path: Path) -> None:
+    place = tmp_path / "toy/1"
+    place.mkdir(parents=True)
+    (place / ".record.json.0123456789abcdef.tmp").touch()
+    toy_record(tmp_path)
+    assert not [path for path in place.iterdir() if path.name.startswith(".")]
+
+
 def test_out_of_memory_is_an_erda_error(tmp_path: Path) -> None:
     class Greedy(ToyMethod):
         def learn(self, task: object) -> None:

@@ -25,11 +25,14 @@ from erda.benchmark.metrics import Measures
 from erda.benchmark.records import RECORD, read_record
 from erda.errors import ErdaError, ModelError, RecordError, SettingsError, WriteError, one_line
 from erda.files import (
+    LOCK,
+    is_unfinished,
     locked,
     read_arrays,
     read_json,
     read_sealed,
     remove_own,
+    remove_unfinished,
     sealed,
     sha256_of,
     write_arrays,
@@ -136,15 +139,19 @@ class Progress:
         return [read_arrays(self.folder / f"task-{k + 1}.npz", error=RecordError) for k in range(self.n_done)]
 
     def discard(self) -> None:
-        """Remove the folder, once the record is written; files of others stay."""
+        """Remove the folder and temporary files beside it, once the record is written; files of others stay."""
         remove_own(self.folder, lambda name: is_own(name) or name in self.learned.files)
+        remove_unfinished(self.folder.parent)
 
 
 def discard_leftovers(run_directory: Path) -> None:
-    """Remove the progress of a finished run, which a kill after its record was written leaves behind."""
-    with suppress(OSError, ErdaError):  # a finished run can be read on a read-only disk
-        if (run_directory / FOLDER).is_dir():
-            remove_own(run_directory / FOLDER, is_own)
+    """Remove what a kill leaves beside the record of a finished run: its progress, its lock, temporary files."""
+    with suppress(OSError, ErdaError):  # on a read-only disk, or while another process finishes the run
+        if any(path.name in (FOLDER, LOCK) or is_unfinished(path.name) for path in run_directory.iterdir()):
+            with locked(run_directory, busy="in use", wait=0):
+                remove_unfinished(run_directory)
+                if (run_directory / FOLDER).is_dir():
+                    remove_own(run_directory / FOLDER, is_own)
 
 
 def is_own(name: str) -> bool:
