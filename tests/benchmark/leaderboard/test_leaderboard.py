@@ -135,3 +135,12 @@ def test_filters_hide_rows_and_the_address_keeps_the_choice(tmp_path: Path, temp
         page.reload()
         assert page.input_value("select[name=protocol]") == "all-seen"
         browser.close()
+
+
+def test_names_of_records_are_text_on_the_pages(template: Record) -> None:
+    hostile = "<script>x</script>\n\n# forged"
+    record = replace(as_fewrel(template, "erda"), dataset=hostile, settings={"stream": {"way": hostile}})
+    rows = list(rows_of(record).values())
+    assert "\n# forged" not in (page := to_page_markdown(rows))
+    assert not re.search(r"(?<!\\)<script>", page)
+    assert "<script>x" not in to_page_html(rows)

@@ -94,3 +94,11 @@ def test_hostile_names_are_escaped() -> None:
 @pytest.mark.parametrize("number", ["+1.25", "-0.50", "+1.20 to +3.40", "-1e-05"])
 def test_numbers_stay_numbers_in_csv(number: str) -> None:
     assert to_csv(Table("t", "T", ("a", "b"), (("x", number),))).splitlines()[1] == f"x,{number}"
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [("=1", "'=1"), (" =1", "' =1"), ("\uff1d1", "'\uff1d1"), ("a;=1", "a;'=1"), ("\ufeff+1", "'\ufeff+1")],
+)
+def test_no_name_is_a_formula_in_csv(name: str, cell: str) -> None:
+    assert to_csv(Table("t", "T", ("a",), ((name,),))).splitlines()[1] == cell

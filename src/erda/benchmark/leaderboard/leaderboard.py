@@ -8,7 +8,7 @@ from pathlib import Path
 
 from erda.benchmark.leaderboard.rows import UNKNOWN, LeaderboardRow
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report.table_formats import DASH, Cells, Table, to_markdown
+from erda.benchmark.report.table_formats import DASH, Cells, Table, escape_markdown, to_markdown
 
 HERE = Path(__file__).parent
 INTRODUCTION = """\
@@ -53,7 +53,7 @@ def to_page_markdown(rows: Sequence[LeaderboardRow]) -> str:
             text_columns=4,
         )
         _, _, text = to_markdown(table).partition("\n\n")  # without its title
-        parts.append(f"## {setting}\n\n{text}")
+        parts.append(f"## {escape_markdown(setting)}\n\n{text}")
     return "\n".join(parts).rstrip() + "\n"
 
 

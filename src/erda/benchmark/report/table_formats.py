@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from erda.benchmark.statistics import Summary
+from erda.data.formats.csv_examples import without_formula
 from erda.errors import printable
 
 DASH = "–"
 MARKDOWN_SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|^#)")
-FORMULA = re.compile(r"[=+\-@]")  # start of a cell that a spreadsheet evaluates
 NUMBERS = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( to [-+]?[\d.]+)?")
 Cell = str | int | Summary | None
 Cells = tuple[Cell, ...]
@@ -136,8 +136,8 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_text(text: str) -> str:
-    """Text with a quote in front if a spreadsheet would evaluate it as a formula."""
-    return f"'{text}" if FORMULA.match(text) and not NUMBERS.fullmatch(text) else text
+    """Text that no spreadsheet evaluates; numbers stay numbers."""
+    return text if NUMBERS.fullmatch(text) else without_formula(text)
 
 
 WRITERS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": to_csv}

@@ -100,9 +100,14 @@ def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = 
 def csv_line(fields: Sequence[object]) -> str:
     """Write one CSV row without its line ending; an apostrophe precedes anything a spreadsheet reads as a formula."""
     line = io.StringIO()
-    safe = [_UNGUARDED.sub("'", field) if isinstance(field, str) else field for field in fields]
+    safe = [without_formula(field) if isinstance(field, str) else field for field in fields]
     csv.writer(line, lineterminator=CSV_END).writerow(safe)
     return line.getvalue().removesuffix(CSV_END)
+
+
+def without_formula(text: str) -> str:
+    """Text with an apostrophe before anything a spreadsheet reads as a formula."""
+    return _UNGUARDED.sub("'", text)
 
 
 def _renamed(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
