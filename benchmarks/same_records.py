@@ -23,7 +23,7 @@ from erda.fields import flat_values
 from erda.files import read_arrays, read_json
 from erda.settings.runs import filled_settings
 
-LEFT_OUT = ("seconds", "peak_memory_mb", "versions", "seal")
+LEFT_OUT = ("seconds", "peak_memory_mb", "versions", "seal", "predictions_sha256")
 RECORD, PREDICTIONS = "record.json", "predictions.npz"
 NOTHING = object()  # a missing value
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark.records import PREDICTIONS, read_predictions, read_record, read_records, relation_counts
+from erda.benchmark.records import (
+    PREDICTIONS,
+    RECORD,
+    read_predictions,
+    read_record,
+    read_records,
+    relation_counts,
+    write_record,
+)
 from erda.benchmark.report.report import write_report
 from erda.errors import RecordError
 from erda.files import read_arrays, sealed, write_arrays, write_json
@@ -107,6 +116,29 @@ def test_damaged_predictions_are_a_note_of_one_line(tmp_path: Path) -> None:
     (note,) = write_report(tmp_path, figures=False).notes
     assert f"{path}: is damaged" in note
     assert "\n" not in note
+
+
+@pytest.mark.parametrize("name", [PREDICTIONS, RECORD])
+def test_a_valid_file_of_another_run_is_noticed(tmp_path: Path, name: str) -> None:
+    first = toy_record(tmp_path / "a")
+    assert first.relation_tests == toy_record(tmp_path / "b", seed=2).relation_tests, "shapes and relations are equal"
+    (tmp_path / "a/toy/1" / name).write_bytes((tmp_path / "b/toy/2" / name).read_bytes())
+    told = f"{tmp_path / 'a/toy/1'}: record.json and predictions.npz are not of the same run."
+    report = write_report(tmp_path / "a", figures=False)
+    assert [told in one for one in (*report.faults, *report.notes)] == [True, True]
+    assert not [table for table in report.tables if table.name == "mistakes"]
+
+
+def test_predictions_of_an_older_record_without_their_sha256_are_read(tmp_path: Path) -> None:
+    record = replace(toy_record(tmp_path), predictions_sha256="")
+    write_record(tmp_path / "toy/1", record)
+    (found,) = read_records(tmp_path).found
+    assert found.predictions().relations == ("r0", "r1", "r2", "r3", "r4", "r5")
+    for changes in ({"order": [["r0"], ["r1"], ["r9"]]}, {"relation_tests": dict.fromkeys(record.relation_tests, 9)}):
+        write_record(tmp_path / "toy/1", replace(record, **changes))
+        (found,) = read_records(tmp_path).found
+        with pytest.raises(RecordError, match="not of the same run"):
+            found.predictions()
 
 
 def test_a_record_counts_right_predictions_of_each_relation_after_each_task(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Files of a finished run: `OUT/METHOD/SEED/record.json` and `predictions.npz`.
 
-A record is sealed with a digest of its content. A truncated or changed record, or one of another version, raises a
-`RecordError` that names its path.
+A record is sealed with a digest of its content and holds the sha256 of its predictions. A truncated or changed record,
+one of another version, or one beside the predictions of another run raises a `RecordError` that names its path.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from pydantic import Field
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
-from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, write_arrays, write_json
+from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, sha256_of, write_arrays, write_json
 from erda.settings.runs import Run
 
 SCHEMA = 1
 MOST = 10**12  # examples of a test set
-Number, Count = Annotated[int, Field(ge=0, le=MOST)], Annotated[int, Field(ge=1, le=MOST)]
+Number = Annotated[int, Field(ge=0, le=MOST)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
 RECORD = "record.json"
 PREDICTIONS = "predictions.npz"
 AGAIN = "Delete its folder and run again."
@@ -60,6 +61,7 @@ class Record(Run):
     relation_right: dict[str, dict[str, list[Number]]] = field(default_factory=dict)
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
+    predictions_sha256: str = ""  # of the `predictions.npz` of the same run; "" in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
@@ -154,10 +156,33 @@ class FoundRecord:
     record: Record
     folder: Path | None = None
 
+    def predictions(self) -> TestPredictions:
+        """Read the predictions beside the record; a valid file of another run raises."""
+        if self.folder is None or not (self.folder / PREDICTIONS).exists():
+            raise RecordError(f"{self.folder or self.record.title} has no {PREDICTIONS}.")
+        found = read_predictions(self.folder)
+        same = {*found.relations} == {name for task in self.record.order for name in task}
+        if self.record.relation_tests:  # what is left to compare where a record has no sha256
+            counts = relation_counts(found)
+            same = same and all(getattr(self.record, name) == counts[name] for name in counts)
+        if self.fault() or not same:
+            raise RecordError(self._not_its_own())
+        return found
+
+    def fault(self) -> str:
+        """Return why the predictions beside the record are not its own; "" if they are, or if there are none."""
+        path, expected = (self.folder or Path()) / PREDICTIONS, self.record.predictions_sha256
+        if self.folder is None or not expected or not path.is_file() or sha256_of(path, error=RecordError) == expected:
+            return ""
+        return self._not_its_own()
+
+    def _not_its_own(self) -> str:
+        return f"{self.folder}: {RECORD} and {PREDICTIONS} are not of the same run. {AGAIN}"
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder, and faults of unreadable ones."""
+    """All records under a folder; faults of unreadable ones, and of predictions that are not those of their record."""
 
     directory: Path
     found: tuple[FoundRecord, ...]
@@ -181,6 +206,7 @@ def read_records(directory: Path) -> Records:
             faults.append(str(error))
     lone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
     faults += [f"{folder}: {PREDICTIONS} without {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
+    faults += [fault for one in found if (fault := one.fault())]
     if not found:
         hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none; `erda run` resumes them."
         raise RecordError(f"{directory}: contains no readable {RECORD}.{hint}")

@@ -27,7 +27,6 @@ from erda.benchmark.records import (
     FoundRecord,
     Record,
     Records,
-    read_predictions,
     read_records,
     relation_counts,
 )
@@ -55,7 +54,7 @@ def compact_record(found: FoundRecord) -> Record:
     """Record without bulky notes and local paths; counts per relation come from its predictions if it lacks them."""
     record = found.record
     if not record.relation_tests and found.folder is not None and (found.folder / PREDICTIONS).exists():
-        record = replace(record, **relation_counts(read_predictions(found.folder)))
+        record = replace(record, **relation_counts(found.predictions()))
     short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
     left_out = sorted(record.notes.keys() - short.keys())
     notes = {**short, "left_out": left_out} if left_out else short

@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.records import PREDICTIONS, read_predictions
 from erda.benchmark.report.table_formats import Table
 from erda.errors import RecordError
 
@@ -20,17 +19,15 @@ def mistakes_table(line: Line, experiment: Experiment) -> Table | None:
     asked: Counter[str] = Counter()
     names: dict[str, str] = {}
     for one in line.found:
-        record = one.record
-        if one.folder is None or not (one.folder / PREDICTIONS).exists():
-            raise RecordError(f"No mistakes of '{line.label}': {one.folder or record.title} has no {PREDICTIONS}.")
-        found = read_predictions(one.folder)
-        if {*found.relations} != {name for task in record.order for name in task}:
-            raise RecordError(f"{record.title}: its {PREDICTIONS} does not fit its record. Delete both and run again.")
+        try:
+            found = one.predictions()
+        except RecordError as fault:
+            raise RecordError(f"No mistakes of '{line.label}': {fault}") from None
         relations, answered = np.array(found.relations), found.best[-1] >= 0
         gold, best = relations[found.gold[answered]].tolist(), relations[found.best[-1][answered]].tolist()
         asked.update(gold)
         mistakes.update(pair for pair in zip(gold, best, strict=True) if pair[0] != pair[1])
-        names |= record.relation_names
+        names |= one.record.relation_names
     if not mistakes:
         return None
     worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_PAIRS]

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.metrics import measure
 from erda.benchmark.records import (
+    PREDICTIONS,
     RECORD,
     Record,
     measured,
@@ -32,7 +33,7 @@ from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.encoders.devices import memory_faults_explained
 from erda.errors import one_line
-from erda.files import write_json
+from erda.files import sha256_of, write_json
 from erda.settings.runs import Run
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def _finish(
     """Write predictions, manifest and, last, the record; then discard the progress."""
     spec, learned = method.encoder.spec, progress.learned
     predictions = evaluation.test_predictions(progress.arrays())
+    write_predictions(directory, predictions)
     record = Record(
         **{field.name: getattr(learned.asked, field.name) for field in fields(Run)},
         order=[[relation.id for relation in task.relations] for task in stream],
@@ -138,8 +140,8 @@ def _finish(
         versions=versions(),
         **relation_counts(predictions),
         notes=learned.notes,
+        predictions_sha256=sha256_of(directory / PREDICTIONS),
     )
-    write_predictions(directory, predictions)
     write_json(directory / MANIFEST, stream.manifest.to_json())
     if keep_method:
         method.save(directory / "method")
