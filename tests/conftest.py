@@ -1,7 +1,10 @@
 """Fixtures that every test may use."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +25,25 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs real data: set ERDA_DATA to the data folder (docs/data.md says what it holds)")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Chromium; tests that need it carry the mark `browser`."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("needs a browser: no chromium is installed here (Debian: apt-get install chromium)")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
+    with sync_api.sync_playwright() as playwright:
+        yield playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"], timeout=120_000
+        )
 
 
 @pytest.fixture

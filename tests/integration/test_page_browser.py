@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from toy_pages import full_report
 
 WIDTHS = (1280, 390)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Opens the page in a frame of each width, measures it, sorts a table by a click, and writes what it found as JSON.
 WRAPPER = """<!DOCTYPE html><meta charset="utf-8"><body><pre id="found"></pre><script>
 const found = {};
@@ -50,26 +48,24 @@ for (const width of WIDTHS) {
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def seen(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What chromium measured, by width."""
-    if CHROMIUM is None:
-        pytest.skip("needs a browser: no chromium is installed here (Debian: apt-get install chromium)")
     directory = tmp_path_factory.mktemp("browser")
     with pytest.MonkeyPatch.context() as patch:
         full_report(directory, patch)
     wrapper = directory / "wrapper.html"
     wrapper.write_text(WRAPPER.replace("WIDTHS", json.dumps(WIDTHS)), encoding="utf-8")
-    return look(wrapper, tmp_path_factory.mktemp("profile"))
+    return look(chromium, wrapper, tmp_path_factory.mktemp("profile"))
 
 
-def look(page: Path, profile: Path) -> dict[str, Any]:
+def look(chromium: str, page: Path, profile: Path) -> dict[str, Any]:
     """Open a page without a window and a network, wait for its scripts, and read what they wrote."""
     flags = (
         "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
         "--disable-component-update --disable-sync --allow-file-access-from-files --window-size=1400,3200 "
         "--virtual-time-budget=20000 --dump-dom"
     )
-    command = [str(CHROMIUM), *flags.split(), f"--user-data-dir={profile}", page.as_uri()]
+    command = [chromium, *flags.split(), f"--user-data-dir={profile}", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     written = re.search(r'<pre id="found">(.+?)</pre>', done.stdout, flags=re.DOTALL)
     assert written, f"the browser measured nothing (exit status {done.returncode}):\n{done.stderr[-2000:]}"

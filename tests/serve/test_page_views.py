@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,7 @@ from toy_server import Served, serving, toy_store
 from erda import read_examples
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium (Debian)"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 expect = sync_api.expect
 expect.set_options(timeout=60_000)
 
@@ -30,14 +25,6 @@ expect.set_options(timeout=60_000)
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        yield playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=120_000
-        )
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_runs import grouped, toy_record
@@ -113,28 +114,22 @@ def test_every_filter_of_the_page_has_a_value_in_every_row() -> None:
 
 
 @pytest.mark.browser
-def test_filters_hide_rows_and_the_address_keeps_the_choice(tmp_path: Path, template: Record) -> None:
-    from playwright.sync_api import sync_playwright
-
+def test_filters_hide_rows_and_the_address_keeps_the_choice(tmp_path: Path, template: Record, browser: Any) -> None:
     own = record_rows(map(experiment_section, grouped([as_fewrel(template, "posterior")])))
     rows = ranked([*own, *published_rows()])
     page_file = tmp_path / "leaderboard.html"
     page_file.write_text(to_page_html(rows))
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(page_file.as_uri())
-        page.select_option("select[name=training]", "frozen")
-        assert page.locator("tbody tr:not(.setting):visible").count() == 1
-        page.select_option("select[name=training]", "")
-        page.select_option("select[name=protocol]", "all-seen")
-        assert page.locator("tbody tr:not(.setting):visible").count() == len(
-            [row for row in rows if row.all_seen is not None]
-        )
-        assert page.locator("thead th[data-protocol=candidates]").is_hidden()
-        page.reload()
-        assert page.input_value("select[name=protocol]") == "all-seen"
-        browser.close()
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    page.select_option("select[name=training]", "frozen")
+    assert page.locator("tbody tr:not(.setting):visible").count() == 1
+    page.select_option("select[name=training]", "")
+    page.select_option("select[name=protocol]", "all-seen")
+    n_rows = len([row for row in rows if row.all_seen is not None])
+    assert page.locator("tbody tr:not(.setting):visible").count() == n_rows
+    assert page.locator("thead th[data-protocol=candidates]").is_hidden()
+    page.reload()
+    assert page.input_value("select[name=protocol]") == "all-seen"
 
 
 def test_names_of_records_are_text_on_the_pages(template: Record) -> None:
