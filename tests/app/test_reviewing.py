@@ -296,3 +296,15 @@ def test_purging_removes_the_reviews(extractor: Extractor) -> None:
     (extractor.folder / FOLDER / "mine.txt").write_text("not erda's")
     extractor.prune(purge=True)
     assert [path.name for path in (extractor.folder / FOLDER).iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("linked", ["", "shown.jsonl"])
+def test_a_journal_is_not_written_through_a_link(linked: str, tmp_path: Path) -> None:
+    """Otherwise decisions would end up in a file of the user's."""
+    target = tmp_path / "target"
+    target.write_text("notes\n") if linked else target.mkdir()
+    place = tmp_path / "reviews" / linked
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target)
+    with pytest.raises(DataError, match="symbolic link"):
+        ReviewJournal(tmp_path / "reviews")

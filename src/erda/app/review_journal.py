@@ -51,6 +51,9 @@ class ReviewJournal:
     """What was shown and said in all reviews of a store, on disk at once."""
 
     def __init__(self, folder: Path) -> None:
+        for path in (folder, folder / SHOWN):
+            if path.is_symlink():
+                raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
         self.folder = folder
         self.decisions = list(_read_decisions(folder / SHOWN))
         self.pending: tuple[Judgement, ...] = ()

@@ -174,8 +174,9 @@ def open_review(
     folder = extractor.folder / FOLDER
     path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
     with locked(folder, busy="another review of this extractor is open", wait=0):
+        journal = ReviewJournal(folder)
         pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
-        review = Review(extractor, pool, ReviewJournal(folder), relation=relation, progress=progress)
+        review = Review(extractor, pool, journal, relation=relation, progress=progress)
         try:
             yield review
         finally:
