@@ -77,7 +77,11 @@ def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda)
     run_example(erda, cleared)
     assert erda("relations").lines[0] == "    3  founded by"
     (merge,), (rename,) = commands_of(edit.MERGE), commands_of(edit.RENAME)
-    assert run_example(erda, merge).lines == ["my-extractor knows 1 relation by 4 examples (version 5)."]
+    assert run_example(erda, merge).lines == [
+        "Version 5: merged set up by into founded by.",
+        "my-extractor knows 1 relation by 4 examples (version 5).",
+    ]
+    assert run_example(erda, cleared).lines[0] == "Nothing new."
     run_example(erda, rename)
     assert erda("relations").lines[0] == "    4  established by"
     assert erda("undo").lines[0].startswith("Undone: renamed founded by to established by.")
@@ -91,12 +95,16 @@ def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> 
         "erda relations 'founded by' --store 'my store'" in erda("forget", "founded by", "--example", "9", *store).err
     )
     assert "erda undo --to 1 --store 'my store'" in erda("undo", *store).out
+    write_rows("none.jsonl", ((FOUNDED[0], "no_relation"), (FOUNDED[1], "founded by")))
+    erda("teach", "--file", "none.jsonl", *store)
+    assert "erda relations no_relation --store 'my store'" in erda("relations", *store).out
 
 
 def test_a_new_description_alone_is_reported(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     said = erda("teach", "founded by", "--description", "who began it").lines
     assert said[0] == "Version 2: no new example; new description: founded by."
+    assert erda("history").lines[-1].endswith("described founded by")
     assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
 
 
@@ -293,6 +301,21 @@ def test_a_table_may_name_its_entities_and_its_own_columns(erda: Erda) -> None:
     assert "never taught" not in erda("evaluate", "t.csv", *columns).out.lower()
     assert "Unknown column 'txt'" in erda("predict", "t.csv", "--columns", "txt=sentence").err
     assert "no column 'sentences'" in erda("predict", "t.csv", "--columns", "text=sentences").err
+    assert "(2 rows were taught and do not count)" in erda("tune", "t.csv", *columns).err
+
+
+def test_a_table_of_texts_may_name_its_own_columns(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    Path("t.csv").write_text("No,Text,Sentence\n7,short,Tesla was founded by Martin .\n")
+    asked = ("extract", "t.csv", "--all", "--entity", "Tesla", "--entity", "Martin")
+    row = json.loads(erda(*asked, "--columns", "text=sentence,id=no").lines[0])
+    assert (row["id"], row["text"], row["input"]) == ("7", "Tesla was founded by Martin .", {"Text": "short"})
+    Path("u.csv").write_text("Sentence\nTesla was founded by Martin .\n")
+    assert "name yours: --columns text=NAME" in erda("extract", "u.csv").err
+    assert "Unknown column 'head'" in erda("extract", "t.csv", "--columns", "head=sentence").err
+    Path("t.txt").write_text("x")
+    assert "only tables" in erda("extract", "t.txt", "--columns", "text=sentence").err
+    assert "relations: 1 founded by" in erda("review", "u.csv", "--columns", "text=sentence").out
 
 
 def test_rows_that_say_no_relation_are_not_taught_as_the_named_one(erda: Erda) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -252,12 +252,12 @@ def _context(example: Example) -> Iterator[str]:
             yield token.lower()
 
 
-def text_rows(texts: str | Path | Iterable[str | TextRow]) -> list[TextRow]:
+def text_rows(texts: str | Path | Iterable[str | TextRow], columns: Mapping[str, str] | None = None) -> list[TextRow]:
     """Read texts: a file (text, .jsonl, .csv), or a list of texts. A line that cannot be read raises."""
     if not isinstance(texts, str | Path):
         return [TextRow(one) if isinstance(one, str) else one for one in texts]
     rows = []
-    for line in read_texts(Path(texts)):
+    for line in read_texts(Path(texts), columns=columns):
         try:
             if line.error:
                 raise DataError(line.error)

@@ -314,6 +314,9 @@ class Extractor(Corrections):
             )
             if (addition.known, addition.unrelated) == (before.known, before.unrelated):
                 return Taught(stamp.number, duplicates=addition.duplicates)
+            done = addition.taught(before.known, stamp.number)
+            if not any((done.new, done.moved, *addition.n_new)):
+                said = f"described {', '.join(done.described)}"
             counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
             after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
             return addition.taught(before.known, self._log.learn(after, progress).number)

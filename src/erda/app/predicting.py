@@ -134,20 +134,23 @@ def ask_text(
     pairs: Pairs = "likelier",
     pronouns: bool = True,
     min_confidence: float | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Asking:
     """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
 
-    Files whose names end in .jsonl hold objects (`TextRow`), those in .csv a column `text`.
+    Files whose names end in .jsonl hold objects (`TextRow`), those in .csv a column `text`, or that of `columns`.
     """
     tagger = NameTagger(names) if names else None
     found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
-    job = _job(version, [path], entities=found_by, pairs=pairs, pronouns=pronouns, min_confidence=min_confidence)
+    asked = {"pairs": pairs, "pronouns": pronouns, "min_confidence": min_confidence, "columns": dict(columns or {})}
+    job = _job(version, [path], entities=found_by, **asked)
 
     def ask(row: TextRow) -> PairQuestions:
         marks = row.marks()
         return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
 
-    answer = partial(_answer_text, version, path, ask=ask, pairs=pairs, least=min_confidence)
+    read = partial(read_texts, path, columns=columns)
+    answer = partial(_answer_text, version, read, ask=ask, pairs=pairs, least=min_confidence)
     return Asking(path, (path,), job, answer, TEXT_COLUMNS)
 
 
@@ -206,10 +209,16 @@ class AskedLine:
 
 
 def _answer_text(
-    version: Version, path: Path, skip: int, *, ask: Ask, pairs: Pairs, least: float | None
+    version: Version,
+    read: Callable[..., Iterator[TextLine]],
+    skip: int,
+    *,
+    ask: Ask,
+    pairs: Pairs,
+    least: float | None,
 ) -> Iterator[Piece]:
     asked, size = list[AskedLine](), 0
-    for line in read_texts(path, skip=skip):
+    for line in read(skip=skip):
         asked.append(_asked(line, ask))
         size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
         if size >= PIECE:

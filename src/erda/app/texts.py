@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 from pydantic import StrictStr
 
-from erda.data.formats.csv_examples import header_columns, header_names, separator_of
+from erda.data.formats.csv_examples import header_names, renamed_columns, separator_of
 from erda.data.formats.jsonl_examples import EntityRow, other_fields
 from erda.data.own_data import refuse_spreadsheet
-from erda.errors import DataError
+from erda.errors import DataError, SettingsError, unknown_name
 from erda.files import decode_json
 from erda.text.marks import Mark
 from erda.text.reading import MAX_LINE, Faults, read_lines
 
 READ = ("text", "id", "entities")
+COLUMNS = ("id", "text")  # of a table
 T = TypeVar("T")
 
 
@@ -58,13 +59,18 @@ class TextLine:
     columns: dict[str, Any] = field(default_factory=dict)  # the other fields of the row, as they are
 
 
-def read_texts(path: Path, *, skip: int = 0) -> Iterator[TextLine]:
-    """Yield the texts of a file that begin after the first `skip` lines; empty lines are left out."""
+def read_texts(path: Path, *, skip: int = 0, columns: Mapping[str, str] | None = None) -> Iterator[TextLine]:
+    """Yield the texts of a file that begin after the first `skip` lines; empty lines are left out.
+
+    `columns` names the columns `text` and `id` of a table.
+    """
     refuse_spreadsheet(path)
     name = path.name.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".csv"):
-        yield from (line for line in _table_rows(path) if line.line > skip)
+        yield from (line for line in _table_rows(path, columns or {}) if line.line > skip)
         return
+    if columns:
+        raise SettingsError(f"--columns: only tables (.csv) have columns, not {path}.")
     for line in in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
@@ -77,12 +83,17 @@ def read_texts(path: Path, *, skip: int = 0) -> Iterator[TextLine]:
                 yield TextLine(line[0], TextRow(""), str(fault))
 
 
-def _table_rows(path: Path) -> Iterator[TextLine]:
+def _table_rows(path: Path, renamed: Mapping[str, str]) -> Iterator[TextLine]:
+    for name in renamed:
+        if name not in COLUMNS:
+            raise SettingsError(f"--columns: {unknown_name('column', name, COLUMNS)}")
     lines = (line for _, line in read_lines(path, ends=True))
-    columns = header_columns(header := next(lines, ""))
-    if "text" not in columns:
-        raise DataError(f"{path}:1: the header has no column 'text' ({', '.join(columns)[:200]}).")
-    names = header_names(header)
+    names = header_names(header := next(lines, ""))
+    columns, fault = renamed_columns([name.lower() for name in names], renamed)
+    if not fault and "text" not in columns:
+        fault = f"the header has no column 'text' ({', '.join(names)[:200]}); name yours: --columns text=NAME."
+    if fault:
+        raise DataError(f"{path}:1: {fault}")
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
@@ -96,7 +107,8 @@ def _table_rows(path: Path) -> Iterator[TextLine]:
             return
         row = dict(zip(columns, fields, strict=False))
         if row.get("text", "").strip():
-            own = {name: one for name, one in zip(names, fields, strict=False) if name.lower() not in READ}
+            known = zip(columns, names, fields, strict=False)
+            own = {name: one for column, name, one in known if column not in READ}
             yield TextLine(line, TextRow(row["text"], row.get("id") or None), columns=own)
 
 

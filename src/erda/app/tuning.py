@@ -20,6 +20,7 @@ from erda.app.answers import Progress, RelationScore, Tuned, TunedRelation
 from erda.app.inputs import Given, example_of, find_relation, says_it_holds
 from erda.app.state import Thresholds
 from erda.app.version import Version
+from erda.data.formats import Reading
 from erda.data.own_data import read_examples
 from erda.errors import DataError, join_faults
 from erda.files import user_path
@@ -29,7 +30,7 @@ LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of 
 LEAST_ANSWERS = 10  # answers that support a precision
 FOLDS = 5
 MISSED = -1.0  # confidence of a relation between entities that share no sentence
-Labelled = str | Path | Iterable[Given] | Iterable[AnnotatedText | Mapping[str, Any]]
+Labelled = str | Path | Reading | Iterable[Given] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +53,9 @@ def labelled_cells(
     if is_annotated(labelled):
         return _text_cells(version, read_annotated(labelled))  # type: ignore[arg-type]  # checked by is_annotated
     if isinstance(labelled, str | Path):
-        reading = read_examples(user_path(labelled), no_relation=no_relation)
+        labelled = read_examples(user_path(labelled), no_relation=no_relation)
+    if isinstance(labelled, Reading):
+        reading = labelled
         rows = [*((one, True) for one in (*reading.examples, *reading.unrelated))]
         rows += [(one, False) for one in reading.counterexamples]
     else:

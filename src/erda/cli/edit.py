@@ -6,7 +6,7 @@ import argparse
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.store import add_store, open_store, progress_bar
-from erda.cli.teach import say_what_is_known
+from erda.cli.teach import say_what_changed
 
 KNOWN = "a relation of `erda relations`"
 RENAME = """\
@@ -57,22 +57,28 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run_rename(options: argparse.Namespace) -> int:
     """Rename a relation."""
     with progress_bar("renaming") as progress:
-        open_store(options).rename(options.relation, options.new, progress=progress)
-    say_what_is_known(options)
+        extractor = open_store(options)
+        before = extractor.version.number
+        extractor.rename(options.relation, options.new, progress=progress)
+    say_what_changed(options, before)
     return 0
 
 
 def run_merge(options: argparse.Namespace) -> int:
     """Merge one relation into another."""
     with progress_bar("merging") as progress:
-        open_store(options).merge(options.relation, options.into, progress=progress)
-    say_what_is_known(options)
+        extractor = open_store(options)
+        before = extractor.version.number
+        extractor.merge(options.relation, options.into, progress=progress)
+    say_what_changed(options, before)
     return 0
 
 
 def run_describe(options: argparse.Namespace) -> int:
     """Replace or remove a description."""
     with progress_bar("describing") as progress:
-        open_store(options).describe(options.relation, options.text, progress=progress)
-    say_what_is_known(options)
+        extractor = open_store(options)
+        before = extractor.version.number
+        extractor.describe(options.relation, options.text, progress=progress)
+    say_what_changed(options, before)
     return 0

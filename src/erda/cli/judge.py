@@ -7,7 +7,7 @@ import argparse
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.edit import KNOWN
 from erda.cli.printing import print_line
-from erda.cli.store import add_no_relation, add_store, open_store, progress_bar
+from erda.cli.store import add_columns, add_format, add_no_relation, add_store, open_store, progress_bar
 from erda.cli.teach import declarations, say_what_is_known
 from erda.errors import SettingsError, counted
 
@@ -56,6 +56,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
+    add_format(tune)
+    add_columns(tune)
     add_no_relation(tune)
     tune.add_argument("--clear", action="store_true", help="drop the thresholds")
     add_store(tune)
@@ -87,7 +89,9 @@ def run_judge(options: argparse.Namespace) -> int:
 
 def run_tune(options: argparse.Namespace) -> int:
     """Fit thresholds and print what to expect of them, or drop them."""
+    from erda.app.annotated import is_annotated
     from erda.app.answers import TunedRelation
+    from erda.data.own_data import read_examples
 
     if options.clear == (options.file is not None):
         raise SettingsError("Give a FILE of labelled rows, or --clear.")
@@ -97,8 +101,11 @@ def run_tune(options: argparse.Namespace) -> int:
         say_what_is_known(options)
         return 0
     with progress_bar("answering") as progress:
+        labelled = options.file
+        if not is_annotated(labelled):
+            labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
         found = extractor.tune(
-            options.file, precision=options.precision, no_relation=options.no_relation, progress=progress
+            labelled, precision=options.precision, no_relation=options.no_relation, progress=progress
         )
     width = max(map(len, (*found.relations, "relation")))
     print_line(f"{'relation'.ljust(width)}  threshold  rows  precision  recall")

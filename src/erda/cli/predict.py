@@ -85,6 +85,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
+    add_columns(extract, "columns of a table (CSV), as text=sentence,id=number")
     _add_min_confidence(extract)
     add_store(extract, server=True)
     extract.set_defaults(handler=run_extract)
@@ -165,6 +166,7 @@ def run_extract(options: argparse.Namespace) -> int:
             pairs=options.pairs,
             pronouns=options.pronouns,
             min_confidence=options.min_confidence,
+            columns=options.columns,
         )
         answered = _answer(asking, options)
     if not answered.n_rows:

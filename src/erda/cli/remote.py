@@ -57,7 +57,7 @@ def extracted_rows(
     client, faults = open_client(options, "out"), Faults(path)
     asked = {"min_confidence": options.min_confidence, "pronouns": options.pronouns}
     hint = ""
-    for line in read_texts(path):
+    for line in read_texts(path, columns=options.columns):
         if line.error:
             faults.add(line.line, line.error)
             continue

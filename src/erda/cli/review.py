@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
-from erda.cli.store import add_store, command, input_file, open_store
+from erda.cli.store import add_columns, add_store, command, input_file, open_store
 from erda.errors import one_line
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     names_only = "show names only, not pronouns (he, her, who, its, ...)"
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
+    add_columns(review, "column of a table (CSV), as text=sentence")
     add_store(review)
     review.set_defaults(handler=run_review)
 
@@ -63,11 +64,13 @@ def run_review(options: argparse.Namespace) -> int:
         raise DataError("FILE: name a file; standard input is read for your answers.")
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
-        rows = text_rows(path)
+        rows = text_rows(path, options.columns)
     resume = command(options, f"review {shlex.quote(options.file)}")
     options.kept = f"All judgements are kept. To continue: {resume}"
     asked = {"relation": options.relation, "pronouns": options.pronouns}
     with open_review(extractor, rows, progress=_say_progress, **asked) as review:
+        if review.pool.hint:
+            print_line(review.pool.hint, file=sys.stderr)
         with _keys() as read:
             _loop(review, read, undo=command(options, "undo"))
         _say_counts(review)

@@ -57,14 +57,12 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", metavar="NAME", help=f"{names} (default: detected)")
 
 
-def add_columns(parser: argparse.ArgumentParser) -> None:
+def add_columns(
+    parser: argparse.ArgumentParser,
+    about: str = "columns of a table (CSV), as text=sentence,head=subject,tail=object,relation=label",
+) -> None:
     """Add the option that names the columns of a table."""
-    parser.add_argument(
-        "--columns",
-        type=_columns,
-        metavar="NAME=COLUMN,...",
-        help="columns of a table (CSV), as text=sentence,head=subject,tail=object,relation=label",
-    )
+    parser.add_argument("--columns", type=_columns, metavar="NAME=COLUMN,...", help=about)
 
 
 def _columns(text: str) -> dict[str, str]:

@@ -283,7 +283,8 @@ def run_relations(options: argparse.Namespace) -> int:
         against = f" {-len(one.counterexamples):4d}" if any(each.counterexamples for each in known.values()) else ""
         print_line(f"{len(one.lessons):5d}{against}  {relation.name.ljust(width)}  {relation.description}".rstrip())
     if content.unrelated:
-        print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation (erda relations no_relation)")
+        listing = command(options, f"relations {NO_RELATION}")
+        print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")
     if content.thresholds:
         print_line(
             f"Thresholds for a precision of {content.thresholds.precision:g} were tuned on version "
@@ -388,6 +389,13 @@ def run_suggest(options: argparse.Namespace) -> int:
         print_line()
         print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
     return 0
+
+
+def say_what_changed(options: argparse.Namespace, before: int) -> None:
+    """Print what the current version changed, if it is new, and its counts."""
+    now = stored(options).current()
+    print_line(f"Version {now.number}: {now.what}." if now.number != before else "Nothing new.")
+    say_what_is_known(options)
 
 
 def say_what_is_known(options: argparse.Namespace) -> None:

@@ -33,6 +33,15 @@ def test_one_process_prints_the_traceback_of_a_bug_and_continues(capsys: pytest.
     assert "return 6 / work" in capsys.readouterr().err
 
 
+def test_a_missing_extra_is_named_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    def missing(work: int) -> int:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    (outcome,) = run_here(missing, [1])
+    assert str(outcome.fault).endswith("pip install 'erda[train]'")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), WriteError("the disk is full")])
 def test_ctrl_c_and_a_full_disk_end_all_jobs(error: BaseException) -> None:
     def stopped(work: int) -> int:

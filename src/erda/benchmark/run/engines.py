@@ -15,7 +15,7 @@ from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from erda.errors import ErdaError, WriteError
+from erda.errors import EXTRAS, ErdaError, WriteError, not_installed
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -39,6 +39,8 @@ def outcome_of(work: Work, compute: Callable[[], Result]) -> Outcome[Work, Resul
     except ErdaError as fault:
         return Outcome(work, None, fault)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+            return Outcome(work, None, ErdaError(not_installed([error.name])))
         print(getattr(error, "traceback", "") or traceback.format_exc(), file=sys.stderr)
         return Outcome(work, None, unexpected(error))
 

@@ -44,7 +44,7 @@ def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = Non
     if not header:
         return
     found = header_columns(header)
-    columns, fault = _renamed(found, renamed or {})
+    columns, fault = renamed_columns(found, renamed or {})
     fault = fault or _header_fault(columns, found)
     if fault:
         raise DataError(f"{path}:1: {fault}")
@@ -110,7 +110,7 @@ def without_formula(text: str) -> str:
     return _UNGUARDED.sub("'", text)
 
 
-def _renamed(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
+def renamed_columns(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
     """Return the columns by our names, and a fault if a named column does not exist."""
     sources = {" ".join(source.split()).lower(): name for name, source in renamed.items()}
     missing = [source for source in sources if source not in found]
