@@ -24,6 +24,11 @@ def toy_scores(extractor: Extractor) -> np.ndarray:
     return extractor.version.method.predict(toy_questions(4)[0]).scores
 
 
+def assert_close(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Equal up to rounding: the BiLSTM's vectors depend on the other sentences of a batch, by 1e-7 on ARM."""
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+
+
 def test_the_first_example_of_the_documents(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path / "mine")
     assert not (tmp_path / "mine").exists(), "opening writes nothing"
@@ -77,9 +82,10 @@ def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -
         if held.number:
             np.testing.assert_array_equal(held.method.predict(toy_questions(2)[0]).scores, first)
         first = extractor.version.method.predict(toy_questions(2)[0]).scores
-    np.testing.assert_array_equal(toy_scores(extractor), method.predict(toy_questions(4)[0]).scores)
+    assert_close(toy_scores(extractor), method.predict(toy_questions(4)[0]).scores)
     again = Extractor.open(tmp_path, encoder=toy_encoder(3))
-    np.testing.assert_array_equal(toy_scores(again), toy_scores(extractor))
+    check = assert_close if name.startswith("posterior-tuned") else np.testing.assert_array_equal  # caches vectors
+    check(toy_scores(again), toy_scores(extractor))
     extractor.undo()
     assert len(extractor.relations) == 2
     again.teach_many(toy_task(2))  # on top of what another process undid
@@ -98,11 +104,20 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
         never.teach_many(Task(task.index, task.relations, tuple(one for one in task.examples if one != gone)))
     number = next(one.number for one in extractor.examples("r0") if one.example == gone)
     extractor.take_back(number)
-    np.testing.assert_array_equal(toy_scores(extractor), toy_scores(never))
+    assert_close(toy_scores(extractor), toy_scores(never))
     with pytest.raises(DataError, match="No such example was taught"):
         extractor.take_back(gone)
     extractor.undo()
     assert gone in [one.example for one in extractor.examples("r0")]
+
+
+def test_what_is_taken_back_leaves_no_bit_where_vectors_do_not_depend_on_their_batch(tmp_path: Path) -> None:
+    extractor, never = open_toy(tmp_path / "a"), open_toy(tmp_path / "b")
+    for one, founded in ((extractor, FOUNDED), (never, FOUNDED[1:])):
+        one.teach_many({"founded by": founded, "born in": BORN})
+        one.teach_many({"capital of": CAPITAL})
+    extractor.take_back(FOUNDED[0])
+    np.testing.assert_array_equal(scores(extractor), scores(never))
 
 
 def test_several_examples_are_taken_back_in_one_version_or_not_at_all(tmp_path: Path) -> None:
