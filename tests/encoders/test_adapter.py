@@ -12,6 +12,8 @@ from tiny_models import SENTENCES, encoder_of
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.encoders import build_encoder, encoder_settings
 from erda.encoders.adapter import TrainedWeights, adapter_folder
+from erda.encoders.onnx_build import open_onnx
+from erda.encoders.settings import PooledLayers, TransformerSettings
 from erda.encoders.trainable import embed
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
@@ -46,6 +48,34 @@ def test_an_adapter_is_merged_and_sets_mode_and_limit(bert: ModelFolder, trained
     assert encoder.spec.fingerprint == TrainedWeights.load(trained).fingerprint != bert.fingerprint
     again.load_trained_state(encoder.trained_tensors())  # empty if no layer is trained
     assert again.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("pooled", "n_trained"), [(2, -1), (2, 1), (2, 0), (3, -1), (3, 2), (3, 0)])
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_pooled_layers_are_averaged(
+    folders: dict[str, ModelFolder], name: str, pooled: PooledLayers, n_trained: int
+) -> None:
+    folder = folders[name]
+    whole = encoder_of(folder, mode="markers")
+    fresh = TrainedWeights.fresh(whole.layers, base=origin(folder), max_pieces=20, rank=2)
+    weights = replace(fresh, pooled_layers=pooled)
+    assert weights.fingerprint != fresh.fingerprint
+    pieces = whole.tokenizer.encode(SENTENCES)
+    ids, lengths, places = whole._collate(pieces)
+    n_layers = whole.layers.n_layers
+    layers = [
+        whole.layers.run(whole.layers.embed(ids), lengths, 0, stop, places).flatten(1)
+        for stop in range(n_layers - pooled + 1, n_layers + 1)
+    ]
+    expected = torch.stack([torch.nn.functional.normalize(one, dim=1) for one in layers]).mean(0)
+    settings = TransformerSettings(mode="markers", trained_layers=n_trained)
+    found = TransformerEncoder(folder, settings, weights=weights).encode_pieces(pieces)
+    assert torch.allclose(found, expected, atol=1e-5)
+    if n_trained == 0:
+        onnx = open_onnx(folder, settings.model_copy(update={"engine": "onnx"}), weights=weights, device="cpu")
+        assert np.allclose(onnx.embed(SENTENCES), expected.detach().numpy(), atol=1e-5)
+    with pytest.raises(ModelError, match="cannot pool 9 layers"):
+        TransformerEncoder(folder, settings, weights=replace(fresh, pooled_layers=9))
 
 
 def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:

@@ -175,6 +175,8 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     number("--weight-decay", metavar="X", default=0.01, help="weight decay of matrices (default: 0.01)")
     count("--batch-size", default=256, help="pairs per batch and device (default: 256)")
     count("--epochs", dest="n_epochs", default=1, help="epochs; each draws its pairs anew (default: 1)")
+    about = "last layers whose states make a vector, after training (default: 1)"
+    count("--pooled-layers", default=1, help=about)
     count("--max-pieces", default=128, help="maximum word pieces per sentence (default: 128)")
     add("--bf16", action="store_true", help="compute in bfloat16 (GPUs)")
     count("--save-steps", default=500, help="steps between checkpoints (default: 500)")

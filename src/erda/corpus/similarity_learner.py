@@ -108,7 +108,7 @@ class Learner:
         last = {name: one.detach().cpu() for name, one in self.trained.items()}
         if self.start.kind == "adapter":
             last = {name: one.half() for name, one in last.items()}
-        return replace(self.start, tensors=last)
+        return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors of a checkpoint."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from erda.encoders.settings import PooledLayers
 from erda.fields import Count, Fraction, Settings, Weight
 
 MAX_PIECES = 128
@@ -29,6 +30,7 @@ class TrainingSettings(Settings):
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 256  # pairs, on each device
     n_epochs: Annotated[int, Field(ge=1, le=1000)] = 1
     max_pieces: Count = MAX_PIECES
+    pooled_layers: PooledLayers = 1  # of the trained model; training reads the last layer
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @property

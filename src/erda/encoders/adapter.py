@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from erda.encoders.layers import LayeredModel
+from erda.encoders.settings import PooledLayers
 from erda.encoders.weights import (
     DEFAULT_BASE,
     SHIPPED,
@@ -54,6 +55,7 @@ class TrainedSettings:
     weights: StoredWeights
     max_pieces: Count
     fingerprint: str
+    pooled_layers: PooledLayers = 1
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
@@ -64,7 +66,8 @@ class TrainedSettings:
 class TrainedWeights:
     """Trained tensors. `kind` is `adapter` (`tensors`: `<layer>.up`, `<layer>.down`, `marks`) or `full`.
 
-    `base` is the pretrained model, `max_pieces` the length limit during training.
+    `base` is the pretrained model, `max_pieces` the length limit during training. `pooled_layers` is the number of last
+    layers whose states make a vector.
     """
 
     kind: str
@@ -72,6 +75,7 @@ class TrainedWeights:
     base: Origin
     max_pieces: int
     scale: float = 1.0
+    pooled_layers: PooledLayers = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -104,8 +108,8 @@ class TrainedWeights:
 
     @property
     def fingerprint(self) -> str:
-        """Sha256 of everything that determines the vectors: pretrained weights, trained weights and `max_pieces`."""
-        return fingerprint_of(self.base, self.digest, self.max_pieces)
+        """Sha256 of what determines the vectors: pretrained and trained weights, `max_pieces` and `pooled_layers`."""
+        return fingerprint_of(self.base, self.digest, self.max_pieces, self.pooled_layers)
 
     def check_base(self, folder: ModelFolder) -> None:
         """Raise a ModelError if these weights were trained over another model than that of `folder`."""
@@ -161,7 +165,7 @@ class TrainedWeights:
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
         write_tensors(path, {name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, metadata)
         stored = StoredWeights(path.name, sha256_of(path))
-        settings = TrainedSettings(VERSION, self.base, stored, self.max_pieces, self.fingerprint)
+        settings = TrainedSettings(VERSION, self.base, stored, self.max_pieces, self.fingerprint, self.pooled_layers)
         write_json(folder / SETTINGS_FILE, settings)
 
     @classmethod
@@ -185,15 +189,17 @@ class TrainedWeights:
             scale = float(about.get("scale", ""))
         except ValueError:
             raise ModelError(f"{file}: scale is not a number. {AGAIN}") from None
-        found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale)
+        found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale, saved.pooled_layers)
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
 
 
-def fingerprint_of(base: Origin, digest: str, max_pieces: int) -> str:
+def fingerprint_of(base: Origin, digest: str, max_pieces: int, pooled_layers: PooledLayers = 1) -> str:
     """Fingerprint that a vector index stores; `digest` is that of the trained weights, or `untrained`."""
     parts = [str(VERSION), base.fingerprint, digest, str(max_pieces)]
+    if pooled_layers > 1:
+        parts.append(str(pooled_layers))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
-from erda.encoders.settings import ALL, Mode
+from erda.encoders.settings import ALL, Mode, PooledLayers
 from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
@@ -92,9 +93,18 @@ class LayeredModel(nn.Module):
 
     `trained_layers` counts from the top; -1 trains everything, including the embeddings. Piece ids from the vocabulary
     size on are marks. Their embeddings are separate rows, initialised as copies of the rows `mark_origins`.
+    `pooled_layers` above 1 averages as many last layers, each scaled to length 1: the last layer fits the pairs it was
+    trained on, those before are more general. If fewer layers are trained, the average starts at the last frozen one.
     """
 
-    def __init__(self, model: Any, *, mark_origins: Sequence[int] = (), trained_layers: int = ALL) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        mark_origins: Sequence[int] = (),
+        trained_layers: int = ALL,
+        pooled_layers: PooledLayers = 1,
+    ) -> None:
         super().__init__()
         self.model = model
         words = model.get_input_embeddings()
@@ -111,6 +121,9 @@ class LayeredModel(nn.Module):
         kind = model.config.model_type
         self.mpnet = kind == "mpnet"
         self.splits = self.mpnet or kind in BERT_KIN
+        self.pooled_layers = pooled_layers
+        if pooled_layers > 1 and not (self.splits and pooled_layers <= self.n_layers):
+            raise ModelError(f"cannot pool {pooled_layers} layers of model type '{kind}' with {self.n_layers} layers.")
         if self.n_frozen is not None:
             self.requires_grad_(False)
             for layer in self.layers[self.n_frozen :]:
@@ -138,20 +151,23 @@ class LayeredModel(nn.Module):
     def run(self, states: Tensor, lengths: Tensor, start: int, stop: int, places: Tensor | None = None) -> Tensor:
         """Run layers `start` to `stop` over padded sentences: [n, length, hidden] -> [n, length, hidden].
 
-        With `places` [n, p], return the states at these places, [n, p, hidden]; the last feed-forward block runs only
-        there.
+        With `places` [n, p], return the pooled states at these places, [n, p, hidden]; the last feed-forward block runs
+        only there.
         """
         from transformers.masking_utils import create_bidirectional_mask
 
         padding = _valid(lengths, states.shape[1])
         mask = create_bidirectional_mask(config=self.model.config, inputs_embeds=states, attention_mask=padding)
         bias = [self.model.encoder.compute_position_bias(states)] if self.mpnet else []
+        pooled = []
         for number, layer in enumerate(self.layers[start:stop], start=start + 1):
+            if places is not None and number - 1 > max(stop - self.pooled_layers, 0):
+                pooled.append(states_at(states, places))
             attended = layer.attention(states, mask, *bias)[0]
             if places is not None and number == stop:
                 attended = states_at(attended, places)
             states = layer.output(layer.intermediate(attended), attended)
-        return states
+        return mean_layer([*pooled, states]) if pooled else states
 
     # -- parts of the model, for the ONNX graph ---------------------------------------------------------------------
 
@@ -207,6 +223,11 @@ def _layer_list(model: Any) -> tuple[Any, ...]:
 def states_at(states: Tensor, places: Tensor) -> Tensor:
     """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
     return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+
+
+def mean_layer(layers: Sequence[Tensor]) -> Tensor:
+    """Mean of the states of several layers, [n, p, hidden] each, after scaling those of a sentence to length 1."""
+    return torch.stack([normalize(one.flatten(1), dim=1).view_as(one) for one in layers]).mean(0)
 
 
 def _valid(lengths: Tensor, length: int) -> Tensor:

@@ -55,8 +55,13 @@ class _Graph:
         norm = embeddings.LayerNorm
         states = self._add("LayerNormalization", rows, *self._scale(norm), epsilon=norm.eps)
         bias = self._position_bias(layers, max_pieces, length)
-        for number, layer in enumerate(layers.layers):
-            states = self._layer(layers, layer, states, bias, last=number == layers.n_layers - 1)
+        pooled = []
+        for number, layer in enumerate(layers.layers, start=1):
+            if number - 1 > layers.n_layers - layers.pooled_layers:
+                pooled.append(self._add("Gather", states, "marks"))
+            states = self._layer(layers, layer, states, bias, last=number == layers.n_layers)
+        if pooled:
+            states = self._add("Mean", *map(self._unit, [*pooled, states]))
         self._add("Reshape", states, self._ints(-1))
         self.nodes[-1].output[0] = "vector"
         graph = helper.make_graph(
@@ -102,6 +107,10 @@ class _Graph:
         attended = self._skip(norm, self._linear(self._add("Squeeze", mixed, batch), output), here)
         inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
         return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
+
+    def _unit(self, states: str) -> str:
+        """Scale to length 1."""
+        return self._add("Div", states, self._add("Max", self._add("ReduceL2", states), self._constant(TINY)))
 
     def _exact(self, states: str, *linears: nn.Linear) -> str:
         """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""

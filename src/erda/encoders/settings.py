@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from erda.fields import Number, Settings, Share, Weight
 
 Mode = Literal["paper", "markers"]
+PooledLayers = Annotated[int, Field(ge=1, le=1000)]
 BY_MODE = -2  # trained_layers: the default of the mode
 ALL = -1  # trained_layers: all layers and the embeddings
 

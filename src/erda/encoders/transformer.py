@@ -56,7 +56,10 @@ class TransformerEncoder(TrainableEncoder):
         self.tokenizer = load_tokenizer(folder, mode=mode, max_pieces=max_pieces)
         trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
         marks = self.tokenizer.mark_origins if mode == "markers" else ()
-        self.layers = LayeredModel(load_model(folder), mark_origins=marks, trained_layers=trained_layers)
+        pooled_layers = weights.pooled_layers if weights else 1
+        self.layers = LayeredModel(
+            load_model(folder), mark_origins=marks, trained_layers=trained_layers, pooled_layers=pooled_layers
+        )
         if weights is not None:
             weights.apply(self.layers)
         for module in self.layers.modules():
@@ -170,9 +173,11 @@ class TransformerEncoder(TrainableEncoder):
             copies = -(-MIN_ROWS // ids.numel())
             with self._autocast():
                 states = layers.embed(ids.repeat(copies, 1))
-                states = layers.run(states, lengths.repeat(copies), 0, self._n_frozen)[: len(some)].float()
-            if self._n_frozen == layers.n_layers:
-                found.update(zip(group, states_at(states, places), strict=True))
+                all_frozen = self._n_frozen == layers.n_layers
+                at = places.repeat(copies, 1) if all_frozen and layers.pooled_layers > 1 else None
+                states = layers.run(states, lengths.repeat(copies), 0, self._n_frozen, at)[: len(some)].float()
+            if all_frozen:
+                found.update(zip(group, states_at(states, places) if at is None else states, strict=True))
             else:
                 found.update((i, rows[: len(batch[i])]) for i, rows in zip(group, states, strict=True))
         return [found[i] for i in range(len(batch))]
@@ -204,7 +209,7 @@ class TransformerEncoder(TrainableEncoder):
             "model": self.layers.model.config.to_diff_dict(),
             "attention": self.layers.model.config._attn_implementation,
             "frozen": self.layers.n_frozen,
-            "pooled": self.mode if self.layers.n_frozen == self.layers.n_layers else "",
+            "pooled": (self.mode, self.layers.pooled_layers) if self.layers.n_frozen == self.layers.n_layers else "",
             "precision": self.precision,
             "device": self.device.type,
             "versions": [torch.__version__, transformers.__version__],
