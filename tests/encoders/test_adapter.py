@@ -78,6 +78,15 @@ def test_pooled_layers_are_averaged(
         TransformerEncoder(folder, settings, weights=replace(fresh, pooled_layers=9))
 
 
+def test_the_setting_pooled_layers_replaces_the_adapters_own(bert: ModelFolder, trained: Path) -> None:
+    one, two, own = (build_encoder(str(bert.path), adapter=str(trained), pooled_layers=n) for n in (1, 2, 0))
+    assert one.spec.fingerprint == own.spec.fingerprint != two.spec.fingerprint
+    assert np.allclose(one.embed(SENTENCES), own.embed(SENTENCES))
+    assert not np.allclose(one.embed(SENTENCES), two.embed(SENTENCES), atol=1e-3)
+    with pytest.raises(SettingsError, match="pooled_layers"):
+        build_encoder(str(bert.path), pooled_layers=2)
+
+
 def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], trained: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mode 'paper' cannot use an adapter"):
         build_encoder(str(folders["bert"].path), adapter=str(trained), mode="paper")

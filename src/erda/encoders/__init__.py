@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from erda.encoders.devices import check_device
@@ -73,6 +73,8 @@ def build_encoder(
     folder = find_model(name)
     base = origin(folder).name
     weights = TrainedWeights.load(checked.adapter, base=base) if checked.adapter else None
+    if weights is not None and checked.pooled_layers:
+        weights = replace(weights, pooled_layers=checked.pooled_layers)
     encoder: Encoder
     if checked.engine == "torch":
         encoder = TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)

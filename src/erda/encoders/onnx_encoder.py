@@ -37,7 +37,7 @@ BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
 GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
-FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter")  # settings of packaged files
+FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter", "pooled_layers")
 KEPT_VECTORS = 100_000  # limit of an experiment's vector cache
 
 

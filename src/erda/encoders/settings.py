@@ -42,6 +42,7 @@ class TransformerSettings(Settings):
     file that ships with erda), `onnx` (float32, built from the weights) or `onnx-int8` (built from the weights).
     `adapter` is `shipped` (for `minilm` and `mpnet`), a folder written by `erda corpus train`, or empty for the
     pretrained weights alone. Adapters are trained in mode `markers`, with a limit on word pieces.
+    `pooled_layers` is the number of last layers whose states at the marks are averaged; 0 is the adapter's own number.
     """
 
     mode: Mode = "markers"
@@ -52,12 +53,15 @@ class TransformerSettings(Settings):
     max_pieces: Number = 0
     learning_rate: Weight = 0.0
     adapter: str = ""
+    pooled_layers: Annotated[int, Field(ge=0, le=1000)] = 0
     engine: Literal["torch", "packaged", "onnx", "onnx-int8"] = "torch"
 
     @model_validator(mode="after")
     def _reject_adapter_in_mode_paper(self) -> TransformerSettings:
         if self.adapter and self.mode == "paper":
             raise ValueError("mode 'paper' cannot use an adapter: adapters are trained in mode 'markers'.")
+        if self.pooled_layers and not self.adapter:
+            raise ValueError("pooled_layers: the pretrained weights alone read one layer; name an adapter.")
         return self
 
 
