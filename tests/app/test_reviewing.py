@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_extractor import Words, open_toy, taught
+from toy_extractor import FOUNDED, Words, open_toy, taught
 
 from erda.app.candidates import (
     LIKELY,
@@ -21,6 +22,7 @@ from erda.app.extractor import Extractor
 from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.reviewing import PER_VERSION, Review, open_review
+from erda.app.shared_review import SharedReview
 from erda.app.texts import TextRow
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
@@ -162,13 +164,41 @@ def test_one_review_at_a_time(extractor: Extractor) -> None:
         pass
 
 
-def test_pending_judgements_of_a_forgotten_relation_are_dropped(extractor: Extractor) -> None:
+def save_on_a_server(extractor: Extractor) -> str:
+    extractor.refresh()
+    review = SharedReview(extractor.folder)
+    review.begin(extractor.version, ["Nothing here."])
+    review.save(extractor)
+    return review.view(extractor.version).reason
+
+
+def save_on_a_terminal(extractor: Extractor) -> str:
+    with open_review(extractor, ROWS) as review:
+        return review.why_unplaced
+
+
+@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
+def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Callable[[Extractor], str]) -> None:
+    """A relation is renamed twice, merged or forgotten before its judgements are part of a version."""
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
-    journal.write_pending([Judgement(example_from_marks("[[a]] is {{b}}"), "gone", True)])
-    with open_review(extractor, ROWS):
-        assert journal.folder.is_dir()
-    assert [one.id for one in extractor.relations] == ["founded by", "born in", "capital of"]
+    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
+    journal.write_pending([Judgement(example_from_marks(text), name, False) for name, text in texts.items()])
+    other = open_toy(extractor.folder)  # another process
+    other.rename("born in", "from")
+    other.rename("from", "birthplace")
+    other.teach("place", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])
+    other.merge("capital of", "place")
+    other.forget("founded by")
+    said = "1 judgement of 'founded by' kept: the relation is unknown. Teach it to add them."
+    assert save(extractor).endswith(said)
+    (moved,), (merged,) = extractor.counterexamples("birthplace"), extractor.counterexamples("place")
+    assert (moved.example.tokens[0], merged.example.tokens[0]) == ("a", "e")
+    assert [one.relation for one in ReviewJournal(journal.folder).pending] == ["founded by"]
+    extractor.teach("founded by", FOUNDED)
+    assert "kept" not in save(extractor)
+    assert [one.example.tokens[0] for one in extractor.counterexamples("founded by")] == ["c"]
+    assert ReviewJournal(journal.folder).pending == ()
 
 
 @pytest.mark.parametrize(

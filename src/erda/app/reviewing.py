@@ -2,26 +2,29 @@
 
 A judgement is on disk before the next pair is shown (`review_journal.py`). Ten judgements, or the end of a review, make
 one version. After a kill, the next review adds what is pending; a judgement that is part of a version already changes
-nothing. The terminal (`erda review`) shows this object; so can a page.
+nothing. A judgement follows its relation when that is renamed or merged, and is kept while the relation is unknown. The
+terminal (`erda review`) shows this object; so can a page.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from erda.app.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.corrections import present_name
 from erda.app.extractor import Extractor
 from erda.app.inputs import known_relation
 from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, vectors_path
 from erda.app.texts import TextRow
 from erda.app.version import NO_ENTITY, NOTHING_TAUGHT
-from erda.errors import DataError, ErdaError
+from erda.errors import DataError, ErdaError, counted
 from erda.files import locked
+from erda.types import Relation
 
 PER_VERSION = 10  # judgements
 RECENT = 20  # judgements whose share of accepted ones is displayed
@@ -48,6 +51,43 @@ def review_progress(journal: ReviewJournal, n_left: int) -> ReviewProgress:
     recent = right[-RECENT:]
     share = sum(recent) / len(recent) if recent else None
     return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
+
+
+def add_pending(extractor: Extractor, pending: Sequence[Judgement]) -> list[Judgement]:
+    """Make one version of judgements, by the present names of their relations; return those of unknown relations."""
+    if not pending:
+        return []
+    extractor.refresh()
+    known, asked = {one.id for one in extractor.relations}, {one.relation for one in pending}
+    done = [] if asked <= known else _done(extractor)
+    names = {name: present_name(name, known, done) for name in asked}
+    if placed := [replace(one, relation=name) for one in pending if (name := names[one.relation])]:
+        extractor.judge_many(placed)
+    return [one for one in pending if names[one.relation] is None]
+
+
+def _done(extractor: Extractor) -> list[str]:
+    """What the current version and its ancestors did, newest first, as far as they are on disk."""
+    versions, done = {one.number: one for one in extractor.history()}, list[str]()
+    number: int | None = extractor.version.number
+    while number in versions:
+        done.append(versions[number].what)
+        number = versions[number].parent
+    return done
+
+
+def unplaced(journal: ReviewJournal, relations: Iterable[Relation]) -> list[Judgement]:
+    """The pending judgements of relations that are not known."""
+    known = {one.id for one in relations}
+    return [one for one in journal.pending if one.relation not in known]
+
+
+def why_unplaced(judgements: Sequence[Judgement]) -> str:
+    """A line about pending judgements of unknown relations; empty if there is none."""
+    if not judgements:
+        return ""
+    names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in judgements))
+    return f"{counted(len(judgements), 'judgement')} of {names} kept: the relation is unknown. Teach it to add them."
 
 
 def why_nothing(pool: CandidatePool, journal: ReviewJournal, relation: str | None) -> str:
@@ -97,7 +137,7 @@ class Review:
         said: Said = "no" if not holds else "yes" if name == one.relation else "other"
         self._journal.add(Decision(one.key, name, said), judgement)
         self._advance(one, judgement)
-        if len(self._journal.pending) >= PER_VERSION:
+        if len(self._journal.pending) - len(unplaced(self._journal, self.extractor.relations)) >= PER_VERSION:
             self.save()
             self._rank()
 
@@ -124,12 +164,10 @@ class Review:
         return True
 
     def save(self) -> None:
-        """Make one version of all pending judgements."""
-        known = {one.id for one in self.extractor.relations}
-        if judgements := [one for one in self._journal.pending if one.relation in known]:
-            self.extractor.judge_many(judgements)
-        if self._journal.pending:
-            self._journal.write_pending(())
+        """Make one version of all pending judgements; those of unknown relations stay pending."""
+        rest = add_pending(self.extractor, self._journal.pending)
+        if len(rest) < len(self._journal.pending):
+            self._journal.write_pending(rest)
 
     @property
     def progress(self) -> ReviewProgress:
@@ -140,6 +178,11 @@ class Review:
     def why_nothing(self) -> str:
         """The reason why there is no current pair."""
         return why_nothing(self.pool, self._journal, self.relation)
+
+    @property
+    def why_unplaced(self) -> str:
+        """A line about judgements that cannot become part of a version; empty if there is none."""
+        return why_unplaced(unplaced(self._journal, self.extractor.relations))
 
     def _required(self) -> Candidate:
         if self.current is None:

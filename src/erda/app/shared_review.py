@@ -22,7 +22,7 @@ from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, known_relation
 from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, PENDING, SCREENS, TEXTS, Decision, ReviewJournal, Said, vectors_path
-from erda.app.reviewing import ReviewProgress, review_progress, why_nothing
+from erda.app.reviewing import ReviewProgress, add_pending, review_progress, unplaced, why_nothing, why_unplaced
 from erda.app.store import HEAD
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
@@ -120,7 +120,7 @@ class SharedReview:
             return ReviewView(
                 version.number,
                 current,
-                "" if current or (device is None and left) else self._reason(journal, name, left),
+                "" if current or (device is None and left) else self._reason(version, journal, name, left),
                 self._pool.n_texts if self._pool else 0,
                 len(journal.pending),
                 tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
@@ -173,16 +173,14 @@ class SharedReview:
     # -- changes of the extractor --------------------------------------------------------------------------------------
 
     def save(self, extractor: Extractor) -> None:
-        """Make one version of the judgements that wait."""
+        """Make one version of the judgements that wait; those of unknown relations go on waiting."""
         if not (self._folder / PENDING).exists():
             return
         with self._open(extractor.version) as journal:
             waiting = journal.pending
-        known = {one.id for one in extractor.relations}
-        if judgements := [one for one in waiting if one.relation in known]:
-            extractor.judge_many(judgements)
+        rest = add_pending(extractor, waiting)
         with self._open(extractor.version) as journal:
-            journal.write_pending([one for one in journal.pending if one not in waiting])
+            journal.write_pending([one for one in journal.pending if one in rest or one not in waiting])
 
     def undo(self, extractor: Extractor, device: str, keys: Sequence[str] = ()) -> list[str]:
         """Take decisions back and show the last of them again; without keys, the last decision of all."""
@@ -262,10 +260,11 @@ class SharedReview:
     def _write_screens(self, screens: dict[str, Screen]) -> None:
         write_json(self._folder / SCREENS, Screens(screens))
 
-    def _reason(self, journal: ReviewJournal, relation: str | None, left: Sequence[Candidate]) -> str:
+    def _reason(self, version: Version, journal: ReviewJournal, relation: str | None, left: Sequence[Candidate]) -> str:
         if self._pool is None or not self._pool.n_texts:
             return NO_TEXT
-        return ELSEWHERE if left else why_nothing(self._pool, journal, relation)
+        why = ELSEWHERE if left else why_nothing(self._pool, journal, relation)
+        return f"{why} {why_unplaced(unplaced(journal, version.relations))}".strip()
 
 
 def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
