@@ -138,7 +138,7 @@ def _show(review: Review, one: Candidate) -> None:
     else:
         print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
-    print_line(f"  {head} | {relations[one.relation]} | {tail}?   {one.confidence:.2f}   ({counts})")
+    print_line(f"  {head} | {relations.get(one.relation, one.relation)} | {tail}?   {one.confidence:.2f}   ({counts})")
 
 
 def _has_colour(stream: TextIO) -> bool:

@@ -228,9 +228,9 @@ def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
     found = _shipped_folders()
     if base not in found:
         known = " and ".join(sorted({*found, *COMPANIONS}))
-        hint = (
-            f"Run: pip install {COMPANIONS[base]}" if base in COMPANIONS else "Train one: `erda corpus train --encoder`"
-        )
+        hint = "Train one: `erda corpus train --encoder`"
+        if base in COMPANIONS:
+            hint = f"In a clone of erda, run: pip install packages/{COMPANIONS[base]}"
         raise ModelError(f"No adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''.")
     return found[base]
 
