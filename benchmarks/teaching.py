@@ -122,7 +122,7 @@ def judging(options: argparse.Namespace) -> Iterator[Figure]:
                 for one in sentences:
                     judge = partial(extractor.judge, one, "relation 0", holds=answer == "yes")
                     judged.append(_seconds(judge))
-                    asked.append(_seconds(lambda e=extractor: e.predict(question)))  # type: ignore[misc]
+                    asked.append(_seconds(partial(extractor.predict, question)))
                 yield from _figures(f"judge '{answer}', {n_relations} relations known", judged, "<= 0.4")
                 yield from _figures("  the next question", asked, "<= 0.5")
 

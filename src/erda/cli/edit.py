@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.store import add_store, open_store, progress_bar
-from erda.cli.teach import say_what_changed
+from erda.cli.store import add_store, open_store, progress_bar, say_what_changed
 
 KNOWN = "a relation of `erda relations`"
 RENAME = """\

@@ -7,8 +7,16 @@ import argparse
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.edit import KNOWN
 from erda.cli.printing import print_line
-from erda.cli.store import add_columns, add_format, add_no_relation, add_store, open_store, progress_bar
-from erda.cli.teach import declarations, say_what_is_known
+from erda.cli.store import (
+    add_columns,
+    add_format,
+    add_no_relation,
+    add_store,
+    open_store,
+    progress_bar,
+    say_what_is_known,
+)
+from erda.cli.teach import declarations
 from erda.errors import SettingsError, counted
 
 JUDGE = """\

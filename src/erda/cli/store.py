@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import named_path
 from erda.cli.printing import print_line
 from erda.cli.remote import add_server
-from erda.errors import one_line
+from erda.errors import counted, one_line
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
@@ -163,3 +163,20 @@ def progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(done - bar.n)
 
         yield progress
+
+
+def say_what_changed(options: argparse.Namespace, before: int) -> None:
+    """Print what the current version changed, if it is new, and its counts."""
+    now = stored(options).current()
+    print_line(f"Version {now.number}: {now.what}." if now.number != before else "Nothing new.")
+    say_what_is_known(options)
+
+
+def say_what_is_known(options: argparse.Namespace) -> None:
+    """Print the counts of the current version."""
+    store = stored(options)
+    now = store.current()
+    known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
+    known += f" and {counted(now.n_counterexamples, 'counterexample')}" if now.n_counterexamples else ""
+    model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
+    print_line(f"{store.folder} knows {known} (version {now.number}{model}).")

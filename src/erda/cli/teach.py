@@ -21,6 +21,7 @@ from erda.cli.store import (
     input_file,
     open_store,
     progress_bar,
+    say_what_is_known,
     stored,
 )
 from erda.errors import counted
@@ -389,20 +390,3 @@ def run_suggest(options: argparse.Namespace) -> int:
         print_line()
         print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
     return 0
-
-
-def say_what_changed(options: argparse.Namespace, before: int) -> None:
-    """Print what the current version changed, if it is new, and its counts."""
-    now = stored(options).current()
-    print_line(f"Version {now.number}: {now.what}." if now.number != before else "Nothing new.")
-    say_what_is_known(options)
-
-
-def say_what_is_known(options: argparse.Namespace) -> None:
-    """Print the counts of the current version."""
-    store = stored(options)
-    now = store.current()
-    known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
-    known += f" and {counted(now.n_counterexamples, 'counterexample')}" if now.n_counterexamples else ""
-    model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
-    print_line(f"{store.folder} knows {known} (version {now.number}{model}).")
