@@ -92,6 +92,17 @@ def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extract
         assert confidences == pytest.approx([one.confidence for one in expected.ranked], abs=1e-4)
 
 
+def test_inverse_relations_exclude_each_other(taught: Extractor, tmp_path: Path) -> None:
+    extractor = Extractor.open(shutil.copytree(taught.folder, tmp_path / "store"))
+    extractor.declare("capital of", inverse="born in")
+    predictor = Predictor(extractor.export(tmp_path / "exported"))
+    predictor.known["least"] = [0.0] * 3
+    for answer, expected in zip(
+        predictor.predict(QUESTIONS), extractor.predict(QUESTIONS, min_confidence=0.0), strict=True
+    ):
+        assert (tuple(answer["relations"]), len(answer["relations"])) == (expected.relations, 2)
+
+
 def test_the_vectors_are_the_same_to_the_last_bit(taught: Extractor, exported: Path) -> None:
     examples = [example_from_marks(one) for one in QUESTIONS]
     expected = taught.version.method.encoder.embed(examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,32 @@ def test_declared_pairs_are_reported_once_in_the_surer_direction(tmp_path: Path)
     inverses = {"parent": "child", "child": "parent", "spouse": "spouse"}
     declared = Extraction(answers, "given", 4, inverses=inverses)
     assert [(one.relation, one.confidence) for one in declared.found_both_ways] == [("child", 0.8), ("spouse", 0.7)]
+    several = answer("{{Ann}} met [[Bob]]", "parent", 0.5)
+    ranked = (*several.ranked, Ranked("knows", 0.4, 0.0), Ranked("child", 0.3, 0.0))
+    several = replace(several, ranked=ranked, relations=("parent", "knows", "child"))
+    (first, second) = Extraction((answers[0], several), "given", 4, inverses=inverses).found_both_ways
+    assert (first.relations, second.relations) == (("parent",), ("knows",)), "Ann is the parent, not the child, of Bob"
     extractor = taught(tmp_path)
     extractor.declare("founded by", symmetric=True)
     extractor.declare("born in", inverse="capital of")
     expected = {"founded by": "founded by", "born in": "capital of", "capital of": "born in"}
     assert extractor.extract("Ann knows Bob", ["Ann", "Bob"]).inverses == expected
+
+
+def test_of_two_inverses_the_surer_one_holds_in_a_direction(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    question = "[[Ann]] was born in {{Oslo}} ."
+    before = extractor.predict(question, min_confidence=0.0)
+    assert set(before.relations) == {"founded by", "born in", "capital of"}
+    extractor.declare("born in", inverse="capital of")
+    extractor.declare("founded by", symmetric=True)
+    first = next(one for one in before.relations if one != "founded by")
+    for after in (
+        extractor.predict(question, min_confidence=0.0),
+        extractor.extract("Ann was born in Oslo .", ["Ann", "Oslo"], min_confidence=0.0).answers[0],
+    ):
+        assert set(after.relations) == {"founded by", first}
+        assert len(after.ranked) == 3
 
 
 def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:

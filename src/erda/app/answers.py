@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from erda.errors import counted
@@ -114,25 +114,31 @@ class Extraction:
     def found_both_ways(self) -> tuple[Answer, ...]:
         """The pairs between which a relation holds, in every direction in which one does.
 
-        A pair of a symmetric relation, or of two inverse relations, says the same in both directions: the more
-        confident one is kept.
+        The triples of a symmetric relation, or of two inverse relations, between two entities say the same or the
+        opposite: the most confident one is kept.
         """
-        found: dict[object, Answer] = {}
+        best: dict[object, tuple[float, int, str]] = {}
         for number, answer in enumerate(self.answers):
-            if answer.relation is None:
-                continue
-            key: object = number
-            if inverse := self.inverses.get(answer.relation):
-                head, tail = answer.example.head.span, answer.example.tail.span
-                if answer.place:  # a text can repeat a sentence
-                    head, tail = (
-                        Span(answer.place.head_start, answer.place.head_end),
-                        Span(answer.place.tail_start, answer.place.tail_end),
-                    )
-                key = answer.example.tokens, frozenset(((head, answer.relation, tail), (tail, inverse, head)))
-            if key not in found or answer.confidence > found[key].confidence:
-                found[key] = answer
-        return tuple(found.values())
+            for one in answer.held:
+                found = one.confidence, -number, one.relation
+                key = self._declared_fact(answer, one.relation) or (number, one.relation)
+                best[key] = max(best.get(key, found), found)
+        kept = {(-number, relation) for _, number, relation in best.values()}
+        answers = []
+        for number, answer in enumerate(self.answers):
+            if relations := tuple(one for one in answer.relations if (number, one) in kept):
+                answers.append(replace(answer, relation=relations[0], relations=relations))
+        return tuple(answers)
+
+    def _declared_fact(self, answer: Answer, relation: str) -> object:
+        """A key that a triple of a declared relation shares with those that say the same or the opposite."""
+        if (inverse := self.inverses.get(relation)) is None:
+            return None
+        head, tail = answer.example.head.span, answer.example.tail.span
+        if answer.place:  # a text can repeat a sentence
+            head = Span(answer.place.head_start, answer.place.head_end)
+            tail = Span(answer.place.tail_start, answer.place.tail_end)
+        return answer.example.tokens, frozenset((head, tail)), frozenset((relation, inverse))
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:

@@ -16,7 +16,7 @@ docs/open-text.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,3 +109,15 @@ def least_in_text(head: OpenHead) -> np.ndarray:
 
 def _logistic(log_odds: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+
+
+def without_inverses(held: Iterable[int], inverses: Mapping[int, int]) -> list[int]:
+    """The relations that hold from head to tail, best first, without inverses of better ones.
+
+    Of two inverse relations (parent, child) one holds in a direction. A symmetric relation is its own inverse.
+    """
+    kept = list[int]()
+    for one in held:
+        if inverses.get(one, one) == one or inverses[one] not in kept:
+            kept.append(one)
+    return kept

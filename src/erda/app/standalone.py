@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from erda.app.calibration import Calibration, marked_confidences
+from erda.app.calibration import Calibration, marked_confidences, without_inverses
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
@@ -95,7 +95,8 @@ class Predictor:
         """The relations that are answers, best first."""
         if self.known["least"] is None:
             return columns[:1].tolist() if row.sum() >= self.least_known else []
-        return [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
+        held = [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
+        return without_inverses(held, dict(self.known["inverses"]))
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Log odds of each relation against an unseen relation: [n_sentences, n_relations]."""

@@ -15,7 +15,15 @@ from typing import overload
 import numpy as np
 
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
-from erda.app.calibration import CALIBRATIONS, MARKED, Calibration, least_in_text, marked_confidences, text_confidences
+from erda.app.calibration import (
+    CALIBRATIONS,
+    MARKED,
+    Calibration,
+    least_in_text,
+    marked_confidences,
+    text_confidences,
+    without_inverses,
+)
 from erda.app.derived import DerivedArrays
 from erda.app.entities import GIVEN, Entities, find_tagger, tagged_sentences
 from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
@@ -315,10 +323,11 @@ class Version:
         check_confidence(least)
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
+        opposite = {names.index(one): names.index(other) for one, other in self.inverses.items()}
         holds = found.holds(self._thresholds(in_text=sentences is not None), least)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
-            held = [column for column in columns if holds[row, column]]
+            held = without_inverses([column for column in columns if holds[row, column]], opposite)
             likely = columns[: max(top, 1)]
             ranked = tuple(
                 Ranked(

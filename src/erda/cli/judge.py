@@ -38,8 +38,9 @@ examples:
   erda tune --clear
 """
 DECLARE = """\
-`erda extract` reports a pair of a symmetric relation, or of two inverse relations, once. Types replace those that are
-learned from examples. An empty name or list clears a declaration; `erda undo` takes the change back.
+`erda extract` reports a pair of a symmetric relation, or of two inverse relations, once. Of two inverse relations, only
+the more confident one holds from head to tail. Types replace those that are learned from examples. An empty name or
+list clears a declaration; `erda undo` takes the change back.
 
 examples:
   erda declare "spouse" --symmetric

@@ -112,7 +112,8 @@ class Client:
         body = {"text": text, "entities": given, "keep": "all", "top": top}
         row = self._call("POST", "/v1/extract", body | {"min_confidence": min_confidence, "pronouns": pronouns})
         answers = tuple(answer_of_row(one) for one in row["answers"])
-        return Extraction(answers, row["tagger"], row["n_entities"], row["n_left_out"], row["hint"])
+        counts = row["n_entities"], row["n_left_out"]
+        return Extraction(answers, row["tagger"], *counts, row["hint"], row.get("inverses", {}))
 
     def explain(self, given: Given) -> Explanation:
         """Explain an answer by similar examples and influential words."""

@@ -58,12 +58,16 @@ class Answers(BaseModel):
 
 
 class ExtractionReply(Answers):
-    """Answers for the pairs of entities of a text; `tagger` says how the entities were found."""
+    """Answers for the pairs of entities of a text; `tagger` says how the entities were found.
+
+    `inverses` are the declared inverses; a symmetric relation is its own.
+    """
 
     tagger: str
     n_entities: int
     n_left_out: int
     hint: str
+    inverses: dict[str, str]
 
 
 class TaughtReply(BaseModel):
@@ -143,7 +147,7 @@ def extraction_row(found: Extraction, keep: str) -> Row:
     """The kept answers of a text."""
     kept = {"likelier": found.found, "both": found.found_both_ways, "all": found.answers}[keep]
     about = {"tagger": found.tagger, "n_entities": found.n_entities, "n_left_out": found.n_left_out, "hint": found.hint}
-    return {"answers": [answer_row(one) for one in kept], **about}
+    return {"answers": [answer_row(one) for one in kept], **about, "inverses": dict(found.inverses)}
 
 
 def explanation_row(found: Explanation) -> Row:
