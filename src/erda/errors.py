@@ -24,6 +24,7 @@ EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
     "ray": "ray",
     "spacy": "entities",
+    "openpyxl": "excel",
 }
 
 

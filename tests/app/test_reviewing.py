@@ -316,8 +316,8 @@ def test_texts_are_read_from_lines_objects_and_tables(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("Fine.\nNot \x07 fine.\n")
     with pytest.raises(DataError, match=r"bad\.txt:2: the text holds a control character"):
         text_rows(tmp_path / "bad.txt")
-    with pytest.raises(DataError, match="spreadsheets are not read; save the sheet as CSV"):
-        text_rows(tmp_path / "a.xlsx")
+    with pytest.raises(DataError, match=r"\.ods is not read; save it as \.xlsx or CSV"):
+        text_rows(tmp_path / "a.ods")
 
 
 def test_purging_removes_the_reviews(extractor: Extractor) -> None:

@@ -67,7 +67,7 @@ def test_bad_input_is_one_line(store: Erda) -> None:
     for words, said in (
         (["-"], "standard input is read for your answers"),
         (["missing.txt"], "missing.txt"),
-        (["sheet.xlsx"], "save the sheet as CSV"),
+        (["sheet.ods"], "save it as .xlsx or CSV"),
     ):
         done = store("review", *words)
         assert (done.status, done.err.count("\n")) == (2, 1)

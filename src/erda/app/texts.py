@@ -1,8 +1,8 @@
-"""Read plain texts: a line of a text file, an object of a .jsonl file, a row of a .csv table with a column `text`."""
+"""Read plain texts: a line of a text file, an object of a .jsonl file, a row of a
+table (.csv, .xlsx) with a column `text`."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 from pydantic import StrictStr
 
-from erda.data.formats.csv_examples import header_names, renamed_columns, separator_of
+from erda.data.formats.csv_examples import renamed_columns
 from erda.data.formats.jsonl_examples import EntityRow, other_fields
+from erda.data.formats.table_files import is_excel, read_table
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
 from erda.files import decode_json
 from erda.text.marks import Mark
-from erda.text.reading import MAX_LINE, Faults, read_lines
+from erda.text.reading import Faults, read_lines
 
 READ = ("text", "id", "entities")
 COLUMNS = ("id", "text")  # of a table
@@ -66,11 +67,11 @@ def read_texts(path: Path, *, skip: int = 0, columns: Mapping[str, str] | None =
     """
     refuse_spreadsheet(path)
     name = path.name.removesuffix(".gz").removesuffix(".bz2")
-    if name.endswith(".csv"):
+    if name.endswith(".csv") or is_excel(path):
         yield from (line for line in _table_rows(path, columns or {}) if line.line > skip)
         return
     if columns:
-        raise SettingsError(f"--columns: only tables (.csv) have columns, not {path}.")
+        raise SettingsError(f"--columns: only tables (.csv, .xlsx) have columns, not {path}.")
     for line in in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
@@ -87,29 +88,20 @@ def _table_rows(path: Path, renamed: Mapping[str, str]) -> Iterator[TextLine]:
     for name in renamed:
         if name not in COLUMNS:
             raise SettingsError(f"--columns: {unknown_name('column', name, COLUMNS)}")
-    lines = (line for _, line in read_lines(path, ends=True))
-    names = header_names(header := next(lines, ""))
-    columns, fault = renamed_columns([name.lower() for name in names], renamed)
+    table = read_table(path)
+    columns, fault = renamed_columns(table.columns, renamed)
     if not fault and "text" not in columns:
-        fault = f"the header has no column 'text' ({', '.join(names)[:200]}); name yours: --columns text=NAME."
+        fault = f"the header has no column 'text' ({', '.join(table.names)[:200]}); name yours: --columns text=NAME."
     if fault:
         raise DataError(f"{path}:1: {fault}")
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-    reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
-    while True:
-        line = reader.line_num + 2  # first line of the row
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            yield TextLine(line, TextRow(""), f"not CSV: {error}; is a quotation mark unclosed?")
-            continue
-        if fields is None:
-            return
-        row = dict(zip(columns, fields, strict=False))
-        if row.get("text", "").strip():
-            known = zip(columns, names, fields, strict=False)
-            own = {name: one for column, name, one in known if column not in READ}
-            yield TextLine(line, TextRow(row["text"], row.get("id") or None), columns=own)
+    for one in table.rows:
+        row = dict(zip(columns, one.fields, strict=False))
+        if one.fault:
+            yield TextLine(one.line, TextRow(""), one.fault)
+        elif row.get("text", "").strip():
+            known = zip(columns, table.names, one.fields, strict=False)
+            own = {name: field for column, name, field in known if column not in READ}
+            yield TextLine(one.line, TextRow(row["text"], row.get("id") or None), columns=own)
 
 
 class _Skipped(Faults):

@@ -38,9 +38,9 @@ examples:
 """
 EXTRACT = """\
 Each line is a text; each line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
-span, type); a .csv file has a column 'text'. Entities are those of the row, or those named with --entity or --names;
-otherwise those that the tagger of 'erda data get entities' finds; otherwise runs of capitalised words, and names in
-taught examples. The last line says which tagger ran. Pronouns are asked about as well; 'head_resolved' and
+span, type); a .csv or .xlsx file has a column 'text'. Entities are those of the row, or those named with --entity or
+--names; otherwise those that the tagger of 'erda data get entities' finds; otherwise runs of capitalised words, and
+names in taught examples. The last line says which tagger ran. Pronouns are asked about as well; 'head_resolved' and
 'tail_resolved' are the names they stand for, where that is certain. Of several answers about two entities of a
 sentence, the most confident one is kept. A pair with several relations has one row for each in a table. Answers carry
 id, line, text and the character offsets of both entities. A line that cannot be read gets an 'error'. With --out, the

@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
     review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
-    review.add_argument("file", metavar="FILE", help="text file, .jsonl or .csv")
+    review.add_argument("file", metavar="FILE", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     names_only = "show names only, not pronouns (he, her, who, its, ...)"
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)

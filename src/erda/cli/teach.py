@@ -146,7 +146,7 @@ def _add_suggest(commands: Commands[argparse.ArgumentParser]) -> None:
     suggest = add_command(commands, "suggest", about, SUGGEST, brief="suggest examples from unlabelled text")
     suggest.add_argument("relation", metavar="RELATION", help="a relation of `erda relations`")
     source = suggest.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", type=Path, metavar="FILE", help="your own text: a text file, .jsonl or .csv")
+    source.add_argument("--text", type=Path, metavar="FILE", help="your own text: a text file, .jsonl, .csv or .xlsx")
     source.add_argument("--corpus", type=Path, metavar="DIR", help="a corpus with an index (erda corpus)")
     suggest.add_argument("--n", type=int, default=10, metavar="N", help="number of suggestions (default: 10)")
     out = "write the suggestions as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"

@@ -23,6 +23,7 @@ from erda.data.formats import (
     read_tacred,
 )
 from erda.data.formats.row_collector import RowReader, read_rows
+from erda.data.formats.table_files import header_names, is_excel
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.text.reading import read_start
 from erda.text.relation_names import readable_name
@@ -36,6 +37,7 @@ PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
 OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a description of the expected content
     "brat": (brat.brat_rows, brat.EXPECTED),
     "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
+    "xlsx": (csv_examples.excel_rows, csv_examples.EXPECTED),
     "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.EXPECTED),
     "labelstudio": (labelstudio.labelstudio_rows, labelstudio.EXPECTED),
     "marked": (marked_lines.marked_rows, marked_lines.EXPECTED),
@@ -44,7 +46,8 @@ OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a des
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 OWN_SHOTS = 5  # default shots of a stream of own data
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
-SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
+TABLES = ("csv", "xlsx")  # formats with columns
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -81,13 +84,14 @@ def read_examples(
 
 def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
     """Return the row reader of one of a user's own formats; `columns` renames the columns of a table."""
-    return partial(csv_examples.csv_rows, renamed=columns) if columns else OWN[format][0]
+    reader = OWN[format][0]
+    return partial(reader, renamed=columns) if columns else reader  # type: ignore[call-arg]  # of tables
 
 
 def refuse_spreadsheet(path: Path) -> None:
-    """Reject an Excel file and the like by its name."""
+    """Reject old Excel files and the like by their names."""
     if path.suffix.lower() in SPREADSHEETS:
-        raise DataError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8) and name that file.")
+        raise DataError(f"{path}: {path.suffix} is not read; save it as .xlsx or CSV (UTF-8) and name that file.")
 
 
 def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] | None = None) -> str:
@@ -95,14 +99,16 @@ def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] 
     if format is not None and format not in FORMATS:
         raise SettingsError(unknown_name("format", format, FORMATS))
     refuse_spreadsheet(path)
+    if is_excel(path) and format is None:
+        format = "xlsx"
     if not columns:
         return format or detect_format(path)
-    if format not in (None, "csv"):
-        raise SettingsError(f"--columns: only tables (csv) have columns, not '{format}'.")
+    if format not in (None, *TABLES):
+        raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{format}'.")
     for name in columns:
         if name not in csv_examples.READ:
             raise SettingsError(f"--columns: {unknown_name('column', name, csv_examples.READ)}")
-    return "csv"
+    return format or "csv"
 
 
 def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
@@ -127,7 +133,7 @@ def detect_format(path: Path) -> str:
         return "marked"
     if start[0] in "[{":
         return _json_format(start, first)
-    if "text" in csv_examples.header_columns(first):
+    if "text" in map(str.lower, header_names(first)):
         return "csv"
     if "\t" in first:
         return "cfrl"

@@ -3,7 +3,7 @@
 Entities are marked in one of three ways: inline in `text`; by character offsets, ends excluded, in `head_start`,
 `head_end`, `tail_start` and `tail_end`; or by their names in `head` and `tail`. The columns `relation`, `id`, `source`,
 `head_id`, `tail_id`, `head_type`, `tail_type` and `holds` (false: the relation does not hold) are optional. Other
-columns are ignored.
+columns are ignored. The first sheet of an Excel workbook is such a table too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.formats.row_collector import Rejected, SourceRow
+from erda.data.formats.table_files import Table, csv_table, excel_table
 from erda.errors import DataError, counted
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
-from erda.text.reading import MAX_LINE, Faults, read_lines
+from erda.text.reading import Faults
 from erda.types import Example
 
 EXPECTED = "a header with 'text' and a row for each example"
@@ -28,7 +29,6 @@ OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type", "holds"))
 HOLDS = {**dict.fromkeys(("", "true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
-_SEPARATORS = ",;\t"
 CSV_END = "\r\n"  # with this line ending, the csv module quotes every field that contains a line break
 # A spreadsheet recognises a formula by the first visible character of a cell. If the comma is not its separator, a cell
 # also begins after a semicolon, a tab or a line break inside a field.
@@ -39,50 +39,29 @@ _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORM
 
 def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
     """Yield the rows of a CSV file after its header; `renamed` maps our columns to those of the file."""
-    lines = (line for _, line in read_lines(path, ends=True))
-    header = next(lines, "")
-    if not header:
+    return _rows_of(csv_table(path), path, faults, renamed or {})
+
+
+def excel_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
+    """Yield the rows of the first sheet of an Excel workbook, with the columns of a CSV file."""
+    return _rows_of(excel_table(path), path, faults, renamed or {})
+
+
+def _rows_of(table: Table, path: Path, faults: Faults, renamed: Mapping[str, str]) -> Iterator[SourceRow]:
+    if not table.names:
         return
-    found = header_columns(header)
-    columns, fault = renamed_columns(found, renamed or {})
-    fault = fault or _header_fault(columns, found)
+    columns, fault = renamed_columns(table.columns, renamed)
+    fault = fault or _header_fault(columns, table.columns)
     if fault:
         raise DataError(f"{path}:1: {fault}")
-    stem, names = path.name.split(".")[0], header_names(header)
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-    reader = csv.reader(lines, delimiter=separator_of(header), strict=True)
-    while True:
-        line = reader.line_num + 2  # first line of the row
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            faults.add(line, f"not CSV: {error}; is a quotation mark unclosed?")
-            continue
-        if fields is None:
-            return
-        if any(field.strip() for field in fields):
-            own = {name: field for name, field in zip(names, fields, strict=False) if name.lower() != "id"}
-            read = partial(_read, columns, fields, f"{stem}:{line}")
-            yield SourceRow(line, read, columns=partial(dict, own))
-
-
-def separator_of(header: str) -> str:
-    """Return the separator of a header: the most frequent of comma, semicolon and tab."""
-    return max(_SEPARATORS, key=header.count)
-
-
-def header_columns(header: str) -> list[str]:
-    """Return the column names of a header in lower case."""
-    return [name.lower() for name in header_names(header)]
-
-
-def header_names(header: str) -> list[str]:
-    """Return the column names of a header as they are written."""
-    try:
-        fields = next(csv.reader([header], delimiter=separator_of(header)), [])
-    except csv.Error:
-        return []
-    return [name.strip() for name in fields]
+    stem = path.name.split(".")[0]
+    for row in table.rows:
+        if row.fault:
+            faults.add(row.line, row.fault)
+        elif any(field.strip() for field in row.fields):
+            own = {name: field for name, field in zip(table.names, row.fields, strict=False) if name.lower() != "id"}
+            read = partial(_read, columns, row.fields, f"{stem}:{row.line}")
+            yield SourceRow(row.line, read, columns=partial(dict, own))
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""Excel workbooks are tables: the first sheet, cells as text, faults with their rows."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from erda.app.texts import read_texts
+from erda.data.formats import table_files
+from erda.data.formats.table_files import cell_text
+from erda.data.own_data import describe, read_examples
+from erda.errors import DataError, SettingsError
+
+HEADER = ("text", "head", "tail", "relation", "year", "holds")
+ROWS = (
+    ("Ikea was set up in 1943 by Ingvar Kamprad.", "Ikea", "Ingvar Kamprad", "founded by", 1943, True),
+    ("Apple hired Tim Cook.", "Apple", "Tim Cook", "founded by", None, False),
+    (None, None, None, None, None, None),
+    ("[[Ulm]] is {{Einstein}}'s place of birth.", None, None, "born in"),
+)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A workbook with two sheets."""
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install 'erda[excel]'")
+    made, path = openpyxl.Workbook(), tmp_path / "table.xlsx"
+    for row in (HEADER, *ROWS):
+        made.active.append(row)
+    made.create_sheet("other").append(("no", "table"))
+    made.save(path)
+    return path
+
+
+def test_the_first_sheet_is_read_like_a_csv_file(book: Path) -> None:
+    reading = read_examples(book)
+    assert [(one.head.name, one.tail.name, one.relation, one.id) for one in reading.examples] == [
+        ("Ikea", "Ingvar Kamprad", "founded by", "table:2"),
+        ("Ulm", "Einstein", "born in", "table:5"),
+    ]
+    (against,) = reading.counterexamples
+    assert against.tail.name == "Tim Cook"
+    assert describe(reading).startswith(f"{book}: 2 examples of 2 relations (xlsx)")
+    texts = list(read_texts(book))
+    assert [one.line for one in texts] == [2, 3, 5]
+    assert (texts[0].row.text, texts[0].columns["year"]) == (ROWS[0][0], "1943")
+    assert [one.line for one in read_texts(book, skip=2)] == [3, 5]
+
+
+def test_columns_are_named_and_faults_have_their_rows(book: Path) -> None:
+    assert len(read_examples(book, columns={"relation": "year"}).counts) == 1
+    with pytest.raises(DataError, match=r"table\.xlsx:1: the header has no column 'sentence'"):
+        list(read_texts(book, columns={"text": "sentence"}))
+    with pytest.raises(SettingsError, match="only tables"):
+        read_examples(book, "jsonl", columns={"text": "sentence"})
+    with pytest.raises(DataError, match=r"table\.xlsx:5: holds"):
+        read_examples(book, columns={"holds": "relation"})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text,relation\n", None])
+def test_what_is_no_workbook_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install 'erda[excel]'")
+    path = tmp_path / "a.xlsx"
+    if content is None:
+        with zipfile.ZipFile(path, "w") as other:
+            other.writestr("notes.txt", "no sheet")
+    else:
+        path.write_bytes(content)
+    for read in (read_examples, lambda path: list(read_texts(path))):
+        with pytest.raises(DataError, match=r"a\.xlsx: not an Excel workbook.* CSV"):
+            read(path)
+    with pytest.raises(DataError, match="no such file"):
+        read_examples(tmp_path / "missing.xlsx")
+
+
+def test_a_workbook_that_unpacks_beyond_reason_is_rejected(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "LEAST_BOUND", 10)
+    monkeypatch.setattr(table_files, "MOST_UNPACKED", 1)
+    with pytest.raises(DataError, match="unpacks to more than"):
+        read_examples(book)
+
+
+def test_without_openpyxl_the_message_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match=r"erda\[excel\]'.*CSV"):
+        read_examples(tmp_path / "a.xlsx")
+    (tmp_path / "a.ods").write_bytes(b"PK\x03\x04")
+    with pytest.raises(DataError, match=r"a\.ods: \.ods is not read; save it as \.xlsx or CSV"):
+        read_examples(tmp_path / "a.ods")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.5, "2.5"),
+        (7.0, "7"),
+        (False, "false"),
+        (datetime(2026, 11, 16), "2026-11-16"),
+        (datetime(2026, 11, 16, 9, 30), "2026-11-16T09:30:00"),
+        (date(2026, 11, 16), "2026-11-16"),
+    ],
+)
+def test_cells_are_text(value: Any, text: str) -> None:
+    assert cell_text(value) == text
