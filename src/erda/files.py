@@ -53,7 +53,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     On failure, `path` is unchanged and the temporary file is removed. The name is random and the file is created
     exclusively, so a planted link is never followed.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = temporary_name(path)
     ours: list[Path] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +78,11 @@ def remove_unfinished(folder: Path, *, of: str = "") -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_unfinished(path.name) and path.name.startswith(f".{of}." if of else "."):
             remove_own(path)
+
+
+def temporary_name(path: Path) -> Path:
+    """A random name beside a path; `is_unfinished` accepts it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 def is_unfinished(name: str) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from itertools import islice
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -81,6 +84,57 @@ def test_a_folder_of_the_user_is_left_alone(extractor: Extractor, tmp_path: Path
     write_answers(asking, tmp_path / "b.csv")
     for folder in ("a.csv.partial", "b.csv.partial"):
         assert [path.name for path in (tmp_path / folder).iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_of_the_user_is_left_alone(extractor: Extractor, tmp_path: Path) -> None:
+    (tmp_path / "a.csv.partial").mkdir()
+    with pytest.raises(DataError, match=r"a\.csv\.partial exists and was not written by this command"):
+        write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.csv")
+    assert (tmp_path / "a.csv.partial").is_dir()
+
+
+def test_a_kill_at_any_step_leaves_nothing_that_the_next_command_does_not_remove(
+    extractor: Extractor, tmp_path: Path
+) -> None:
+    asking, out = ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.jsonl"
+    write_answers(asking, tmp_path / "whole.jsonl")
+    before = {*tmp_path.iterdir()}
+    is_complete = []
+    for step in count():
+        out.unlink(missing_ok=True)
+        if run_in_fork(lambda: write_answers(asking, out), kill_at=step) == 0:
+            break
+        is_complete.append(out.exists())
+        try:
+            write_answers(asking, out)
+        except SettingsError:  # only the removal of its folder was missing
+            assert is_complete[-1]
+        assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+        assert {*tmp_path.iterdir()} - before == {out}, step
+    assert len(is_complete) > 10
+    assert is_complete[-1]
+
+
+def run_in_fork(call: Callable[[], object], *, kill_at: int) -> int:
+    """Run a call in a process that is killed at a change of the file system, counted from 0; return its status."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    steps = count()
+    changes = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
+
+    def watch(event: str, arguments: tuple) -> None:
+        is_write = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if (event in changes or is_write) and next(steps) == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    status = 1
+    try:
+        call()
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def test_no_output_is_an_input(extractor: Extractor, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
 from erda.encoders.settings import TransformerSettings
-from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
+from erda.errors import DataError, ErdaError, ModelError, SettingsError, WriteError, printable, require
 from erda.fields import checked_settings
 from erda.files import (
     cannot_write,
@@ -34,7 +35,7 @@ from erda.files import (
 )
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
-from erda.outputs import work_folder
+from erda.outputs import remove_left_work, remove_work, work_folder
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
@@ -95,13 +96,19 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     folder = user_path(folder)
     if not folder.name:
         raise DataError(f"{folder} cannot be written in one step; name a new folder in it.")
+    work = folder.with_name(f".{folder.name}.part")
+    busy = f"another command is writing {folder}"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        remove_left_work(work, _is_own)  # of an export that was killed after its last step
+        if work.exists():
+            with suppress(ErdaError), work_folder(work, purpose="export", busy=busy):
+                remove_work(work, _is_own)
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method = version.method
     arrays = _score_arrays(version)
     packed = _packed(method, engine)
-    work = folder.with_name(f".{folder.name}.part")
-    with work_folder(work, purpose="export", busy=f"another command is writing {folder}"):
+    with work_folder(work, purpose="export", busy=busy):
+        remove_left_work(work, _is_own)
         part = work / "export"
         try:
             remove_own(part, FILES.__contains__)
@@ -115,8 +122,12 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
         except OSError as fault:
             raise WriteError(cannot_write(folder, fault)) from fault
         finally:
-            remove_own(work, lambda name: name.removeprefix("export/") in FILES)
+            remove_work(work, _is_own)
     return folder
+
+
+def _is_own(name: str) -> bool:
+    return name.removeprefix("export/") in FILES
 
 
 def _score_arrays(version: Version) -> dict[str, np.ndarray]:

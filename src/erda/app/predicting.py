@@ -41,7 +41,7 @@ from erda.files import (
     sealed,
     write_json,
 )
-from erda.outputs import refuse_existing, refuse_overwriting_input, work_folder
+from erda.outputs import refuse_existing, refuse_overwriting_input, remove_left_work, remove_work, work_folder
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example
@@ -293,9 +293,13 @@ def write_answers(
     write = writer_for(out)
     refuse_overwriting_input(out, *asking.inputs, *inputs)
     folder = out.with_name(f"{out.name}.partial")
-    refuse_existing(out, overwrite=overwrite or _is_job(folder / JOB, asking.job))
+    is_own, may_replace = (JOB, ROWS).__contains__, overwrite or _is_job(folder / JOB, asking.job)
+    if out.exists() and not may_replace:
+        remove_left_work(folder, is_own)  # of a command that was killed after its last step
+    refuse_existing(out, overwrite=may_replace)
     with work_folder(folder, purpose="answers", busy=f"another command is writing {out}"):
         remove_unfinished(out.parent, of=out.name)
+        remove_left_work(folder, is_own)
         rows, faults = folder / ROWS, Faults(asking.path)
         found = _begin(folder / JOB, asking.job, rows)
         digest, n_entities, taggers = found.digest, 0, set[str]()
@@ -307,7 +311,7 @@ def write_answers(
         each = rows_for(out, lambda: _rows(rows))
         write(out, each, asking.columns)
         n_rows = sum(_counted(row, faults) for row in each())
-        remove_own(folder, (JOB, ROWS).__contains__)
+        remove_work(folder, is_own)
     return Answered(n_rows, found.n_rows, faults, n_entities, frozenset(taggers))
 
 
