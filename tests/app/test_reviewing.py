@@ -19,9 +19,8 @@ from erda.app.candidates import (
     text_rows,
 )
 from erda.app.extractor import Extractor
-from erda.app.lessons import Judgement
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
-from erda.app.reviewing import PER_VERSION, Review, open_review
+from erda.app.reviewing import PER_VERSION, Review, judgement_of, open_review
 from erda.app.shared_review import SharedReview
 from erda.app.texts import TextRow
 from erda.errors import DataError
@@ -177,13 +176,21 @@ def save_on_a_terminal(extractor: Extractor) -> str:
         return review.why_unplaced
 
 
+def wait(journal: ReviewJournal, extractor: Extractor, texts: dict[str, str]) -> None:
+    """Judgements against relations that are not part of a version."""
+    rows = [
+        judgement_of(extractor.version, example_from_marks(text), name, holds=False) for name, text in texts.items()
+    ]
+    journal.write_pending(rows)
+
+
 @pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
 def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Callable[[Extractor], str]) -> None:
     """A relation is renamed twice, merged or forgotten before its judgements are part of a version."""
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
-    journal.write_pending([Judgement(example_from_marks(text), name, False) for name, text in texts.items()])
+    wait(journal, extractor, texts)
     other = open_toy(extractor.folder)  # another process
     other.rename("born in", "from")
     other.rename("from", "birthplace")
@@ -199,6 +206,39 @@ def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Ca
     assert "kept" not in save(extractor)
     assert [one.example.tokens[0] for one in extractor.counterexamples("founded by")] == ["c"]
     assert ReviewJournal(journal.folder).pending == ()
+
+
+@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
+def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(
+    extractor: Extractor, save: Callable[[Extractor], str]
+) -> None:
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
+    wait(journal, extractor, texts)
+    other = open_toy(extractor.folder)
+    other.rename("born in", "from")
+    other.teach("born in", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])  # another meaning
+    for old, new in (("founded by", "aside"), ("capital of", "founded by"), ("aside", "capital of")):
+        other.rename(old, new)
+    other.prune(keep=0)
+    assert not save(extractor).endswith("add them.")
+    found = {one.id: [own.example.tokens[0] for own in one.counterexamples] for one in extractor.version.state.known}
+    assert found == {"from": ["a"], "born in": [], "capital of": ["c"], "founded by": ["e"]}
+
+
+def test_a_renamed_relation_keeps_its_identity_through_undo_and_merge(extractor: Extractor) -> None:
+    one = extractor.version.known("born in").identity
+    extractor.rename("born in", "from")
+    assert extractor.version.known("from").identity == one
+    extractor.undo()
+    assert extractor.version.known("born in").identity == one
+    extractor.merge("born in", "founded by")
+    assert extractor.version.known("founded by").merged == (one,)
+    other = extractor.version.known("founded by").identity
+    assert open_toy(extractor.folder).version.known("founded by").identity == other != one
+    extractor.rename("founded by", "born in")
+    assert extractor.version.known("born in").identity == other
 
 
 @pytest.mark.parametrize(

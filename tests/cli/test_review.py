@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED
 
+from erda.app import reviewing
 from erda.app.extractor import Extractor
+from erda.app.reviewing import Review
 from erda.cli import review as review_command
 
 Erda = Callable[..., SimpleNamespace]
@@ -61,6 +63,29 @@ def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> N
     assert (wrong.status, "Did you mean 'born in'?" in wrong.err) == (2, True)
     nothing = store("review", "my-text.txt")
     assert (nothing.status, nothing.err.count("\n")) == (2, 1)
+
+
+def test_the_numbers_of_relations_follow_what_another_process_teaches(
+    store: Erda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["q", "1", "y"]  # last first
+    monkeypatch.setattr(reviewing, "PER_VERSION", 1)
+    monkeypatch.setattr(review_command, "_line", said.pop)
+    forget = iter([True])
+
+    def judge_and_forget(self: Review, **decision: object) -> None:
+        if next(forget, False):
+            Extractor.open("my-extractor").forget("founded by")
+        judge(self, **decision)
+
+    judge = Review.judge
+    monkeypatch.setattr(Review, "judge", judge_and_forget)
+    done = store("review", "my-text.txt")
+    lists = [line for line in done.lines if line.startswith("relations: ")]
+    assert lists == ["relations: 1 founded by, 2 born in, 3 capital of", "relations: 1 born in, 2 capital of"]
+    extractor = Extractor.open("my-extractor")
+    assert len(extractor.examples("born in")) > len(BORN)
+    assert len(extractor.examples("capital of")) == len(CAPITAL)
 
 
 def test_bad_input_is_one_line(store: Erda) -> None:

@@ -9,6 +9,7 @@ import pytest
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
+from erda.app import shared_review
 from erda.app.extractor import Extractor
 from erda.app.review_journal import FOLDER, ReviewJournal
 
@@ -78,6 +79,23 @@ def test_another_device_that_judges_the_same_pair_is_told(served: Served) -> Non
     body = {"key": pair["key"], "holds": False, "device": "b"}
     assert served.post("/v1/review/judge", body, 409)["error"] == "already_judged"
     assert served.post("/v1/review/judge", {**body, "key": "0" * 16}, 422)["error"] == "invalid"
+
+
+def test_a_judgement_is_about_the_relation_that_was_on_the_screen(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after ten silent minutes, a rename, and new versions that propose another relation."""
+    pair = begin(served)["pair"]
+    assert pair["relation"] == "capital of"
+    monkeypatch.setattr(shared_review, "SCREEN_SECONDS", 0.0)
+    served.post("/v1/relations/rename", {"relation": "capital of", "to": "seat"})
+    served.post("/v1/teach", {"relation": "capital of", "examples": ["[[Rome]] beat {{Carthage}} ."]})
+    state = judge(served, pair, holds=False)
+    assert state["n_no"] == {"seat": 1}
+    body = {"key": pair["key"], "holds": False, "device": "nobody"}
+    assert served.post("/v1/review/judge", body, 409)["error"] == "already_judged"
+    body["key"] = state["pair"]["key"]
+    assert "not on the screen" in served.post("/v1/review/judge", body, 422)["message"]
 
 
 def test_accepting_all_makes_one_version_and_is_no_measure_of_quality(served: Served) -> None:

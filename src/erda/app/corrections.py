@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from types import EllipsisType
 
@@ -140,22 +140,6 @@ class Corrections:
             if before.thresholds is None:
                 return before.stamp.number
             return self._change(replace(before, thresholds=None), "dropped the thresholds")
-
-
-def present_name(old: str, known: Collection[str], done: Sequence[str]) -> str | None:
-    """Find the id of a relation that was renamed or merged; None if it was forgotten, or if the version is pruned.
-
-    `done` is what the current version and its ancestors did, newest first.
-    """
-    if old in known:
-        return old
-    for place, what in enumerate(done):
-        if what == f"forgot {old}":
-            return None
-        for start in (f"renamed {old} to ", f"merged {old} into "):
-            if what.startswith(start):
-                return present_name(what.removeprefix(start), known, done[:place])
-    return None
 
 
 def reads_names(setup: Setup) -> bool:

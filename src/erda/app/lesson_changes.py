@@ -153,6 +153,7 @@ def added(
                 was or Known(relation, teaching),
                 relation=relation,
                 since=was.since if was and stays else teaching,
+                origin="" if was is None else was.origin if stays else was.identity,
                 lessons=own,
                 counterexamples=tuple(growing.counterexamples.get(name, ())),
             )
@@ -225,7 +226,7 @@ def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> 
     if taken := find_relation(new.id, others):
         raise DataError(f"'{taken.id}' exists already; to unite the two, merge '{old.id}' into '{taken.id}'.")
     refuse_lookalikes([new], others)
-    after = (_as_relation(one, new) if one.relation is old else one for one in known)
+    after = (replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in known)
     return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)
 
 
@@ -264,7 +265,14 @@ def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...
     held = {_pair(one) for one in lessons}
     against = {_pair(one): one for one in (*moved.counterexamples, *goal.counterexamples) if _pair(one) not in held}
     since = min(goal.since, moved.since)
-    both = replace(goal, since=since, lessons=lessons, counterexamples=_in_order(*against.values()))
+    both = replace(
+        goal,
+        since=since,
+        lessons=lessons,
+        counterexamples=_in_order(*against.values()),
+        origin=goal.identity,
+        merged=(*goal.merged, by_id[source].identity, *moved.merged),
+    )
     return without_lost_inverses(both if one.id == target else one for one in known if one.id != source)
 
 

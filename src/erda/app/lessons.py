@@ -39,6 +39,7 @@ class Judgement:
     example: Example
     relation: str
     holds: bool
+    identity: str = ""  # of the relation (`Known.identity`), if the judgement waits: the name can change meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Known:
 
     A counterexample is a sentence in which the relation does not hold between the two entities; its `relation` is that
     of its owner. Declarations are made by hand: `inverse` is the id of another relation, and no types mean that the
-    types are learned.
+    types are learned. `origin` and `merged` are set by a change of the name (`identity`).
     """
 
     relation: Relation
@@ -58,6 +59,13 @@ class Known:
     inverse: str | None = None
     head_types: tuple[str, ...] = ()
     tail_types: tuple[str, ...] = ()
+    origin: str = ""  # the identity, if it does not follow from the other fields
+    merged: tuple[str, ...] = ()  # identities of the relations that were merged into this one
+
+    @property
+    def identity(self) -> str:
+        """The first teaching and the first id, whatever the relation is called now."""
+        return self.origin or f"{self.since} {self.id}"
 
     @property
     def id(self) -> str:
@@ -170,6 +178,17 @@ def wanted(
     if not reader.relations and not any(reader.found):
         raise DataError("nothing to teach: no relation was given.")
     return Wanted(tuple(reader.relations.values()), *map(tuple, reader.found))
+
+
+def present_id(relation: str, identity: str, known: Sequence[Known]) -> str | None:
+    """Find the present id of a relation, which may be renamed or merged; None if it is gone.
+
+    A relation that was forgotten and taught again counts as the same.
+    """
+    by_identity = {one: own.id for own in known for one in (*own.merged, own.identity)}
+    if identity in by_identity:
+        return by_identity[identity]
+    return relation if any(one.id == relation for one in known) else None
 
 
 def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Wanted, str]:

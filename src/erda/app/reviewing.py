@@ -15,16 +15,14 @@ from dataclasses import dataclass, field, replace
 
 from erda.app.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool, pair_key
-from erda.app.corrections import present_name
 from erda.app.extractor import Extractor
-from erda.app.inputs import known_relation
-from erda.app.lessons import Judgement
+from erda.app.lessons import Judgement, present_id
 from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, vectors_path
 from erda.app.texts import TextRow
-from erda.app.version import NO_ENTITY, NOTHING_TAUGHT
+from erda.app.version import NO_ENTITY, NOTHING_TAUGHT, Version
 from erda.errors import DataError, ErdaError, counted
 from erda.files import locked
-from erda.types import Relation
+from erda.types import Example
 
 PER_VERSION = 10  # judgements
 RECENT = 20  # judgements whose share of accepted ones is displayed
@@ -40,6 +38,11 @@ class ReviewProgress:
     n_yes: dict[str, int] = field(default_factory=dict)
     n_no: dict[str, int] = field(default_factory=dict)
     right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
+
+
+def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
+    """A judgement about a relation of a version, which follows the relation when that is renamed or merged."""
+    return Judgement(replace(example, relation=relation), relation, holds, version.known(relation).identity)
 
 
 def review_progress(journal: ReviewJournal, n_left: int) -> ReviewProgress:
@@ -58,28 +61,16 @@ def add_pending(extractor: Extractor, pending: Sequence[Judgement]) -> list[Judg
     if not pending:
         return []
     extractor.refresh()
-    known, asked = {one.id for one in extractor.relations}, {one.relation for one in pending}
-    done = [] if asked <= known else _done(extractor)
-    names = {name: present_name(name, known, done) for name in asked}
-    if placed := [replace(one, relation=name) for one in pending if (name := names[one.relation])]:
+    names = [present_id(one.relation, one.identity, extractor.version.state.known) for one in pending]
+    if placed := [replace(one, relation=name) for one, name in zip(pending, names, strict=True) if name]:
         extractor.judge_many(placed)
-    return [one for one in pending if names[one.relation] is None]
+    return [one for one, name in zip(pending, names, strict=True) if name is None]
 
 
-def _done(extractor: Extractor) -> list[str]:
-    """What the current version and its ancestors did, newest first, as far as they are on disk."""
-    versions, done = {one.number: one for one in extractor.history()}, list[str]()
-    number: int | None = extractor.version.number
-    while number in versions:
-        done.append(versions[number].what)
-        number = versions[number].parent
-    return done
-
-
-def unplaced(journal: ReviewJournal, relations: Iterable[Relation]) -> list[Judgement]:
+def unplaced(journal: ReviewJournal, version: Version) -> list[Judgement]:
     """The pending judgements of relations that are not known."""
-    known = {one.id for one in relations}
-    return [one for one in journal.pending if one.relation not in known]
+    known = version.state.known
+    return [one for one in journal.pending if present_id(one.relation, one.identity, known) is None]
 
 
 def why_unplaced(judgements: Sequence[Judgement]) -> str:
@@ -117,7 +108,8 @@ class Review:
         progress: Progress | None = None,
     ) -> None:
         self.extractor, self.pool = extractor, pool
-        self.relation = known_relation(relation, extractor.relations).id if relation else None
+        self.version = extractor.version  # that proposes; `extractor` may have a newer one
+        self._only = self.version.known(relation) if relation else None
         self._journal, self._progress = journal, progress
         self._done: list[tuple[Candidate, Judgement | None]] = []  # decisions of this session
         self._queue: list[Candidate] = []
@@ -129,15 +121,23 @@ class Review:
         """The pair to decide about."""
         return self._queue[0] if self._queue else None
 
+    @property
+    def relation(self) -> str | None:
+        """The relation that the review is limited to, by its present name."""
+        if self._only is None:
+            return None
+        found = present_id(self._only.id, self._only.identity, self.version.state.known)
+        return self.version.known(found or self._only.id).id
+
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""
         one = self._required()
-        name = known_relation(relation, self.extractor.relations).id if relation else one.relation
-        judgement = Judgement(replace(one.example, relation=name), name, holds)
+        name = self.version.known(relation).id if relation else one.relation
+        judgement = judgement_of(self.version, one.example, name, holds=holds)
         said: Said = "no" if not holds else "yes" if name == one.relation else "other"
         self._journal.add(Decision(one.key, name, said), judgement)
         self._advance(one, judgement)
-        if len(self._journal.pending) - len(unplaced(self._journal, self.extractor.relations)) >= PER_VERSION:
+        if len(self._journal.pending) - len(unplaced(self._journal, self.extractor.version)) >= PER_VERSION:
             self.save()
             self._rank()
 
@@ -182,7 +182,7 @@ class Review:
     @property
     def why_unplaced(self) -> str:
         """A line about judgements that cannot become part of a version; empty if there is none."""
-        return why_unplaced(unplaced(self._journal, self.extractor.relations))
+        return why_unplaced(unplaced(self._journal, self.extractor.version))
 
     def _required(self) -> Candidate:
         if self.current is None:
@@ -197,8 +197,9 @@ class Review:
             self._rank()
 
     def _rank(self) -> None:
+        self.version = self.extractor.version
         self._queue = self.pool.ranked(
-            self.extractor.version, self.relation, without=self._journal.shown, progress=self._progress
+            self.version, self.relation, without=self._journal.shown, progress=self._progress
         )
 
 

@@ -20,9 +20,17 @@ from erda.app.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool, pair_key
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, known_relation
-from erda.app.lessons import Judgement
+from erda.app.lessons import present_id
 from erda.app.review_journal import FOLDER, PENDING, SCREENS, TEXTS, Decision, ReviewJournal, Said, vectors_path
-from erda.app.reviewing import ReviewProgress, add_pending, review_progress, unplaced, why_nothing, why_unplaced
+from erda.app.reviewing import (
+    ReviewProgress,
+    add_pending,
+    judgement_of,
+    review_progress,
+    unplaced,
+    why_nothing,
+    why_unplaced,
+)
 from erda.app.store import HEAD
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
@@ -53,6 +61,7 @@ class Screen:
     relation: str
     confidence: float
     since: float
+    identity: str = ""  # of the relation (`Known.identity`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +119,13 @@ class SharedReview:
         with self._open(version) as journal:
             name = known_relation(relation, version.relations).id if relation else None
             left, current = self._left(version, name, journal), None
-            others = self._screens()
+            screens = self._screens()
             if device is not None:
-                current = self._on_screen(others.pop(device, None), journal)
+                current = self._on_screen(screens.get(device), journal, version)
                 if current is None or name not in (None, current.relation):
-                    taken = {one.key for one in others.values()}
+                    taken = _taken(screens, device)
                     current = next((one for one in left if one.key not in taken), None)
-                self._show(others, device, current)
+                self._show(screens, device, current, version)
             return ReviewView(
                 version.number,
                 current,
@@ -148,25 +157,28 @@ class SharedReview:
                 raise DataError("This pair is not in the texts under review.")
             if key in journal.shown:
                 return False
-            proposed = mine.relation if mine and mine.key == key else one.relation
+            shown = self._on_screen(mine, journal, version)
+            if shown is None or shown.key != key:
+                raise DataError("This pair is not on the screen of this device. Ask for the next pair.")
+            proposed = shown.relation
             name = known_relation(instead, version.relations).id if instead else proposed
             if holds is None:
                 journal.add(Decision(key, proposed, "skip"))
             else:
                 said: Said = "no" if not holds else "yes" if name == proposed else "other"
-                journal.add(Decision(key, name, said), Judgement(replace(one.example, relation=name), name, holds))
+                journal.add(Decision(key, name, said), judgement_of(version, one.example, name, holds=holds))
             return True
 
     def accept(self, version: Version, device: str, *, least: float, relation: str | None = None) -> list[str]:
         """Accept every pair of at least this confidence that is on no other screen; return their keys."""
         with self._open(version) as journal:
             name = known_relation(relation, version.relations).id if relation else None
-            taken = {one.key for other, one in self._screens().items() if other != device}
+            taken = _taken(self._screens(), device)
             left = self._left(version, name, journal)
             chosen = [one for one in left if round(one.confidence, 4) >= least and one.key not in taken]
             journal.add_all(
                 [Decision(one.key, one.relation, "accepted") for one in chosen],
-                [Judgement(replace(one.example, relation=one.relation), one.relation, True) for one in chosen],
+                [judgement_of(version, one.example, one.relation, holds=True) for one in chosen],
             )
             return [one.key for one in chosen]
 
@@ -192,7 +204,7 @@ class SharedReview:
             extractor.take_back_many(_taught(extractor, gone))
             journal.add_all([Decision(key, decided[key].relation, "undo") for key in keys])
             if keys:
-                self._show(self._screens(), device, self._candidates.get(keys[-1]))
+                self._show(self._screens(), device, self._candidates.get(keys[-1]), extractor.version)
             return list(keys)
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -240,21 +252,24 @@ class SharedReview:
         return left
 
     def _screens(self) -> dict[str, Screen]:
-        found: dict[str, Screen] = {}
+        """The pair on each device, also on those that have been silent for long."""
         with suppress(ErdaError):  # missing or damaged: nothing is on a screen
-            found = read_json(self._folder / SCREENS, Screens).devices
-        return {device: one for device, one in found.items() if 0 <= time() - one.since < SCREEN_SECONDS}
+            return read_json(self._folder / SCREENS, Screens).devices
+        return {}
 
-    def _on_screen(self, screen: Screen | None, journal: ReviewJournal) -> Candidate | None:
+    def _on_screen(self, screen: Screen | None, journal: ReviewJournal, version: Version) -> Candidate | None:
         """The undecided pair of a screen, with the relation that it shows, whatever later versions propose."""
         one = self._candidates.get(screen.key) if screen else None
         if one is None or screen is None or one.key in journal.shown:
             return None
-        return replace(one, relation=screen.relation, confidence=screen.confidence)
+        relation = present_id(screen.relation, screen.identity, version.state.known)
+        return replace(one, relation=relation, confidence=screen.confidence) if relation else None
 
-    def _show(self, screens: dict[str, Screen], device: str, one: Candidate | None) -> None:
-        if one is not None:
-            screens[device] = Screen(one.key, one.relation, one.confidence, time())
+    def _show(self, screens: dict[str, Screen], device: str, one: Candidate | None, version: Version) -> None:
+        screens.pop(device, None)
+        relation = next((own for own in version.state.known if one and own.id == one.relation), None)
+        if one is not None and relation is not None:
+            screens[device] = Screen(one.key, one.relation, one.confidence, time(), relation.identity)
         self._write_screens(dict(list(screens.items())[-MOST_SCREENS:]))
 
     def _write_screens(self, screens: dict[str, Screen]) -> None:
@@ -264,7 +279,13 @@ class SharedReview:
         if self._pool is None or not self._pool.n_texts:
             return NO_TEXT
         why = ELSEWHERE if left else why_nothing(self._pool, journal, relation)
-        return f"{why} {why_unplaced(unplaced(journal, version.relations))}".strip()
+        return f"{why} {why_unplaced(unplaced(journal, version))}".strip()
+
+
+def _taken(screens: dict[str, Screen], device: str) -> set[str]:
+    """The pairs on the screens of other devices that are not silent for long."""
+    others = (one for other, one in screens.items() if other != device)
+    return {one.key for one in others if 0 <= time() - one.since < SCREEN_SECONDS}
 
 
 def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
-OPTIONAL = frozenset(("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types"))
+OPTIONAL = frozenset(
+    ("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types", "origin", "merged")
+)
 
 
 class StoreObjects:

@@ -87,9 +87,10 @@ def _say_progress(done: int, total: int) -> None:
 
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
-    relations = [one.name for one in review.extractor.relations]
-    _say_relations(relations)
+    relations: list[str] = []
     while (one := review.current) is not None:
+        if relations != (relations := [own.name for own in review.version.relations]):  # another process can teach
+            _say_relations(relations)
         _show(review, one)
         key = _command(read, len(relations))
         if key == "q":
@@ -102,7 +103,7 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
             if not review.undo():
                 print_line(f"Nothing to undo in this session. To go back a version, quit, then: {undo}")
         elif key.isdecimal() and 0 < int(key) <= len(relations):
-            review.judge(holds=True, relation=review.extractor.relations[int(key) - 1].id)
+            review.judge(holds=True, relation=review.version.relations[int(key) - 1].id)
         else:
             print_line(KEYS if key == "?" else f"'{key}' is no command: {KEYS}, or the number of a relation.")
             _say_relations(relations)
@@ -122,7 +123,7 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    found, relations = review.progress, {own.id: own.name for own in review.extractor.relations}
+    found, relations = review.progress, {own.id: own.name for own in review.version.relations}
     so_far = f"{found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
     counts = f"{so_far}; judged {found.n_judged}, {found.n_left} left"
     if found.accepted is not None:
