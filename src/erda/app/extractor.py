@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -24,7 +24,7 @@ from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
 from erda.app.inputs import Given, example_of, refuse_lookalikes
 from erda.app.lesson_changes import added
-from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, wanted
+from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
 from erda.app.review_journal import remove_reviews
 from erda.app.setup import Asked
 from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
@@ -272,9 +272,8 @@ class Extractor(Corrections):
 
     def judge_many(self, judgements: Iterable[Judgement]) -> Taught:
         """Judge several sentences (`judge`) in one version."""
-        if self._log.store.exists():
-            self.refresh()
-        return self._add(*judged(judgements, self.relations))
+        given = list(judgements)
+        return self._add(lambda: judged(given, self.relations))
 
     def _teach(
         self,
@@ -286,21 +285,31 @@ class Extractor(Corrections):
         unrelated: Iterable[Given] = (),
         description: str = "",
     ) -> Taught:
+        given, *some = map(listed, (what, examples, counterexamples, unrelated))
+
+        def read() -> tuple[Wanted, str]:
+            new = wanted(
+                given,
+                self.relations,
+                examples=some[0],
+                counterexamples=some[1],
+                unrelated=some[2],
+                description=description,
+            )
+            return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
+
+        return self._add(read, progress, as_it_stands=isinstance(what, Task))
+
+    def _add(
+        self, read: Callable[[], tuple[Wanted, str]], progress: Progress | None = None, *, as_it_stands: bool = False
+    ) -> Taught:
+        """Add a teaching. It is read again if another process has changed the relations before the lock was free."""
         if self._log.store.exists():
             self.refresh()
-        new = wanted(
-            what,
-            self.relations,
-            examples=examples,
-            counterexamples=counterexamples,
-            unrelated=unrelated,
-            description=description,
-        )
-        said = f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
-        return self._add(new, said, progress, as_it_stands=isinstance(what, Task))
-
-    def _add(self, new: Wanted, said: str, progress: Progress | None = None, *, as_it_stands: bool = False) -> Taught:
+        (new, said), known = read(), self.relations
         with self._log.writing(begin=True) as before:
+            if self.relations != known:
+                new, said = read()
             refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
             addition = added(

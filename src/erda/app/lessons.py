@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,6 +145,13 @@ class _Reader:
                 self.found[2 if owner is None else int(is_counterexample)].append(replace(example, relation=owner))
             except DataError as fault:
                 self.faults.append(f"{where}example {place}: {fault}")
+
+
+def listed(given: Any) -> Any:
+    """What `wanted` can read twice: iterators, also those of a mapping, become lists."""
+    if isinstance(given, Mapping):
+        return {name: listed(some) for name, some in given.items()}
+    return list(given) if isinstance(given, Iterator) else given
 
 
 def wanted(
