@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,31 @@ def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
     )
     assert [one.id for one in extractor.relations] == ["founded by", "born_in"]
     assert [one.name for one in extractor.relations] == ["founded by", "born in"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda one: one.judge(BORN[0], "born in", holds="no"), "holds: expected True or False, got 'no'"),
+        (lambda one: one.judge(BORN[0], "born in", holds=1), "holds: expected True or False, got 1"),
+        (lambda one: one.judge(BORN[0], None), "expected the name of a relation, got None"),
+        (lambda one: one.declare("born in", symmetric="no"), "symmetric: expected True or False, got 'no'"),
+        (lambda one: one.declare("born in", head_types=5), "head_types: expected a list of names, got 5"),
+        (lambda one: one.declare("born in", head_types=["T" * 201]), "head_types: expected names of types"),
+        (lambda one: one.declare("born in", head_types=map(str, range(101))), "head_types: at most 100 types, got 101"),
+        (lambda one: one.describe("born in", 5), "description: expected a text, got 5"),
+        (lambda one: one.teach("born in", description=["x"]), r"description: expected a text, got \['x'\]"),
+        (lambda one: one.prune(purge="no"), "purge: expected True or False, got 'no'"),
+        (lambda one: one.prune(keep=True), "keep: must be at least 0, got True"),
+        (lambda one: one.rollback("1"), "has no version '1'"),
+        (lambda one: one.rollback(10**400), "has no version 1000"),
+        (lambda one: one.forget(Relation("born in", "born in")), "expected the name of a relation"),
+        (lambda one: one.tune([], no_relation="Other"), "no_relation: expected a list of names, got a single text"),
+        (lambda one: one.evaluate(BORN, no_relation="Other"), "no_relation: expected a list of names"),
+    ],
+)
+def test_arguments_of_the_wrong_type_change_nothing(extractor: Extractor, call: Callable, said: str) -> None:
+    before = extractor.history()
+    with pytest.raises(DataError, match=said):
+        call(extractor)
+    assert extractor.history() == before

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import EllipsisType
 
 from erda.app.answers import Progress, Tuned
-from erda.app.inputs import Given, known_relation, types_of
+from erda.app.inputs import Given, check_bool, known_relation, types_of
 from erda.app.lesson_changes import declared, described, merged, renamed, taken_back
 from erda.app.lessons import Declaration
 from erda.app.state import Setup, State
@@ -102,8 +102,10 @@ class Corrections:
             if not isinstance(inverse, str | EllipsisType | None):
                 raise DataError(f"inverse: expected the name of a relation, got {inverse!r:.80}.")
             other = known_relation(inverse, relations).id if isinstance(inverse, str) and inverse.strip() else None
+            if not isinstance(symmetric, EllipsisType):
+                check_bool(symmetric, "symmetric")
             new = Declaration(
-                old.symmetric if symmetric is ... else bool(symmetric),
+                old.symmetric if isinstance(symmetric, EllipsisType) else symmetric,
                 old.inverse if inverse is ... else other,
                 old.head_types if isinstance(head_types, EllipsisType) else types_of(head_types, "head_types"),
                 old.tail_types if isinstance(tail_types, EllipsisType) else types_of(tail_types, "tail_types"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from erda.app.annotated import AnnotatedText, is_annotated
 from erda.app.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation
-from erda.app.inputs import Given, find_relation, labelled_examples_of
+from erda.app.inputs import Given, find_relation, labelled_examples_of, names_of
 from erda.app.version import Version
 from erda.data.own_data import read_examples
 from erda.errors import DataError
@@ -42,6 +42,7 @@ def read_labelled(
 
 def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
+    no_relation = names_of(no_relation, "no_relation")
     if is_annotated(source):
         raise DataError("These are annotated texts: evaluate_extraction() compares their triples.")
     if isinstance(source, str | Path):

@@ -22,7 +22,7 @@ from erda.app.answers import (
 from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
-from erda.app.inputs import Given, example_of, refuse_lookalikes
+from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes
 from erda.app.lesson_changes import added
 from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
 from erda.app.review_journal import remove_reviews
@@ -352,8 +352,9 @@ class Extractor(Corrections):
         `purge` removes every trace of forgotten relations and examples: it rewrites the current version without a
         past and removes all others.
         """
-        if keep < 0:
-            raise DataError(f"keep: must be at least 0, got {keep}.")
+        check_bool(purge, "purge")
+        if type(keep) is not int or keep < 0:
+            raise DataError(f"keep: must be at least 0, got {keep!r:.80}.")
         with self._log.writing() as state:
             log = self._log
             if not purge:

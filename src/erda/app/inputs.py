@@ -16,6 +16,7 @@ from erda.types import NO_RELATION, Example, Relation
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME = 200
+MOST_TYPES = 100  # of the entities of a relation
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
@@ -67,6 +68,8 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     """Find a known relation by id or name, or make a new relation whose name is its id in words."""
     if not isinstance(given, str | Relation):
         raise DataError(f"expected the name of a relation, got {given!r:.80}.")
+    if not isinstance(description, str):
+        raise DataError(f"description: expected a text, got {description!r:.80}.")
     name = given if isinstance(given, str) else given.id
     if not name.strip():
         raise DataError("A relation needs a name, as 'founded by'.")
@@ -98,6 +101,8 @@ def find_relation(name: str, known: Iterable[Relation]) -> Relation | None:
 
 def known_relation(name: str, known: Iterable[Relation]) -> Relation:
     """Find a known relation by id or name; raise with the closest name if there is none."""
+    if not isinstance(name, str):
+        raise DataError(f"expected the name of a relation, got {name!r:.80}.")
     relations = list(known)
     found = find_relation(name, relations)
     if found is None:
@@ -109,12 +114,29 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
 
 def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Read entity types, as PERSON; none are an empty tuple."""
-    if isinstance(given, str):
-        raise DataError(f"{name}: expected a list of types, got a single text; put it in a list.")
-    types = tuple(dict.fromkeys(spaced(one) if isinstance(one, str) else "" for one in given or ()))
-    if not all(types) or any(_CONTROL.search(one) for one in types):
-        raise DataError(f"{name}: expected names of types, as PERSON, got {list(given or ())!r:.80}.")
+    given = names_of(given, name)
+    types = tuple(dict.fromkeys(map(spaced, given)))
+    if not all(types) or any(_CONTROL.search(one) or len(one) > LONGEST_NAME for one in types):
+        raise DataError(f"{name}: expected names of types, as PERSON, got {list(given)!r:.80}.")
+    if len(types) > MOST_TYPES:
+        raise DataError(f"{name}: at most {MOST_TYPES} types, got {len(types):,}.")
     return types
+
+
+def names_of(given: Iterable[str] | None, name: str) -> list[str]:
+    """Read a list of names; a single text, which is a list of letters to Python, raises."""
+    if isinstance(given, str):
+        raise DataError(f"{name}: expected a list of names, got a single text; put it in a list.")
+    names = list(given) if isinstance(given, Iterable) else [given] if given is not None else []
+    if not all(isinstance(one, str) for one in names):
+        raise DataError(f"{name}: expected a list of names, got {given!r:.80}.")
+    return names
+
+
+def check_bool(given: object, name: str) -> None:
+    """Reject a value that is neither True nor False: "no" counts as true in Python."""
+    if not isinstance(given, bool):
+        raise DataError(f"{name}: expected True or False, got {given!r:.80}.")
 
 
 def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:

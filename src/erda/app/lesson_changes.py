@@ -232,6 +232,8 @@ def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> 
 
 def described(known: Sequence[Known], relation: Relation, description: str) -> tuple[Known, ...]:
     """The known relations with another description for one of them; an empty text removes it."""
+    if not isinstance(description, str):
+        raise DataError(f"description: expected a text, got {description!r:.80}.")
     plain = relation_of(Relation(relation.id, relation.name, spaced(description)))
     return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from erda.app.inputs import Given, example_of, known_relation, relation_of, says_it_holds
+from erda.app.inputs import Given, check_bool, example_of, known_relation, relation_of, says_it_holds
 from erda.errors import DataError, counted, join_faults
 from erda.types import NO_RELATION, Example, Relation, Task
 
@@ -201,6 +201,8 @@ def present_id(relation: str, identity: str, known: Sequence[Known]) -> str | No
 def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Wanted, str]:
     """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
     own = [(one, known_relation(one.relation, known)) for one in judgements]
+    for one, _ in own:
+        check_bool(one.holds, "holds")
     examples, against = (
         tuple(replace(example_of(one.example), relation=relation.id) for one, relation in own if one.holds is holds)
         for holds in (True, False)

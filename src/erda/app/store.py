@@ -255,9 +255,9 @@ class Store:
 
     def refuse_missing(self, number: int) -> None:
         """Reject a version that is not on disk."""
-        if not self._version_path(number).is_file():
+        if type(number) is not int or not 0 <= number < 2**53 or not self._version_path(number).is_file():
             there = ", ".join(map(str, self.numbers())) or "none"
-            raise DataError(f"{self.folder} has no version {number}; there are: {there}.")
+            raise DataError(f"{self.folder} has no version {number!r:.40}; there are: {there}.")
 
     def numbers(self) -> list[int]:
         """The numbers of all versions on disk, in order."""

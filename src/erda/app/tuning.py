@@ -17,7 +17,7 @@ import numpy as np
 
 from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
 from erda.app.answers import Progress, RelationScore, Tuned, TunedRelation
-from erda.app.inputs import Given, example_of, find_relation, says_it_holds
+from erda.app.inputs import Given, example_of, find_relation, names_of, says_it_holds
 from erda.app.state import Thresholds
 from erda.app.version import Version
 from erda.data.formats import Reading
@@ -50,6 +50,7 @@ def labelled_cells(
     version: Version, labelled: Labelled, *, no_relation: Collection[str] = (), progress: Progress | None = None
 ) -> Cells:
     """Ask a version about labelled rows (a file in any known format, or a list) or about annotated texts."""
+    no_relation = names_of(no_relation, "no_relation")
     if is_annotated(labelled):
         return _text_cells(version, read_annotated(labelled))  # type: ignore[arg-type]  # checked by is_annotated
     if isinstance(labelled, str | Path):
