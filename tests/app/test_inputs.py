@@ -100,6 +100,8 @@ def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> Non
         ("x" * 201, "a name has at most 200 characters"),
         ("Founded By", "'Founded By' differs from relation 'founded by' by case alone"),
         ("FOUNDED  by ", "differs from relation 'founded by' by case alone. Write 'founded by'"),
+        ("Founded_By", "'Founded_By' differs from relation 'founded by' by case alone"),
+        ("found\u200bed by", "differs from relation 'founded by' by invisible characters alone"),
         (7, "expected the name of a relation, got 7"),
     ],
 )

@@ -140,19 +140,25 @@ def check_bool(given: object, name: str) -> None:
 
 
 def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
-    """Reject a relation whose name differs from another only in case: it is a misspelling."""
+    """Reject a relation whose name differs from another only in case or invisible characters: it is a misspelling."""
     seen = {_folded(one.id): one.id for one in known}
     for one in new:
         other = seen.setdefault(_folded(one.id), one.id)
         if other != one.id:
+            by = "case" if _visible(one.id) == one.id and _visible(other) == other else "invisible characters"
             raise DataError(
-                f"'{one.id}' differs from relation '{other}' by case alone. "
+                f"'{one.id}' differs from relation '{other}' by {by} alone. "
                 f"Write '{other}' to teach more of it, or choose another name."
             )
 
 
 def _folded(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", readable_name(_visible(name))).casefold().split())
+
+
+def _visible(name: str) -> str:
+    """A name without the characters that nobody sees, such as U+200B."""
+    return "".join(one for one in name if unicodedata.category(one) != "Cf")
 
 
 def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:

@@ -87,7 +87,8 @@ def _say_progress(done: int, total: int) -> None:
 
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
-    relations: list[str] = []
+    relations = [one.name for one in review.version.relations]
+    _say_relations(relations)
     while (one := review.current) is not None:
         if relations != (relations := [own.name for own in review.version.relations]):  # another process can teach
             _say_relations(relations)
