@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,10 @@ def test_no_pipeline_is_installed_with_spacy_alone(monkeypatch: pytest.MonkeyPat
     assert entities.installed_pipeline() is None
     monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other", "en_own"])
     assert entities.installed_pipeline() == "en_own"
+
+
+def test_pipelines_are_listed_without_importing_spacy() -> None:
+    code = "from erda.app.entities import find_tagger; import sys; print(find_tagger().name, 'spacy' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[1] == "False"
+    assert entities._listed_pipelines() == set(spacy.util.registry.models.get_entry_points())

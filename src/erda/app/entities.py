@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -92,13 +94,20 @@ def find_tagger() -> Finder:
 
 
 def installed_pipeline() -> str | None:
-    """The name of the spaCy pipeline to use, or None if none is installed; English ones first."""
+    """The name of the spaCy pipeline to use, or None if none is installed; English ones first.
+
+    spaCy is not imported for that: it takes a second, and two more where PyTorch is installed.
+    """
     if find_spec("spacy") is None:
         return None
-    import spacy
-
-    names: list[str] = spacy.util.get_installed_models()
+    loaded = sys.modules.get("spacy")
+    names = loaded.util.get_installed_models() if loaded else _listed_pipelines()
     return min(names, key=lambda name: (not name.startswith("en_"), name), default=None)
+
+
+@cache
+def _listed_pipelines() -> frozenset[str]:
+    return frozenset(entry_points(group="spacy_models").names)
 
 
 @lru_cache(maxsize=2)
