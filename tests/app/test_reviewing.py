@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -98,6 +100,34 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
             review.skip()
         assert review.why_nothing.startswith("Every likely pair of the text was shown")
     assert len(set(keys)) == len(keys)
+
+
+def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_review(extractor, ROWS) as review:
+        go, rank, keys = Event(), review.pool.ranked, list[str]()
+        monkeypatch.setattr(review.pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
+        for _ in range(PER_VERSION):
+            keys.append(shown(review))
+            review.judge(holds=True)
+        keys.append(shown(review))
+        assert not go.is_set(), "the next pair is there before the ranking"
+        go.set()
+        assert review.undo()
+        assert shown(review) == keys[PER_VERSION - 1]
+        review.judge(holds=False)
+        while review.current:
+            keys.append(shown(review))
+            review.skip()
+        assert [key for key, n in Counter(keys).items() if n > 1] == [keys[PER_VERSION]], "it was not decided about"
+        review.extractor.teach("born in", ["[[Ann]] was born in {{Rome}} ."])
+
+        def fail(*given: object, **asked: object) -> list[Candidate]:
+            raise DataError("no ranking")
+
+        monkeypatch.setattr(review.pool, "ranked", fail)
+        review._rank_meanwhile()
+        with pytest.raises(DataError, match="no ranking"):
+            review.undo()
 
 
 def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:

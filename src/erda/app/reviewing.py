@@ -2,7 +2,8 @@
 
 A judgement is on disk before the next pair is shown (`review_journal.py`). Ten judgements, or the end of a review, make
 one version. After a kill, the next review adds what is pending; a judgement that is part of a version already changes
-nothing. A judgement follows its relation when that is renamed or merged, and is kept while the relation is unknown. The
+nothing. The pairs are ranked by a new version while the person decides about one more pair, so that nobody waits. A
+judgement follows its relation when that is renamed or merged, and is kept while the relation is unknown. The
 terminal (`erda review`) shows this object; so can a page.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from threading import Thread
 
 from erda.app.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool, pair_key
@@ -113,6 +116,7 @@ class Review:
         self._journal, self._progress = journal, progress
         self._done: list[tuple[Candidate, Judgement | None]] = []  # decisions of this session
         self._queue: list[Candidate] = []
+        self._ranking: Future[list[Candidate]] | None = None  # of the new version, used after the next decision
         self.save()
         self._rank()
 
@@ -139,7 +143,7 @@ class Review:
         self._advance(one, judgement)
         if len(self._journal.pending) - len(unplaced(self._journal, self.extractor.version)) >= PER_VERSION:
             self.save()
-            self._rank()
+            self._rank_meanwhile()
 
     def skip(self) -> None:
         """Decide nothing about the current pair, and do not show it again."""
@@ -151,6 +155,7 @@ class Review:
         """Take the last decision of this session back and show its pair again; return whether there was one."""
         if not self._done:
             return False
+        self._use_ranking()
         one, judgement = self._done[-1]
         if judgement is not None:
             rest = [other for other in self._journal.pending if pair_key(other.example) != one.key]
@@ -192,6 +197,7 @@ class Review:
     def _advance(self, one: Candidate, judgement: Judgement | None) -> None:
         self._done.append((one, judgement))
         self._queue.pop(0)
+        self._use_ranking()
         if not self._queue:
             self.save()
             self._rank()
@@ -201,6 +207,24 @@ class Review:
         self._queue = self.pool.ranked(
             self.version, self.relation, without=self._journal.shown, progress=self._progress
         )
+
+    def _rank_meanwhile(self) -> None:
+        """Rank by the new version while the person decides about the next pair of the old ranking."""
+        version, shown = self.extractor.version, frozenset(self._journal.shown)
+        ranking = self._ranking = Future[list[Candidate]]()
+
+        def rank() -> None:
+            try:
+                ranking.set_result(self.pool.ranked(version, self.relation, without=shown))
+            except BaseException as error:  # raised where the ranking is used
+                ranking.set_exception(error)
+
+        Thread(target=rank, daemon=True).start()
+
+    def _use_ranking(self) -> None:
+        if self._ranking is not None:
+            ranking, self._ranking = self._ranking, None
+            self._queue = [one for one in ranking.result() if one.key not in self._journal.shown]
 
 
 @contextmanager

@@ -128,11 +128,11 @@ class Version:
         return method, head
 
     @cached_property
-    def _typed_head(self) -> OpenHead | None:
-        """The open-text head whose untyped taught examples get types from the installed tagger."""
-        method, head = self.fitted
-        tag = find_tagger().of_tokens if head else None
-        return open_head(method, self.state, tag) if tag and head else head
+    def _typed(self) -> tuple[Method, OpenHead | None]:
+        """As `fitted`, with a head whose untyped taught examples get types from the installed tagger."""
+        method = self.method if self._derived is None else self.fitted[0]
+        tag = find_tagger().of_tokens
+        return (method, open_head(method, self.state, tag)) if tag else self.fitted
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -344,16 +344,14 @@ class Version:
 
     def _scored(self, questions: Sequence[Example], sentences: Sequence[Hashable] | None, *, tagged: bool) -> Scored:
         """Scores and confidences of pairs that a person marked, or of all pairs of some `sentences`."""
-        method, head = self.fitted
+        method, head = self._typed if tagged else self.fitted
         if head is None or not isinstance(method, Posterior):
             predictions = method.predict(questions)
             confidences = self.calibration.confidences(predictions.scores)
             return Scored(predictions.relations, predictions.scores, confidences, None)
-        if tagged:
-            head = self._typed_head or head
         vectors = method.vectors(questions)
-        scores = method.fitted.scores(vectors).astype(np.float32)
-        rivals = head.best_rivals(method.fitted, vectors)
+        scores, rivals = head.scores_and_rivals(method.fitted, vectors)
+        scores = scores.astype(np.float32)
         log_odds = head.log_odds(scores, rivals, pairs_of(questions, vectors, head.type_names))
         names = tuple(method.index)
         if sentences is None:

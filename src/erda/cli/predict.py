@@ -217,7 +217,10 @@ def _show(row: PlainRow) -> None:
     elif "error" not in row:  # errors are listed at the end
         for one in by_relation(row):
             answer = one["relation"] or f"none (nearest: {one['ranked'][0]['relation']})"
-            print_line(f"{one['confidence']:5.2f}  {answer}  {one.get('sentence', one['text'])}")
+            stands_for = "".join(
+                f" ({one[role]} = {name})" for role in ("head", "tail") if (name := one.get(f"{role}_resolved"))
+            )
+            print_line(f"{one['confidence']:5.2f}  {answer}  {one.get('sentence', one['text'])}{stands_for}")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:

@@ -80,6 +80,13 @@ class OpenHead:
             return np.full(len(vectors), -np.inf)
         return np.asarray(model.scores(vectors, _named_rivals(self, model)).max(axis=1))
 
+    def scores_and_rivals(self, model: Fitted, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Two-covariance scores of the relations, [n, n_relations], and `best_rivals`, in one pass."""
+        if not len(self.rivals):
+            return model.scores(vectors), self.best_rivals(model, vectors)
+        scores, rivals = model.scores_of(vectors, None, _named_rivals(self, model))
+        return scores, np.asarray(rivals.max(axis=1))
+
     def log_odds(self, likelihoods: np.ndarray, rivals: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Log odds that a relation holds, [n, n_relations], from two-covariance scores of relations and best rivals."""
         gaps = pairs.gaps[:, None]

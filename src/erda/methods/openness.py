@@ -71,8 +71,7 @@ def fit_open_head(
     kernel = _Kernel.of(unlabelled)
     for i in np.flatnonzero(head.against).tolist():
         pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
-        best = head.best_rivals(model, pairs.vectors)
-        evidence = head.log_odds(model.scores(pairs.vectors), best, pairs)[:, i]
+        evidence = head.log_odds(*head.scores_and_rivals(model, pairs.vectors), pairs)[:, i]
         holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
         left_out = _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
         lines[i] = fitted_line(left_out - levels[i], holds.astype(float))
