@@ -95,6 +95,7 @@ def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> Non
     ("name", "said"),
     [
         ("", "A relation needs a name"),
+        ("[[A]] is in {{B}}.", "is a sentence; name the relation first"),
         ("  \t", "A relation needs a name"),
         ("a\x00b", "its id holds a control character"),
         ("x" * 201, "a name has at most 200 characters"),

@@ -22,7 +22,7 @@ from erda.app.answers import (
 from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
 from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
-from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes
+from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes, refuse_sentence
 from erda.app.lesson_changes import added
 from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
 from erda.app.review_journal import remove_reviews
@@ -268,6 +268,7 @@ class Extractor(Corrections):
 
         The same sentence judged the other way moves. A counterexample does not change what the method has learned.
         """
+        refuse_sentence(relation)
         return self.judge_many([Judgement(example_of(example), relation, holds)])
 
     def judge_many(self, judgements: Iterable[Judgement]) -> Taught:

@@ -74,6 +74,8 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     if not name.strip():
         raise DataError("A relation needs a name, as 'founded by'.")
     found = find_relation(name, known)
+    if not found:
+        refuse_sentence(name)
     if isinstance(given, Relation):
         words = description or given.description or (found.description if found else "")
         relation = Relation(found.id if found else given.id, given.name, words)
@@ -106,10 +108,17 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
     relations = list(known)
     found = find_relation(name, relations)
     if found is None:
+        refuse_sentence(name)
         if not relations:
             raise DataError(f"Unknown relation '{name}': nothing was taught yet.")
         raise DataError(unknown_name("relation", name, (one.id for one in relations)))
     return found
+
+
+def refuse_sentence(name: object) -> None:
+    """Reject a sentence in place of a relation's name: the name was forgotten, or stands after the sentence."""
+    if isinstance(name, str) and "[[" in name and "{{" in name:
+        raise DataError(f"'{name[:80]}' is a sentence; name the relation first, as 'founded by', then its sentences.")
 
 
 def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:

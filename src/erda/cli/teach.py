@@ -282,7 +282,9 @@ def run_relations(options: argparse.Namespace) -> int:
     width = max((len(one.name) for one in known), default=0)
     for relation, one in known.items():
         against = f" {-len(one.counterexamples):4d}" if any(each.counterexamples for each in known.values()) else ""
-        print_line(f"{len(one.lessons):5d}{against}  {relation.name.ljust(width)}  {relation.description}".rstrip())
+        said = f"({'; '.join(declarations(one))})" if declarations(one) else ""
+        about = " ".join(filter(None, (relation.description, said)))
+        print_line(f"{len(one.lessons):5d}{against}  {relation.name.ljust(width)}  {about}".rstrip())
     if content.unrelated:
         listing = command(options, f"relations {NO_RELATION}")
         print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")

@@ -142,6 +142,11 @@ def _untyped(columns: Sequence[str], fields: Sequence[str], default_id: str) -> 
         marks = _marks_of_names(row["text"], head, tail)
         named = replace(marks[0], id=head_id), replace(marks[1], id=tail_id)
         return example_from_text(row["text"], *named, relation=relation, id=example_id, source=source)
+    if not ("head" in row and "tail" in row) and not ("[[" in row["text"] or "{{" in row["text"]):
+        raise DataError(
+            "no entity is marked; name the columns of both entities (--columns head=NAME,tail=NAME), or mark them in "
+            "the text with [[ ]] and {{ }}."
+        )
     example = example_from_marks(row["text"], relation=relation, id=example_id, source=source)
     return replace(example, head=replace(example.head, id=head_id), tail=replace(example.tail, id=tail_id))
 
