@@ -37,6 +37,12 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
         raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
 
 
+def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:
+    """Reject an output file that is an input, or that exists unless the user agreed to replace it."""
+    refuse_overwriting_input(out, *inputs)
+    refuse_existing(out, overwrite=overwrite)
+
+
 @dataclass(frozen=True, slots=True)
 class FolderOwner:
     """`.erda.json`: the proof that erda created a folder, and for what."""

@@ -129,6 +129,10 @@ def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.Mo
     assert of_text.lines == of_corpus.lines == [" 0.51  [[Ford]] was begun by {{Henry}}"]
     assert written.lines[-1].endswith("then: erda teach --file suggested.csv")
     assert "1 new example" in erda("teach", "--file", "suggested.csv").out
+    Path("texts.jsonl").write_text('{"text": "Ford was begun by Henry."}\n')
+    over = erda("suggest", "founded by", "--text", "texts.jsonl", "--out", "./texts.jsonl", "--overwrite")
+    assert (over.status, "is the input texts.jsonl" in over.err) == (2, True)
+    assert Path("texts.jsonl").read_text() == '{"text": "Ford was begun by Henry."}\n'
 
 
 def test_asking_does_what_its_help_says(erda: Erda) -> None:

@@ -215,7 +215,17 @@ def test_the_command_writes_jsonl_and_prints_a_table(
     assert "3 examples, 1 with their entity pair in the corpus: 2 by entity-match, 2 by neighbour" in out
     extras = tmp_path / "shots.extra.jsonl"
     assert [one.relation for one in read_examples(extras).examples] == ["author"] * 3 + ["country"]
-    assert erda_corpus("augment", file, "--corpus", corpus, "--known", extras, "--no-search") == 0
+    before = extras.read_bytes(), file.read_bytes()
+    for more, said in (
+        ([], r"shots\.extra\.jsonl exists"),
+        (["--known", extras, "--overwrite"], "is the input"),
+        (["--out", file, "--overwrite"], "is the input"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            erda_corpus("augment", file, "--corpus", corpus, *more)
+    assert (extras.read_bytes(), file.read_bytes()) == before
+    known = ["--known", extras, "--out", tmp_path / "more.jsonl"]
+    assert erda_corpus("augment", file, "--corpus", corpus, *known, "--no-search") == 0
     assert "0 by entity-match" in capsys.readouterr().out
 
 
@@ -234,7 +244,7 @@ def test_the_command_accepts_every_setting_and_reports_all_faults(
     file, older = tmp_path / "shots.jsonl", tmp_path / "older.jsonl"
     for path, one in ((file, COAST), (older, NOVEL)):
         path.write_text(json.dumps(example_to_json(one)) + "\n")
-    command = ["augment", file, "--corpus", augmenter.store.folder]
+    command = ["augment", file, "--corpus", augmenter.store.folder, "--overwrite"]
     assert erda_corpus(*command) == 0
     sets = ["n_neighbours=2", "search-matched=true", "search_rejected=true", "agreement=mean", "match_threshold=0.5"]
     given = [word for one in sets for word in ("--set", one)]

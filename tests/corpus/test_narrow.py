@@ -93,7 +93,12 @@ def test_the_command_writes_the_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     n_rows = len(out.read_text().splitlines())
     assert 4 <= n_rows <= 60
     with pytest.raises(SettingsError, match="--per-relation"):
-        erda_corpus(*arguments, "--per-relation", "0")
+        erda_corpus(*arguments, "--per-relation", "0", "--overwrite")
+    for path, more, said in ((out, [], "exists"), (examples, ["--overwrite"], "is the input")):
+        before = path.read_bytes()
+        with pytest.raises(SettingsError, match=said):
+            erda_corpus(*arguments[:-1], str(path), *more)
+        assert path.read_bytes() == before
     assert f"{n_rows:,} of 60 rows are near 3 examples" in capsys.readouterr().out
 
 

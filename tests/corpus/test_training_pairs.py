@@ -131,6 +131,11 @@ def test_excluded_sentences_are_skipped(folder, tmp_path):
     assert rows.made_of.left_out == {"sentence given with --exclude": 1}
     assert len(rows) == 89
     assert rows.made_of.excluded
+    with pytest.raises(SettingsError, match=r"pairs\.npz exists"):
+        erda_corpus("pairs", tmp_path / "rows.jsonl", *options)
+    with pytest.raises(SettingsError, match="is the input"):
+        erda_corpus("pairs", out, *options, "--overwrite")
+    assert len(PairRows.load(out)) == 89
 
 
 def test_invalid_lines_are_reported_together(tokenizer, tmp_path):

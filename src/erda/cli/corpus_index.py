@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.store import add_overwrite
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
@@ -68,6 +69,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     add("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
     add("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
     add("--out", metavar="FILE", type=Path, help="output file (default: FILE's name + .extra.jsonl)")
+    add_overwrite(parser)
     add("--known", metavar="FILE", type=Path, action="append", default=[], help="sentences to skip")
     about = "examples of other relations, for --agreement; their sentences are skipped too"
     add("--exemplars", metavar="FILE", type=Path, action="append", default=[], help=about)
@@ -83,6 +85,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     add("corpus", metavar="DIR", type=Path, help="corpus with an index")
     add("files", metavar="FILE", type=Path, nargs="+", help="examples in any format of docs/data.md")
     add("--out", metavar="FILE", type=Path, required=True, help="tagged JSONL; .gz compresses")
+    add_overwrite(parser)
     add("--top", metavar="N", type=int, default=50, help="neighbours per example (default: 50)")
     about = "neighbours shared by the examples of a relation, at least one each (default: no limit)"
     add("--per-relation", metavar="N", type=int, help=about)
@@ -177,8 +180,11 @@ def augment(args: argparse.Namespace) -> int:
     """Find extra examples, write them, and print some."""
     from erda.corpus.augment import open_augmenter, write_extras
     from erda.data.own_data import read_examples
+    from erda.outputs import check_output
 
     settings = augment_settings(args)
+    out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
+    check_output(out, args.file, *args.known, *args.exemplars, overwrite=args.overwrite)
     examples = read_examples(args.file, args.format).examples
     known, exemplars = (
         [example for path in paths for example in read_examples(path).examples]
@@ -186,7 +192,6 @@ def augment(args: argparse.Namespace) -> int:
     )
     augmenter = open_augmenter(args.corpus, args.model, device=args.device)
     found = augmenter.find(examples, known=known, exemplars=exemplars, settings=settings)
-    out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
     write_extras(found, out)
     print_augmentation(found, n_shown=args.show)
     print_line()
@@ -221,7 +226,9 @@ def narrow(args: argparse.Namespace) -> int:
     from erda.corpus.augment import open_augmenter
     from erda.corpus.narrow import near_rows, write_rows
     from erda.data.own_data import read_examples
+    from erda.outputs import check_output
 
+    check_output(args.out, *args.files, overwrite=args.overwrite)
     examples = [example for path in args.files for example in read_examples(path).examples]
     augmenter = open_augmenter(args.corpus, args.model, device=args.device)
     rows = near_rows(augmenter, examples, top=args.top, per_relation=args.per_relation)

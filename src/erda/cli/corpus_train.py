@@ -10,6 +10,7 @@ from pathlib import Path
 
 from erda.cli.checking import add_command, below_one, refuse
 from erda.cli.printing import print_line
+from erda.cli.store import add_overwrite
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -44,6 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     pairs.add_argument("--limit", metavar="N", type=int, help="positive pairs to write (default: all)")
     pairs.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the draw (default: 0)")
     pairs.add_argument("--out", metavar="FILE", type=Path, required=True, help="output file, .npz")
+    add_overwrite(pairs)
     pairs.set_defaults(handler=write_pair_file)
 
     about = "Measure a similarity model: AUC on held-out entity pairs, and how often neighbours have the same relation."
@@ -102,10 +104,12 @@ def write_pair_file(args: argparse.Namespace) -> int:
     from erda.encoders.layers import load_tokenizer
     from erda.encoders.weights import find_model
     from erda.errors import SettingsError
+    from erda.outputs import check_output
 
     check_limit(args.limit)
     if args.out.suffix != PACKED:
         raise SettingsError(f"--out is {args.out}: expected a name ending in {PACKED}.")
+    check_output(args.out, *args.sources, *args.exclude, overwrite=args.overwrite)
     rows = read_rows(
         args.sources,
         load_tokenizer(find_model(args.encoder), mode="markers"),

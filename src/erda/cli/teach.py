@@ -368,14 +368,15 @@ def run_suggest(options: argparse.Namespace) -> int:
 
     from erda.data.convert import write_examples
     from erda.errors import DataError
-    from erda.outputs import refuse_existing
+    from erda.outputs import check_output
     from erda.text.marks import example_to_marks
 
     if options.out:
-        refuse_existing(options.out, overwrite=options.overwrite)
+        check_output(options.out, options.text, overwrite=options.overwrite)
     extractor = open_store(options)
     if options.text and not options.text.is_file():
-        raise DataError(f"{options.text}: no such file.")
+        is_pipe = "is a pipe; save its content to a file first" if options.text.is_fifo() else "no such file"
+        raise DataError(f"{options.text}: {is_pipe}.")
     with progress_bar("embedding") as progress:
         found = extractor.suggest(options.relation, options.text or options.corpus, n=options.n, progress=progress)
     for one in found:

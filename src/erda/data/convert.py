@@ -13,7 +13,7 @@ from erda.data.formats.csv_examples import CSV_END, csv_lines
 from erda.data.own_data import read_examples, relation_files
 from erda.errors import SettingsError
 from erda.files import write_lines
-from erda.outputs import refuse_existing, refuse_overwriting_input
+from erda.outputs import check_output, refuse_existing
 from erda.types import Example
 
 
@@ -50,8 +50,7 @@ def convert(
     each row.
     """
     _writer(out)
-    refuse_overwriting_input(out, path, *brat_files(path), *relation_files(path))
-    refuse_existing(out, overwrite=overwrite)
+    check_output(out, path, *brat_files(path), *relation_files(path), overwrite=overwrite)
     reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
     examples = (*reading.examples, *reading.unrelated)
     write_examples(out, examples, reading.counterexamples, overwrite=overwrite)
