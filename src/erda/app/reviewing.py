@@ -116,7 +116,7 @@ class Review:
         self._journal, self._progress = journal, progress
         self._done: list[tuple[Candidate, Judgement | None]] = []  # decisions of this session
         self._queue: list[Candidate] = []
-        self._ranking: Future[list[Candidate]] | None = None  # of the new version, used after the next decision
+        self._ranking: tuple[Version, Future[list[Candidate]]] | None = None  # used after the next decision
         self.save()
         self._rank()
 
@@ -128,10 +128,13 @@ class Review:
     @property
     def relation(self) -> str | None:
         """The relation that the review is limited to, by its present name."""
+        return self._relation_in(self.version)
+
+    def _relation_in(self, version: Version) -> str | None:
         if self._only is None:
             return None
-        found = present_id(self._only.id, self._only.identity, self.version.state.known)
-        return self.version.known(found or self._only.id).id
+        found = present_id(self._only.id, self._only.identity, version.state.known)
+        return version.known(found or self._only.id).id
 
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""
@@ -143,7 +146,10 @@ class Review:
         self._advance(one, judgement)
         if len(self._journal.pending) - len(unplaced(self._journal, self.extractor.version)) >= PER_VERSION:
             self.save()
-            self._rank_meanwhile()
+            if self.extractor.version.relations == self.version.relations:
+                self._rank_meanwhile()
+            else:  # another process has taught, and the numbers of relations change
+                self._rank()
 
     def skip(self) -> None:
         """Decide nothing about the current pair, and do not show it again."""
@@ -211,20 +217,22 @@ class Review:
     def _rank_meanwhile(self) -> None:
         """Rank by the new version while the person decides about the next pair of the old ranking."""
         version, shown = self.extractor.version, frozenset(self._journal.shown)
-        ranking = self._ranking = Future[list[Candidate]]()
+        ranked, relation = Future[list[Candidate]](), self._relation_in(version)
+        self._ranking = version, ranked
 
         def rank() -> None:
             try:
-                ranking.set_result(self.pool.ranked(version, self.relation, without=shown))
+                ranked.set_result(self.pool.ranked(version, relation, without=shown))
             except BaseException as error:  # raised where the ranking is used
-                ranking.set_exception(error)
+                ranked.set_exception(error)
 
         Thread(target=rank, daemon=True).start()
 
     def _use_ranking(self) -> None:
         if self._ranking is not None:
-            ranking, self._ranking = self._ranking, None
-            self._queue = [one for one in ranking.result() if one.key not in self._journal.shown]
+            (version, ranked), self._ranking = self._ranking, None
+            found, self.version = ranked.result(), version
+            self._queue = [one for one in found if one.key not in self._journal.shown]
 
 
 @contextmanager

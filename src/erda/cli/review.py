@@ -88,6 +88,8 @@ def _say_progress(done: int, total: int) -> None:
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
     relations = [one.name for one in review.version.relations]
+    if review.current:
+        print_line(f"{KEYS}, or the number of another relation that holds instead")
     _say_relations(relations)
     while (one := review.current) is not None:
         if relations != (relations := [own.name for own in review.version.relations]):  # another process can teach
@@ -106,7 +108,7 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         elif key.isdecimal() and 0 < int(key) <= len(relations):
             review.judge(holds=True, relation=review.version.relations[int(key) - 1].id)
         else:
-            print_line(KEYS if key == "?" else f"'{key}' is no command: {KEYS}, or the number of a relation.")
+            print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is no command: {KEYS}, or a number")
             _say_relations(relations)
     print_line(review.why_nothing)
 

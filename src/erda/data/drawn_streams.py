@@ -14,7 +14,7 @@ from itertools import chain
 
 from erda.data.dataset import Dataset, relations_by_pair, shuffled
 from erda.data.streams import DRAWN, Pool, StreamManifest, TaskStream, build_stream
-from erda.errors import StreamError, join_faults
+from erda.errors import StreamError, counted, join_faults
 from erda.types import Example, Relation, pair_in_sentence
 
 FIXED_SEED = 2022  # for everything independent of the stream's seed: the order of questions, candidate lists
@@ -218,7 +218,8 @@ def _draw_groups(
     relations = shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")
     if first_way > len(relations):
         raise StreamError(
-            f"Dataset '{dataset.name}' has {len(relations)} relations; a first task of {first_way} was requested."
+            f"Dataset '{dataset.name}' has {counted(len(relations), 'relation')}; a first task of {first_way} was "
+            "requested. Lower way and first_way: erda run --set way=1 --set first_way=1."
         )
     base = [relation for relation in relations if len(train[relation.id]) >= first_shots][:first_way]
     if len(base) < first_way:
