@@ -212,6 +212,10 @@ def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
     kept = [tmp_path / name for name in ("a.json", ".hidden.tmp", ".a.json.7.tmp", "a.0123456789abcdef.tmp", ".lock")]
     for path in (*kept, tmp_path / ".a.json.0123456789abcdef.tmp"):
         path.touch()
+    other = tmp_path / ".a.json.gz.0123456789abcdef.tmp"  # of another file, whose process may be alive
+    other.touch()
+    remove_unfinished(tmp_path, of="a.json")
+    assert sorted(tmp_path.iterdir()) == sorted((*kept, other))
     remove_unfinished(tmp_path)
     remove_unfinished(tmp_path / "none")
     assert sorted(tmp_path.iterdir()) == sorted(kept)

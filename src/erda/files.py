@@ -39,7 +39,7 @@ LONGEST_FILE_NAME = 255  # bytes; the limit of common file systems
 LOCK_SECONDS = 0.2  # long enough for a process that is about to release the lock
 POLL_SECONDS = 0.01
 LOCK, OWNER, SEAL = ".lock", ".erda.json", "seal"
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -76,7 +76,7 @@ def remove_unfinished(folder: Path, *, of: str = "") -> None:
     The caller holds the lock of the folder or file.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
-        if is_unfinished(path.name) and path.name.startswith(f".{of}." if of else "."):
+        if is_unfinished(path.name, of=of):
             remove_own(path)
 
 
@@ -85,9 +85,9 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
-def is_unfinished(name: str) -> bool:
-    """Whether a file name belongs to a temporary file of `whole_file`."""
-    return _UNFINISHED.fullmatch(name) is not None
+def is_unfinished(name: str, *, of: str = "") -> bool:
+    """Whether a file name belongs to a temporary file of `whole_file`: of any file, or `of` one."""
+    return (found := _UNFINISHED.fullmatch(name)) is not None and of in ("", found[1])
 
 
 def cannot_write(path: Path, error: OSError) -> str:

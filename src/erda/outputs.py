@@ -17,6 +17,7 @@ from erda.files import (
     locked,
     read_json,
     remove_own,
+    remove_unfinished,
     temporary_name,
     write_json,
 )
@@ -38,9 +39,13 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
 
 
 def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:
-    """Reject an output file that is an input, or that exists unless the user agreed to replace it."""
+    """Reject an output file that is an input, or that exists unless the user agreed to replace it.
+
+    What a killed command left of it is removed.
+    """
     refuse_overwriting_input(out, *inputs)
     refuse_existing(out, overwrite=overwrite)
+    remove_unfinished(out.parent, of=out.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def remove_work(folder: Path, is_own: Callable[[str], bool]) -> None:
 def remove_left_work(folder: Path, is_own: Callable[[str], bool]) -> None:
     """Remove what a process that was killed inside `work_folder` or `remove_work` left beside a folder."""
     for path in folder.parent.glob(".*.tmp") if folder.parent.is_dir() else ():
-        if is_unfinished(path.name) and path.name.startswith(f".{folder.name}.") and path.is_dir():
+        if is_unfinished(path.name, of=folder.name) and path.is_dir():
             remove_own(path, is_own)
 
 

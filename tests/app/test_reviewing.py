@@ -184,6 +184,18 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     assert b"[]" in (journal.folder / PENDING).read_bytes()
 
 
+def test_temporary_files_of_a_killed_review_are_removed(extractor: Extractor) -> None:
+    folder = extractor.folder / FOLDER
+    folder.mkdir()
+    left = [folder / f".{name}.0123456789abcdef.tmp" for name in (PENDING, "vectors-words.npz", "screens.json")]
+    for path in left:
+        path.touch()
+    (folder / ".mine.tmp").touch()
+    with open_review(extractor, ROWS):
+        pass
+    assert [path for path in folder.iterdir() if path.suffix == ".tmp"] == [folder / ".mine.tmp"]
+
+
 def test_one_review_at_a_time(extractor: Extractor) -> None:
     with (
         open_review(extractor, ROWS),

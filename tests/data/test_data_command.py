@@ -148,3 +148,7 @@ def test_convert_writes_all_or_nothing(inputs: Path) -> None:
         with pytest.raises(SettingsError, match="is the input"):
             erda("data", "convert", "out.jsonl", "--out", same)
     assert out.read_text() == "before"
+    left = Path(".new.jsonl.0123456789abcdef.tmp")  # by a killed process
+    left.touch()
+    assert erda("data", "convert", "annotated.json", "--out", "new.jsonl") == 0
+    assert not left.exists()

@@ -34,7 +34,7 @@ from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import VersionLog
 from erda.encoders.base import Encoder
 from erda.errors import DataError
-from erda.files import user_path
+from erda.files import remove_left_lock, user_path
 from erda.methods import find_method
 from erda.types import NO_RELATION, Relation, Task
 
@@ -378,6 +378,7 @@ class Extractor(Corrections):
         if state.stamp.setup is NOTHING:
             raise DataError(NOTHING_TAUGHT)
         if store.exists():
+            remove_left_lock(store.folder)
             raise DataError(f"{folder} holds an extractor already; name another folder.")
         if state.is_old:
             raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")

@@ -22,7 +22,7 @@ from typing import Literal
 
 from erda.app.lessons import Judgement
 from erda.errors import DataError, WriteError
-from erda.files import cannot_write, decode_json, read_sealed, remove_own, sealed, write_json
+from erda.files import cannot_write, decode_json, read_sealed, remove_own, remove_unfinished, sealed, write_json
 from erda.types import EncoderSpec
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
@@ -48,13 +48,14 @@ class PendingJudgements:
 
 
 class ReviewJournal:
-    """What was shown and said in all reviews of a store, on disk at once."""
+    """What was shown and said in all reviews of a store, on disk at once. The caller holds the lock of the folder."""
 
     def __init__(self, folder: Path) -> None:
         for path in (folder, folder / SHOWN):
             if path.is_symlink():
                 raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
         self.folder = folder
+        remove_unfinished(folder)
         self.decisions = list(_read_decisions(folder / SHOWN))
         self.pending: tuple[Judgement, ...] = ()
         if (folder / PENDING).exists():
