@@ -127,6 +127,25 @@ def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, serve
     expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
 
 
+def test_review_shows_its_new_version_also_when_that_takes_a_while(page: Any, served: Served) -> None:
+    opened(page, "Review").get_by_label("Unlabelled text").fill("Ada Poe met Bob . She was born in London .")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".question")).to_contain_text("She (Ada Poe)")
+    looks = []
+
+    def still_old(route: Any) -> None:
+        looks.append(route.fetch().json() | {"version": 2, "n_waiting": 0})
+        route.fulfill(json=looks[-1])
+
+    page.route("**/v1/review", still_old, times=2)
+    page.keyboard.press("y")
+    expect(page.locator(".version")).not_to_have_text("version 2")
+    assert len(looks) == 2
+    page.keyboard.press("u")
+    expect(page.get_by_role("status").first).to_contain_text("Undone")
+    served.post("/v1/review/texts", {"texts": [], "device": "other"})
+
+
 def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
     opened(page, "Review")
     page.get_by_label("Unlabelled text").fill(TEXT)

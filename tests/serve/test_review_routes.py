@@ -51,6 +51,11 @@ def test_a_pair_is_on_one_screen_only_and_is_never_shown_again(served: Served) -
     assert left["pair"] is None or left["pair"]["key"] not in seen
 
 
+def test_a_pronoun_comes_with_the_name_that_it_stands_for(served: Served) -> None:
+    found = begin(served, text="Ada Poe met Bob Roe . She was born in London .")["pair"]
+    assert (found["head"], found.get("head_resolved"), found["relation"]) == ("She", "Ada Poe", "born in")
+
+
 def test_judgements_are_counted_become_a_version_and_can_be_undone(served: Served) -> None:
     before = counts(served)
     first = begin(served)["pair"]

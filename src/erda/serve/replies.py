@@ -129,8 +129,9 @@ def example_row(example: Example) -> Row:
     """A sentence with its marks, and where its entities are."""
     spans = {f"{role}_span": [one.span.start, one.span.end] for role, one in _roles(example)}
     names = {role: one.name for role, one in _roles(example)}
-    types = {f"{role}_type": one.type for role, one in _roles(example) if one.type}
-    return {"text": example_to_marks(example), **names, "tokens": list(example.tokens), **spans, **types}
+    more = {f"{role}_type": one.type for role, one in _roles(example) if one.type}
+    more |= {f"{role}_resolved": one.resolved for role, one in _roles(example) if one.resolved}
+    return {"text": example_to_marks(example), **names, "tokens": list(example.tokens), **spans, **more}
 
 
 def answer_row(answer: Answer) -> Row:

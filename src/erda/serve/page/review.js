@@ -17,7 +17,8 @@ function deviceName() {
 
 const asked = () => ({ device: review.device, ...(review.wanted && { relation: review.wanted }) });
 
-let timer = 0;
+const MOST_LOOKS = 8; // for a version that is made of judgements that no longer wait
+let [timer, looks] = [0, 0];
 async function take(view) {
   review.view = view;
   await follow(view);
@@ -26,10 +27,15 @@ async function take(view) {
 
 /** Show the version that the server makes of the judgements that wait. */
 async function follow({ version, n_waiting }) {
-  if (version !== state.version) await loadRelations();
+  const isNew = version !== state.version;
+  if (isNew) await loadRelations();
   clearTimeout(timer);
-  if (n_waiting) timer = setTimeout(() => api.review.state().catch(() => ({ version: state.version, n_waiting })).then(follow).catch(() => {}), SAVED_AFTER);
+  looks = n_waiting ? MOST_LOOKS : isNew ? 0 : Math.max(looks - 1, 0); // judgements stop waiting before their version answers
+  if (looks) timer = setTimeout(() => api.review.state().catch(() => ({ version: state.version, n_waiting })).then(follow).catch(() => {}), SAVED_AFTER);
 }
+
+/** An entity of a pair, and the name that a pronoun stands for. */
+const said = (pair, role) => tidy(pair[role]) + (pair[`${role}_resolved`] ? ` (${tidy(pair[`${role}_resolved`])})` : "");
 
 const next = () => attempt(async () => take(await api.review.next(asked())));
 
@@ -105,7 +111,7 @@ export function Review() {
           <option value="">any</option>${state.relations.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}</select></label>
         <span class="quiet">${counted(view.n_left, "suggestion")} left</span></div>
       ${pair ? html`<div aria-live="polite"><p class="big"><${Marked} text=${pair.text} /></p>
-          <p class="question"><span>${tidy(pair.head)} →</span> <${Chip} relation=${pair.relation} /> <span>→ ${tidy(pair.tail)}?</span>
+          <p class="question"><span>${said(pair, "head")} →</span> <${Chip} relation=${pair.relation} /> <span>→ ${said(pair, "tail")}?</span>
             <${Bar} value=${pair.confidence} label="confidence" /></p></div>
         <p class="buttons"><button class="primary" onClick=${() => judge(pair, true)}>Yes <kbd>y</kbd></button><button onClick=${() => judge(pair, false)}>No <kbd>n</kbd></button>
           <button onClick=${() => judge(pair, null)}>Skip <kbd>s</kbd></button><button onClick=${undoLast}>Undo <kbd>u</kbd></button></p>
