@@ -25,7 +25,7 @@ from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.reviewing import PER_VERSION, Review, judgement_of, open_review
 from erda.app.shared_review import SharedReview
 from erda.app.texts import TextRow
-from erda.errors import DataError
+from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
 from erda.types import Example
 
@@ -408,6 +408,33 @@ def test_purging_removes_the_reviews(extractor: Extractor) -> None:
     (extractor.folder / FOLDER / "mine.txt").write_text("not erda's")
     extractor.prune(purge=True)
     assert [path.name for path in (extractor.folder / FOLDER).iterdir()] == ["mine.txt"]
+
+
+def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    wait(
+        journal,
+        extractor,
+        {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"},
+    )
+    extractor.rename("born in", "from")
+    extractor.merge("capital of", "from")
+    extractor.forget("founded by")
+    extractor.prune(purge=True)
+    kept = [path for path in extractor.folder.rglob("*") if path.is_file()]
+    for former in (b"born in", b"capital of", b"founded by"):
+        assert not [path for path in kept if former in path.read_bytes()]
+    assert [one.relation for one in ReviewJournal(journal.folder).pending] == ["from", "from"]
+    assert not save_on_a_terminal(extractor)
+    assert [one.example.tokens[0] for one in extractor.counterexamples("from")] == ["a", "e"]
+
+
+def test_purging_waits_for_no_open_review(extractor: Extractor) -> None:
+    before = extractor.history()
+    with open_review(extractor, ROWS), pytest.raises(BusyError, match="a review of this extractor is open"):
+        open_toy(extractor.folder).prune(purge=True)
+    assert extractor.history() == before
 
 
 @pytest.mark.parametrize("linked", ["", "shown.jsonl"])

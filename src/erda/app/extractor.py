@@ -25,7 +25,7 @@ from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_que
 from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes, refuse_sentence
 from erda.app.lesson_changes import added
 from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
-from erda.app.review_journal import remove_reviews
+from erda.app.review_journal import purge_reviews
 from erda.app.setup import Asked
 from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
 from erda.app.store import Store
@@ -361,11 +361,12 @@ class Extractor(Corrections):
             if not purge:
                 numbers = log.store.numbers()
                 return log.store.prune(numbers[max(len(numbers) - keep, 0) :])
+            purge_reviews(self.folder, state.known)
             stamp = replace(state.stamp, parent=None, what="removed what was forgotten", time=now())
-            written = log.store.write(replace(state, stamp=stamp), near=state)
+            known = tuple(replace(one, origin="", merged=()) for one in state.known)  # they hold former names
+            written = log.store.write(replace(state, stamp=stamp, known=known), near=state)
             log.at_hand.clear()
             log.current = log.keep(written)
-            remove_reviews(self.folder)
             return log.store.prune(())
 
     def refresh(self) -> int:

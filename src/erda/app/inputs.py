@@ -15,7 +15,7 @@ from erda.types import NO_RELATION, Example, Relation
 
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
-LONGEST_NAME = 200
+LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
 MOST_TYPES = 100  # of the entities of a relation
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
@@ -88,6 +88,8 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
             raise DataError(f"relation '{printable(relation.id)}': its {what} holds a control character.")
     if max(len(relation.id), len(relation.name)) > LONGEST_NAME:
         raise DataError(f"relation '{relation.id[:40]}...': a name has at most {LONGEST_NAME} characters.")
+    if len(relation.description) > LONGEST_DESCRIPTION:
+        raise DataError(f"relation '{relation.id}': a description has at most {LONGEST_DESCRIPTION:,} characters.")
     if relation.id == NO_RELATION:
         raise DataError(f"'{NO_RELATION}' says that no relation holds; it cannot be the name of a relation.")
     return relation

@@ -7,7 +7,7 @@
     STORE/reviews/screens.json   the pair on the screen of each of its devices
 
 Keys and relations are kept, not sentences, except in `pending.json` and `texts.json`. `Extractor.prune(purge=True)`
-removes the folder.
+removes all but the pending judgements of known relations.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.lessons import Judgement
-from erda.errors import DataError, WriteError
-from erda.files import cannot_write, decode_json, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.app.lessons import Judgement, Known, present_id
+from erda.errors import BusyError, DataError, WriteError
+from erda.files import (
+    cannot_write,
+    decode_json,
+    locked,
+    read_sealed,
+    remove_own,
+    remove_unfinished,
+    sealed,
+    write_json,
+)
 from erda.types import EncoderSpec
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
@@ -129,7 +138,21 @@ def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
     return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
 
 
-def remove_reviews(store: Path) -> None:
-    """Remove the folder of reviews of a store."""
-    own = (SHOWN, PENDING, TEXTS, SCREENS)
-    remove_own(store / FOLDER, lambda name: name in own or Path(name).match(VECTORS.format("*")))
+def purge_reviews(store: Path, known: Sequence[Known]) -> None:
+    """Remove the folder of reviews of a store, except the pending judgements of known relations.
+
+    These then name their relations as they are called now.
+    """
+    folder = store / FOLDER
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    with locked(folder, busy="a review of this extractor is open; end it first", error=BusyError):
+        journal, names = ReviewJournal(folder), {one.id: f"{one.since} {one.id}" for one in known}
+        found = ((one, present_id(one.relation, one.identity, known)) for one in journal.pending)
+        kept = [
+            Judgement(replace(one.example, relation=name), name, one.holds, names[name]) for one, name in found if name
+        ]
+        if kept:
+            journal.write_pending(kept)
+        own = (SHOWN, TEXTS, SCREENS, *(() if kept else (PENDING,)))
+        remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))

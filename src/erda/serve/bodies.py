@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.inputs import MOST_CHARACTERS, Given, example_of
+from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, Given, example_of
 from erda.app.version import TOP
 from erda.data.formats import example_to_json
 from erda.errors import DataError, join_faults
@@ -176,7 +176,7 @@ class TeachBody(Body):
     examples: GivenBodies = []
     counterexamples: GivenBodies = []
     unrelated: Annotated[GivenBodies, Field(description="sentences in which no known relation holds")] = []
-    description: Annotated[str, Field(max_length=5_000)] = ""
+    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)] = ""
     job: bool = False
 
     model_config = shown(
@@ -237,7 +237,7 @@ class DescribeBody(Body):
     """A relation and its description; an empty one removes it."""
 
     relation: Name
-    description: Annotated[str, Field(max_length=5_000)]
+    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
 
     model_config = shown({"relation": "founded by", "description": "the person who began an organisation"})
 

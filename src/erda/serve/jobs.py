@@ -1,7 +1,7 @@
 """Long work in the background: its progress, its result, and what a restart does with it.
 
     STORE.jobs/ID.json          the job as clients see it
-    STORE.jobs/ID.request.json  what was asked
+    STORE.jobs/ID.request.json  what was asked, until the job is finished
     STORE.jobs/ID.result.json   what came out
     STORE.jobs/ID.cancel        a client has cancelled it
     STORE.jobs/TOKEN.worker     locked by the process that runs jobs under this token, as long as it lives
@@ -182,6 +182,8 @@ class Jobs:
             job = replace(job, state="failed", failure=refused(fault, self._store).failure.model_dump())
         with suppress(ErdaError):  # a full disk: the job runs again at the next start
             self._save(job)
+            if job.state in FINISHED:
+                remove_own(self._path(job.id, "request.json"))
 
     def _check(self, job: Job) -> None:
         if self._path(job.id, "cancel").exists():
