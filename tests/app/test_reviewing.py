@@ -7,18 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
-import numpy as np
 import pytest
-from toy_extractor import FOUNDED, Words, open_toy, taught
+from toy_extractor import FOUNDED, open_toy, taught
 
 from erda.app.candidates import (
-    LIKELY,
     Candidate,
     CandidatePool,
-    by_shared_words,
-    most_useful_first,
-    pair_key,
-    text_rows,
 )
 from erda.app.extractor import Extractor
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
@@ -27,7 +21,6 @@ from erda.app.shared_review import SharedReview
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
-from erda.types import Example
 
 PEOPLE = ("Bob", "Mary", "Hugo", "Lena", "Otto", "Rosa", "Karl", "Ida")
 ROWS = [TextRow(f"{person} was born in Town{place}.") for place, person in enumerate(PEOPLE)]
@@ -45,34 +38,9 @@ def extractor(tmp_path: Path) -> Extractor:
     return taught(tmp_path / "mine")
 
 
-def candidate(text: str, relation: str, confidence: float) -> Candidate:
-    example = example_from_marks(text)
-    return Candidate(example, relation, confidence, pair_key(example))
-
-
 def shown(review: Review) -> str:
     assert review.current is not None
     return review.current.key
-
-
-def test_likely_and_uncertain_ones_relations_and_sentences_take_turns() -> None:
-    sure, likely, doubtful, other = (
-        candidate(text, relation, confidence)
-        for text, relation, confidence in (
-            ("[[a]] x {{b}}", "r", 0.9),
-            ("[[a]] y {{b}}", "r", 0.8),
-            ("[[a]] z {{b}}", "r", 0.5),
-            ("[[a]] x {{c}} d", "s", 0.7),
-        )
-    )
-    weak = candidate("[[a]] w {{b}}", "r", 0.1)
-    same = candidate("[[x]] y {{b}}", "s", 0.6)
-    assert most_useful_first([weak, doubtful, likely, sure]) == [sure, likely, doubtful, weak]
-    many = [candidate(f"[[a]] {place} {{{{b}}}}", "r", 0.99 - place / 100) for place in range(9)]
-    assert most_useful_first([*many, doubtful])[: LIKELY + 2] == [*many[:LIKELY], doubtful, many[LIKELY]]
-    assert most_useful_first([sure, likely, other]) == [sure, other, likely]
-    twice = candidate("{{a}} x [[b]]", "r", 0.85)
-    assert most_useful_first([sure, twice, weak, same])[-1] == twice, "the second pair of a sentence comes last"
 
 
 def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
@@ -307,99 +275,6 @@ def test_nothing_taught_says_so_and_writes_nothing(tmp_path: Path) -> None:
     ):
         pass
     assert not (tmp_path / "new").exists()
-
-
-@pytest.fixture
-def embedded(monkeypatch: pytest.MonkeyPatch) -> list[Example]:
-    """The examples that are embedded."""
-    seen, embed = list[Example](), Words.embed
-
-    def counting(self: Words, examples: list[Example], **options: bool) -> np.ndarray:
-        seen.extend(() if options.get("blanked") else examples)
-        return embed(self, examples)
-
-    monkeypatch.setattr(Words, "embed", counting)
-    return seen
-
-
-def test_vectors_are_kept_for_the_next_session(extractor: Extractor, embedded: list[Example]) -> None:
-    with open_review(extractor, ROWS) as review:
-        order = [review.current]
-        n_first = len(embedded)
-        assert n_first >= 2 * len(ROWS)
-    with open_review(open_toy(extractor.folder), ROWS) as review:
-        assert review.current == order[0]
-    assert len(embedded) == n_first
-    (file,) = (extractor.folder / FOLDER).glob("vectors-*.npz")
-    file.write_bytes(b"damaged")
-    with open_review(extractor, ROWS) as review:
-        assert review.current == order[0]
-    assert len(embedded) == 2 * n_first
-
-
-def test_many_pairs_are_embedded_in_parts_the_promising_ones_first(
-    extractor: Extractor, embedded: list[Example], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("erda.app.candidates.AT_ONCE", 4)
-    rows = [TextRow(f"Ab{place} likes Cd{place}.") for place in range(5)] + [TextRow("Bob was born in Oslo.")]
-    done = []
-    with open_review(extractor, rows, relation="born in", progress=lambda *now: done.append(now)) as review:
-        assert embedded[0].tokens == ("Bob", "was", "born", "in", "Oslo", ".")
-        n_before = len(embedded)
-        assert n_before < 2 * len(rows)
-        while review.current:
-            review.skip()
-        assert len({pair_key(one) for one in embedded}) == 2 * len(rows)
-    assert done[-1][0] == done[-1][1]
-
-
-def test_sentences_that_share_rare_words_come_first(extractor: Extractor) -> None:
-    texts = ["Ann saw Bob.", "Ann was born in Oslo.", "Ann met Bob in Rome."]
-    sentences = [extractor.version.questions(text) for text in texts]
-    lessons = [one.example for one in extractor.examples("born in")]
-    assert by_shared_words(sentences, lessons)[0] is sentences[1]
-
-
-def test_suggestions_from_plain_texts(extractor: Extractor, tmp_path: Path) -> None:
-    texts = [row.text for row in ROWS]
-    found = extractor.suggest("born in", texts, n=5)
-    assert len({one.example.tokens for one in found}) == 5
-    assert all(one.similarity is None and 0 <= one.confidence <= 1 for one in found)
-    extractor.judge(found[0].example, "born in")
-    extractor.judge(found[1].example, "born in", holds=False)
-    with open_review(extractor, ROWS, relation="born in") as review:
-        assert review.current is not None
-        skipped = review.current.example
-        review.skip()
-    again = [one.example for one in extractor.suggest("born in", texts, n=100)]
-    assert not {found[0].example, found[1].example, skipped} & set(again)
-    file = tmp_path / "texts.csv"
-    file.write_text("id,text\n" + "".join(f"{place},{text}\n" for place, text in enumerate(texts)))
-    assert [one.example for one in extractor.suggest("born in", file, n=100)] == again
-    with pytest.raises(DataError, match="n: must be at least 1, got 0"):
-        extractor.suggest("born in", texts, n=0)
-
-
-def test_texts_are_read_from_lines_objects_and_tables(tmp_path: Path) -> None:
-    contents = {
-        "a.txt": "One.\n\nTwo, and more.\n",
-        "a.jsonl": '{"text": "One."}\n{"text": "Two, and more.", "id": "x"}\n',
-        "a.csv": 'id;text\n;One.\nx;"Two, and more."\n',
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content)
-        assert [row.text for row in text_rows(tmp_path / name)] == ["One.", "Two, and more."]
-    (tmp_path / "bad.jsonl").write_text('{"text": 3}\n')
-    with pytest.raises(DataError, match=r"bad\.jsonl:1: text"):
-        text_rows(tmp_path / "bad.jsonl")
-    (tmp_path / "bad.csv").write_text("id,words\n1,x\n")
-    with pytest.raises(DataError, match=r"bad\.csv:1: the header has no column 'text'"):
-        text_rows(tmp_path / "bad.csv")
-    (tmp_path / "bad.txt").write_text("Fine.\nNot \x07 fine.\n")
-    with pytest.raises(DataError, match=r"bad\.txt:2: the text holds a control character"):
-        text_rows(tmp_path / "bad.txt")
-    with pytest.raises(DataError, match=r"\.ods is not read; save it as \.xlsx or CSV"):
-        text_rows(tmp_path / "a.ods")
 
 
 def test_purging_removes_the_reviews(extractor: Extractor) -> None:

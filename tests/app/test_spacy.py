@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from toy_extractor import BORN, FOUNDED, Words, open_toy
 from erda.app import entities
 from erda.app.extractor import Extractor
 from erda.errors import DataError
+from erda.text.spacy_tagger import batch_tagger, pipeline_tagger
 
 spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[entities]'")
 from erda.app import spacy_component  # noqa: E402
@@ -86,6 +88,14 @@ def test_no_pipeline_is_installed_with_spacy_alone(monkeypatch: pytest.MonkeyPat
     assert entities.installed_pipeline() is None
     monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other", "en_own"])
     assert entities.installed_pipeline() == "en_own"
+
+
+def test_many_texts_are_tagged_like_one_after_another() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": name} for name in NAMES])
+    texts, lock = [TEXT, "Nothing here .", "Ada met Elon Musk .", ""], Lock()
+    one = pipeline_tagger(nlp, lock)
+    assert batch_tagger(nlp, lock)(texts) == [list(one(text)) for text in texts]
 
 
 def test_pipelines_are_listed_without_importing_spacy() -> None:

@@ -1,15 +1,16 @@
 """Entity pairs of a user's own texts that may hold a relation, most useful first.
 
 The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk (`VectorFile`). If
-there are many pairs, sentences that share words with taught examples come first, and the rest is embedded when these
-are used up.
+there are many texts or pairs, those that share words with taught examples come first, and the rest is tagged and
+embedded when these are used up.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -29,10 +30,12 @@ from erda.errors import DataError, ErdaError
 from erda.files import read_arrays, user_path, write_arrays
 from erda.types import Example
 
+TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
-BATCH = 256  # pairs between two calls of `progress`
+BATCH = 256  # texts or pairs between two calls of `progress`
 LEAST_CONFIDENCE = 0.05  # of a pair that is worth showing
 LIKELY, UNCERTAIN = 4, 1  # of five candidates, the number of the most likely and of the least certain ones
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +111,11 @@ class CandidatePool:
         progress: Progress | None = None,
     ) -> None:
         self._file, self._encoder = VectorFile(vectors), dict[int, Encoder]()
-        self.n_texts = self.n_entities = 0
-        self.hint = ""
-        found: dict[tuple[str, ...], PairQuestions] = {}
-        rows = list(texts)
-        for row in rows:
-            questions = version.questions(row.text, row.marks(), pronouns=pronouns)
-            for sentence in _by_sentence(questions):
-                found.setdefault(sentence.examples[0].tokens, sentence)
-            self.n_texts += 1
-            self.n_entities += questions.n_entities
-            self.hint = questions.hint.removeprefix(NO_ENTITY).strip()  # how to get a better tagger
-            if progress and not self.n_texts % BATCH:
-                progress(self.n_texts, len(rows))
-        self._waiting = list(found.values())
-        self._embedded: list[PairQuestions] = []
+        self._untagged, self._pronouns = list(texts), pronouns
+        self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
+        self._seen = set[tuple[str, ...]]()  # sentences that were tagged
+        self._waiting, self._embedded = list[PairQuestions](), list[PairQuestions]()
+        self._tag_more(version, None, progress)
 
     @property
     def n_pairs(self) -> int:
@@ -140,13 +133,39 @@ class CandidatePool:
         """Rank the pairs that were neither taught nor are `without`; more are embedded while none is likely enough."""
         while True:
             found = self._candidates(version, relation, without)
-            if found or not self._waiting:
+            if found or not (self._waiting or self._untagged):
                 return most_useful_first(found)
+            if not self._waiting:
+                self._tag_more(version, relation, progress)
             self._embed_more(version, relation, progress)
 
+    def _tag_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
+        """Find the entities of the next texts, of those that share words with taught examples first."""
+        if len(self._untagged) > TAGGED_AT_ONCE:
+            words = [set(_WORD.findall(row.text.lower())) for row in self._untagged]
+            self._untagged = [self._untagged[place] for place in _order(words, _taught(version, relation))]
+        rows, self._untagged = self._untagged[:TAGGED_AT_ONCE], self._untagged[TAGGED_AT_ONCE:]
+        for start in range(0, len(rows), BATCH):
+            for questions in self._questions(version, rows[start : start + BATCH]):
+                for sentence in _by_sentence(questions):
+                    if sentence.examples[0].tokens not in self._seen:
+                        self._seen.add(sentence.examples[0].tokens)
+                        self._waiting.append(sentence)
+                self.n_entities += questions.n_entities
+                self.hint = questions.hint.removeprefix(NO_ENTITY).strip()  # how to get a better tagger
+            if progress and len(rows) > BATCH:
+                progress(min(start + BATCH, len(rows)), len(rows))
+
+    def _questions(self, version: Version, rows: Sequence[TextRow]) -> Iterator[PairQuestions]:
+        found = iter(version.questions_of([row.text for row in rows if row.entities is None], pronouns=self._pronouns))
+        for row in rows:
+            if row.entities is None:
+                yield next(found)
+            else:
+                yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
+
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        own = [one for one in version.state.known if relation in (None, one.id)]
-        self._waiting = by_shared_words(self._waiting, [le.example for one in own for le in one.lessons])
+        self._waiting = by_shared_words(self._waiting, _taught(version, relation))
         n_pairs, n_sentences = 0, 0
         while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
             n_pairs += len(self._waiting[n_sentences].examples)
@@ -237,13 +256,22 @@ def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> lis
 
 def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
     """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
-    words_of = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
+    words = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
+    return [sentences[place] for place in _order(words, taught)]
+
+
+def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
+    """Places of texts by the rare words that they share with taught examples."""
     n_with = Counter(word for words in words_of for word in words)
     wanted = {word for example in taught for word in _context(example)}
-    weights = {word: log(len(sentences) / n_with[word]) for word in wanted if word in n_with}
-    scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(len(words)) for words in words_of]
-    order = sorted(range(len(sentences)), key=lambda row: -scores[row])
-    return [sentences[row] for row in order]
+    weights = {word: log(len(words_of) / n_with[word]) for word in wanted if word in n_with}
+    scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(max(len(words), 1)) for words in words_of]
+    return sorted(range(len(words_of)), key=lambda place: -scores[place])
+
+
+def _taught(version: Version, relation: str | None) -> list[Example]:
+    known = (one for one in version.state.known if relation in (None, one.id))
+    return [lesson.example for one in known for lesson in one.lessons]
 
 
 def _context(example: Example) -> Iterator[str]:

@@ -20,7 +20,7 @@ from erda.text.marks import Mark
 from erda.text.names import NameTagger
 from erda.text.pairs import TaggedSentence
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import Tagger, load_pipeline, pipeline_tagger
+from erda.text.spacy_tagger import BatchTagger, Tagger, batch_tagger, load_pipeline, pipeline_tagger
 from erda.text.token_types import TokenTagger, token_tagger
 from erda.types import Entity, Span
 
@@ -76,6 +76,13 @@ class Finder:
         tag = _spacy_taggers(self.pipeline)[0] if self.pipeline else CapitalisedTagger(taught)
         return Tagged(tuple(tag(text)), self.name, self.hint)
 
+    def many(self, texts: Sequence[str], taught: NameTagger | None) -> Iterator[Tagged]:
+        """Tag several texts; a pipeline takes half the time of one text after another."""
+        if not self.pipeline:
+            return (self(text, taught) for text in texts)
+        each = _spacy_taggers(self.pipeline)[2](texts)
+        return (Tagged(tuple(sentences), self.name, self.hint) for sentences in each)
+
     @property
     def of_tokens(self) -> TokenTagger | None:
         """The tagger that adds types to taught examples; None where no pipeline runs."""
@@ -111,10 +118,10 @@ def _listed_pipelines() -> frozenset[str]:
 
 
 @lru_cache(maxsize=2)
-def _spacy_taggers(pipeline: str | Path) -> tuple[Tagger, TokenTagger]:
-    """The taggers of texts and of tokens, which share a loaded pipeline and its lock."""
+def _spacy_taggers(pipeline: str | Path) -> tuple[Tagger, TokenTagger, BatchTagger]:
+    """The taggers of a text, of tokens and of many texts, which share a loaded pipeline and its lock."""
     loaded, lock = load_pipeline(pipeline), Lock()  # spaCy does not guarantee thread safety
-    return pipeline_tagger(loaded, lock), token_tagger(loaded, lock)
+    return pipeline_tagger(loaded, lock), token_tagger(loaded, lock), batch_tagger(loaded, lock)
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:

@@ -25,8 +25,8 @@ from erda.app.calibration import (
     without_inverses,
 )
 from erda.app.derived import DerivedArrays
-from erda.app.entities import GIVEN, Entities, find_tagger, tagged_sentences
-from erda.app.inputs import MOST_CHARACTERS, Given, example_of, examples_of, known_relation
+from erda.app.entities import GIVEN, Entities, Tagged, find_tagger, tagged_sentences
+from erda.app.inputs import MOST_CHARACTERS, Given, check_text, example_of, examples_of, known_relation
 from erda.app.lessons import Known
 from erda.app.open_text import open_head, pairs_of
 from erda.app.scored import Scored, check_confidence
@@ -264,7 +264,16 @@ class Version:
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
         taught = self.taught_names if entities is None else None
-        tagged = tagged_sentences(text, entities, taught=taught)
+        return self._pairs_of(text, tagged_sentences(text, entities, taught=taught), pronouns=pronouns)
+
+    def questions_of(self, texts: Sequence[str], *, pronouns: bool = True) -> list[PairQuestions]:
+        """List the entity pairs of several texts, whose entities a tagger finds (`questions`)."""
+        for text in texts:
+            check_text(text, most=None)
+        tagged = find_tagger().many(texts, self.taught_names)
+        return [self._pairs_of(*both, pronouns=pronouns) for both in zip(texts, tagged, strict=True)]
+
+    def _pairs_of(self, text: str, tagged: Tagged, *, pronouns: bool) -> PairQuestions:
         is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
         sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0

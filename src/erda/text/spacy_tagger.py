@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,6 +14,8 @@ from erda.text.sentences import split_sentences, token_span, tokens_of, words_at
 from erda.types import Entity
 
 Tagger = Callable[[str], Iterator[TaggedSentence]]
+BatchTagger = Callable[[Sequence[str]], list[list[TaggedSentence]]]
+BATCH_SIZE = 64
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 UNUSED = ("tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched pipeline: three quarters of its time
 
@@ -67,24 +69,45 @@ def pipeline_tagger(pipeline: Callable[[str], Any], lock: Lock | None = None) ->
     lock = lock or Lock()  # spaCy does not guarantee thread safety
 
     def tag(text: str) -> Iterator[TaggedSentence]:
-        if len(text) > (most := getattr(pipeline, "max_length", len(text))):
-            raise DataError(f"the text has {len(text):,} characters; spaCy reads at most {most:,}: cut it at a line.")
+        _check_length(pipeline, text)
         with lock:
             document = pipeline(text)
-        entities = [(e.start_char, e.end_char, e.text, e.label_) for e in document.ents if e.label_ not in NUMBERS]
-        if document.has_annotation("SENT_START"):
-            borders = [(sentence.start_char, sentence.end_char) for sentence in document.sents]
-        else:
-            borders = list(split_sentences(text, [(start, end) for start, end, *_ in entities]))
-        for start, end in borders:
-            offsets = tokens_of(text, start, end)
-            if not offsets:
-                continue  # spaCy turns a line break into a sentence
-            mentions = tuple(
-                Entity(" ".join(name.split()), span, type=label or None)
-                for left, right, name, label in entities
-                if start <= left and right <= end and (span := token_span(offsets, left, right))
-            )
-            yield TaggedSentence(tuple(words_at(text, offsets)), mentions, tuple(offsets))
+        yield from _sentences(document, text)
 
     return tag
+
+
+def batch_tagger(pipeline: Any, lock: Lock) -> BatchTagger:
+    """Build a tagger of many texts, which takes half the time of one text after another."""
+
+    def tag(texts: Sequence[str]) -> list[list[TaggedSentence]]:
+        for text in texts:
+            _check_length(pipeline, text)
+        with lock:
+            documents = list(pipeline.pipe(texts, batch_size=BATCH_SIZE))
+        return [list(_sentences(document, text)) for document, text in zip(documents, texts, strict=True)]
+
+    return tag
+
+
+def _check_length(pipeline: Any, text: str) -> None:
+    if len(text) > (most := getattr(pipeline, "max_length", len(text))):
+        raise DataError(f"the text has {len(text):,} characters; spaCy reads at most {most:,}: cut it at a line.")
+
+
+def _sentences(document: Any, text: str) -> Iterator[TaggedSentence]:
+    entities = [(e.start_char, e.end_char, e.text, e.label_) for e in document.ents if e.label_ not in NUMBERS]
+    if document.has_annotation("SENT_START"):
+        borders = [(sentence.start_char, sentence.end_char) for sentence in document.sents]
+    else:
+        borders = list(split_sentences(text, [(start, end) for start, end, *_ in entities]))
+    for start, end in borders:
+        offsets = tokens_of(text, start, end)
+        if not offsets:
+            continue  # spaCy turns a line break into a sentence
+        mentions = tuple(
+            Entity(" ".join(name.split()), span, type=label or None)
+            for left, right, name, label in entities
+            if start <= left and right <= end and (span := token_span(offsets, left, right))
+        )
+        yield TaggedSentence(tuple(words_at(text, offsets)), mentions, tuple(offsets))
