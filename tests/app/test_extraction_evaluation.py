@@ -119,6 +119,13 @@ def test_declared_pairs_are_reported_once_in_the_surer_direction(tmp_path: Path)
     assert extractor.extract("Ann knows Bob", ["Ann", "Bob"]).inverses == expected
 
 
+def test_an_evaluation_takes_another_threshold(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    rows = [{"text": "[[Rome]] is a nice place , {{Italy}} .", "relation": "no_relation"}]
+    assert extractor.evaluate(rows, min_confidence=1.0).accuracy == 1.0
+    assert extractor.evaluate(rows, min_confidence=0.0).accuracy == 0.0
+
+
 def test_of_two_inverses_the_surer_one_holds_in_a_direction(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     question = "[[Ann]] was born in {{Oslo}} ."

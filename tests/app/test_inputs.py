@@ -232,6 +232,10 @@ def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
         (lambda one: one.forget(Relation("born in", "born in")), "expected the name of a relation"),
         (lambda one: one.tune([], no_relation="Other"), "no_relation: expected a list of names, got a single text"),
         (lambda one: one.evaluate(BORN, no_relation="Other"), "no_relation: expected a list of names"),
+        (lambda one: one.evaluate(BORN, min_confidence=2), "min_confidence: must be between 0 and 1, got 2"),
+        (lambda one: one.extract(["a", "b"]), r"expected a text, got \['a', 'b'\]"),
+        (lambda one: one.suggest("born in", [3]), "texts: expected texts, got 3"),
+        (lambda one: one.suggest("born in", "Ada was here."), r"no such file or corpus. A text goes into a list"),
     ],
 )
 def test_arguments_of_the_wrong_type_change_nothing(extractor: Extractor, call: Callable, said: str) -> None:

@@ -283,7 +283,10 @@ def _context(example: Example) -> Iterator[str]:
 def text_rows(texts: str | Path | Iterable[str | TextRow], columns: Mapping[str, str] | None = None) -> list[TextRow]:
     """Read texts: a file (text, .jsonl, .csv), or a list of texts. A line that cannot be read raises."""
     if not isinstance(texts, str | Path):
-        return [TextRow(one) if isinstance(one, str) else one for one in texts]
+        rows = [TextRow(one) if isinstance(one, str) else one for one in texts]
+        if wrong := [one for one in rows if not isinstance(one, TextRow)]:
+            raise DataError(f"texts: expected texts, got {wrong[0]!r:.80}.")
+        return rows
     rows = []
     for line in read_texts(Path(texts), columns=columns):
         try:
@@ -309,6 +312,8 @@ def suggest(
     """The most useful candidates of a relation; vectors are kept in the store, and pairs shown in reviews left out."""
     given = user_path(texts) if isinstance(texts, str | Path) else texts
     if isinstance(given, Path) and not given.is_file():
+        if not given.exists():
+            raise DataError(f"{given}: no such file or corpus. A text goes into a list: [text].")
         from erda.app.suggesting import suggest_from_corpus
 
         return suggest_from_corpus(version, relation, given, n=n)

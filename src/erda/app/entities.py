@@ -43,7 +43,9 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
 
     To search many texts for the same names, pass a `NameTagger`, which is built once.
     """
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str):
+        raise DataError(f"expected a text, got {text!r:.80}; ask about each text of a list on its own.")
+    if not text.strip():
         raise DataError("the text is empty.")
     check_text(text, most=None)
     if isinstance(entities, str):

@@ -55,9 +55,11 @@ def read_questions(source: str | Path | Iterable[Given], no_relation: Collection
     return Questions(tuple(replace(one, relation=None) for one in asked), tuple(truth))
 
 
-def evaluate(version: Version, questions: Questions, *, progress: Progress | None = None) -> Evaluation:
+def evaluate(
+    version: Version, questions: Questions, *, min_confidence: float | None = None, progress: Progress | None = None
+) -> Evaluation:
     """Compare the answers of a version with the truth."""
-    answers = version.predict(questions.examples, top=1, progress=progress)
+    answers = version.predict(questions.examples, top=1, min_confidence=min_confidence, progress=progress)
     names = {one: find_relation(one, version.relations) for one in set(questions.truth) if one is not None}
     taught = {one: found.id for one, found in names.items() if found}
     truth = [taught.get(one or "") for one in questions.truth]

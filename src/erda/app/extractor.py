@@ -165,13 +165,15 @@ class Extractor(Corrections):
         questions: str | Path | Iterable[Given],
         *,
         no_relation: Collection[str] = (),
+        min_confidence: float | None = None,
         progress: Progress | None = None,
     ) -> Evaluation:
         """Compare answers with the truth: a file of examples in any known format, or a list of examples.
 
         A relation named in `no_relation` means that no relation holds.
         """
-        return evaluate(self.version, read_questions(questions, no_relation), progress=progress)
+        asked = read_questions(questions, no_relation)
+        return evaluate(self.version, asked, min_confidence=min_confidence, progress=progress)
 
     def evaluate_extraction(
         self,

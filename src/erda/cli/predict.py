@@ -102,6 +102,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     find = "of annotated texts: let the tagger find the entities, as erda extract does"
     evaluate.add_argument("--find-entities", action="store_true", help=find)
     evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
+    _add_min_confidence(evaluate)
     add_store(evaluate)
     evaluate.set_defaults(handler=run_evaluate)
 
@@ -230,6 +231,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
     from erda.errors import SettingsError
     from erda.text.marks import example_to_marks
 
+    if options.against is not None and options.min_confidence is not None:
+        raise SettingsError("Give --against or --min-confidence, not both.")
     extractor = open_store(options)
     if is_annotated(options.file):
         return _evaluate_texts(extractor, options)
@@ -247,7 +250,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
         print_line(f"{counted(len(changes), 'answer')} of {versions} differ.")
         return 0
     with progress_bar("answering") as progress:
-        found = extractor.evaluate(examples, progress=progress)
+        found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")
     print_line(f"{100 * found.accuracy:.1f} % of {asked} answered correctly, counting 'none' as an answer.")
     if found.accuracy_of_known is None and not found.untaught:
@@ -279,7 +282,8 @@ def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> int:
     if options.against is not None:
         raise SettingsError("--against: compares answers to marked pairs, not annotated texts.")
     with progress_bar("extracting") as progress:
-        found = extractor.evaluate_extraction(options.file, find_entities=options.find_entities, progress=progress)
+        asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
+        found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
     width = max(map(len, (*found.relations, "relation")))
     print_line(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
     for name, score in [*found.relations.items(), ("all", found.overall)]:
