@@ -26,6 +26,7 @@ from math import inf
 from pathlib import Path
 
 from backups import backup_trial
+from changes import change_trials
 from damage import damage_trial
 from kills import kill_trials
 from names import name_trial
@@ -42,6 +43,7 @@ TRIALS: dict[str, Callable[[Path, Path], list[Trial]]] = {
     "names": lambda toys, work: [name_trial(toys, work)],
     "ownership": ownership_trials,
     "backups": lambda toys, work: [backup_trial(toys, work)],
+    "changes": change_trials,
 }
 
 

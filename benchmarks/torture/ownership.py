@@ -31,6 +31,24 @@ WRITINGS = (
         "a.jsonl",
         ("sources/text.txt", "sources/names.txt"),
     ),
+    Writing(
+        "suggest",
+        ("suggest", "r0", "--text", "texts.jsonl", *STORE, "--overwrite", "--out", "a.jsonl"),
+        "a.jsonl",
+        ("texts.jsonl",),
+    ),
+    Writing(
+        "augment",
+        (*toys.AUGMENT[:-2], "--known", "labelled.jsonl", "--overwrite", "--out", "a.jsonl"),
+        "a.jsonl",
+        ("data.jsonl", "labelled.jsonl"),
+    ),
+    Writing(
+        "narrow",
+        ("corpus", "narrow", "corpus", "data.jsonl", "--model", "adapter", "--overwrite", "--out", "a.jsonl"),
+        "a.jsonl",
+        ("data.jsonl",),
+    ),
     Writing("convert", ("data", "convert", "data.jsonl", "--out", "a.csv"), "a.csv", ("data.jsonl",)),
     Writing("export", ("export", "a", *STORE), "a"),
     Writing("teach", ("teach", "r9", "[[ada]] met {{bob}}", *STORE), "store"),
@@ -62,7 +80,7 @@ def ownership_trials(case_toys: Path, folder: Path) -> list[Trial]:
 def _foreign(case: Case, number: int) -> Verdict:
     """Place files where the command writes; afterwards they must be unchanged."""
     writing = WRITINGS[number % len(WRITINGS)]
-    toys.copy(case.toys, COPIES, case.folder)
+    _prepare(case, writing)
     victim = case.folder.with_name("victim")
     victim.mkdir()
     (victim / "notes.txt").write_text(toys.NOTES)
@@ -74,6 +92,11 @@ def _foreign(case: Case, number: int) -> Verdict:
     verdict = _asked(case, writing.call, writing.name)
     gone = [path for path, was in before.items() if _what_is(path) != was]
     return Verdict("lost", f"{writing.name}: {gone[0].relative_to(case.folder.parent)}") if gone else verdict
+
+
+def _prepare(case: Case, writing: Writing) -> None:
+    toys.copy(case.toys, (*COPIES, *(("corpus", "adapter") if "adapter" in writing.call else ())), case.folder)
+    toys.write_lines(case.folder / "texts.jsonl", [{"text": "Ada met Bob in the City ."}])
 
 
 def _plant(path: Path, case: Case, victim: Path) -> Path | None:
@@ -106,8 +129,9 @@ def _what_is(path: Path) -> object:
 
 def _input_as_output(case: Case, number: int) -> Verdict:
     """Name an input as the output, by a path or a link: the command must refuse."""
-    writing = [one for one in WRITINGS if one.inputs][number % 3]
-    toys.copy(case.toys, COPIES, case.folder)
+    writings = [one for one in WRITINGS if one.inputs]
+    writing = writings[number % len(writings)]
+    _prepare(case, writing)
     given = case.folder / case.rng.choice(writing.inputs)
     alias = given.with_name(f"alias{Path(writing.out).suffix}")  # the suffix that the command requires
     given.rename(alias)

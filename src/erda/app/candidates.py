@@ -27,7 +27,7 @@ from erda.app.texts import TextRow, read_texts
 from erda.app.version import NO_ENTITY, PairQuestions, Version
 from erda.encoders.base import Encoder
 from erda.errors import DataError, ErdaError
-from erda.files import read_arrays, user_path, write_arrays
+from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.types import Example
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
@@ -63,6 +63,8 @@ class VectorFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
+        if path is not None:
+            remove_unfinished(path.parent, of=path.name)  # a process that is writing it does without the file
         if path is not None and path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
