@@ -85,6 +85,25 @@ def test_a_workbook_that_unpacks_beyond_reason_is_rejected(book: Path, monkeypat
         read_examples(book)
 
 
+def edited(book: Path, name: str, old: bytes, new: bytes) -> Path:
+    """A copy of the workbook with other bytes in one of its files."""
+    path = book.with_name("edited.xlsx")
+    with zipfile.ZipFile(book) as source, zipfile.ZipFile(path, "w") as copy:
+        for one in source.namelist():
+            content = source.read(one)
+            assert one != name or old in content
+            copy.writestr(one, content.replace(old, new) if one == name else content)
+    return path
+
+
+def test_a_damaged_workbook_is_one_line(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "MOST_ROWS", 1_000)
+    with pytest.raises(DataError, match=r"edited\.xlsx: has more than 1,000 rows"):
+        read_examples(edited(book, "xl/worksheets/sheet1.xml", b'<row r="5"', b'<row r="99999999999"'))
+    with pytest.raises(DataError, match=r"edited\.xlsx: not an Excel workbook, damaged"):
+        read_examples(edited(book, "xl/styles.xml", b"rgb=", b"rwb="))  # a TypeError of openpyxl
+
+
 def test_without_openpyxl_the_message_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04")
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -10,12 +10,13 @@ from datetime import date, datetime, time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from erda.errors import DataError, not_installed
 from erda.text.reading import LEAST_BOUND, MAX_LINE, MOST_UNPACKED, opened, read_lines
 
 EXCEL = (".xlsx", ".xlsm")
+MOST_ROWS = 1 << 20  # of a sheet
 _SEPARATORS = ",;\t"
 
 
@@ -108,8 +109,12 @@ def _excel_rows(path: Path) -> Iterator[TableRow]:
         try:
             sheet = _first_sheet(path, file)
             for line, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+                if line > MOST_ROWS:  # a damaged number of a row: all rows before it would be read as empty
+                    raise DataError(f"{path}: has more than {MOST_ROWS:,} rows; save the sheet as CSV (UTF-8).")
                 yield TableRow(line, _without_empty_end([cell_text(one) for one in cells]))
-        except (BadZipFile, KeyError, ValueError, IndexError, SyntaxError, NotImplementedError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # of many kinds: openpyxl does not check what it reads
             raise DataError(
                 f"{path}: not an Excel workbook, damaged, or protected by a password ({type(error).__name__}); "
                 "save it again, or save the sheet as CSV (UTF-8)."
