@@ -12,8 +12,9 @@ from erda.corpus.similarity import load_similarity
 from erda.corpus.similarity_settings import Machine
 from erda.corpus.similarity_training import train
 from erda.corpus.training_checkpoints import CHECKPOINTS, load_checkpoint
-from erda.errors import SettingsError, WriteError
+from erda.errors import DataError, SettingsError, WriteError
 from erda.fields import changed_settings
+from erda.files import locked, temporary_name
 
 
 @pytest.mark.parametrize("changes", [{}, {"rank": 0, "objective": "paper"}])
@@ -80,3 +81,16 @@ def test_an_unfinished_training_can_be_discarded(folder, rows, tmp_path):
     assert train(folder, rows, SMALL, out=tmp_path, resume=False).n_steps == 5
     assert load_similarity(tmp_path).weights.kind == "adapter"
     assert not (tmp_path / CHECKPOINTS).exists()
+
+
+def test_temporary_files_of_a_killed_training_go_and_a_running_one_keeps_others_out(
+    folder, rows, tmp_path, monkeypatch
+):
+    out = tmp_path / "model"
+    train(folder, rows, SMALL, out=out)
+    left = temporary_name(out / "adapter.safetensors")
+    left.write_bytes(b"half")
+    train(folder, rows, SMALL, out=out)
+    assert not left.exists()
+    with locked(out, busy="busy"), pytest.raises(DataError, match="another process trains a model here"):
+        train(folder, rows, SMALL, out=out)

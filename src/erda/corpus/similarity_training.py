@@ -25,12 +25,14 @@ from erda.corpus.training_checkpoints import (
     begin_training,
     discard_training,
     load_checkpoint,
+    refuse_foreign,
     save_checkpoint,
 )
 from erda.corpus.training_pairs import PairRows
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.weights import ModelFolder
 from erda.errors import DataError, one_line
+from erda.files import locked, remove_unfinished
 
 _LOWER = "start over with --no-resume and a lower --learning-rate."
 
@@ -77,17 +79,21 @@ def train(
             pairs=f"{rows.digest[:16]} {len(among)} {limit}",
             encoder=learner.start.base.fingerprint,
         )
-        step, losses = 0, list[tuple[int, float]]()
-        if begin_training(checkpoints, run, resume=resume):
-            state = load_checkpoint(checkpoints)
-            step, losses = state.step, state.losses
-            learner.load_state(state.tensors)
-        _learn(learner, batches, start=step, losses=losses, checkpoints=checkpoints, after_step=after_step)
-        weights = learner.outcome()
-    if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
-        raise DataError(f"training diverged (weights are not finite); {_LOWER}")
-    weights.save(out)
-    discard_training(checkpoints)
+        refuse_foreign(out)  # before writing anything, even the lock
+        with locked(out, busy="another process trains a model here"):
+            for place in (out, checkpoints):
+                remove_unfinished(place)
+            step, losses = 0, list[tuple[int, float]]()
+            if begin_training(checkpoints, run, resume=resume):
+                state = load_checkpoint(checkpoints)
+                step, losses = state.step, state.losses
+                learner.load_state(state.tensors)
+            _learn(learner, batches, start=step, losses=losses, checkpoints=checkpoints, after_step=after_step)
+            weights = learner.outcome()
+            if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
+                raise DataError(f"training diverged (weights are not finite); {_LOWER}")
+            weights.save(out)
+            discard_training(checkpoints)
     return TrainingOutcome(weights, tuple(losses), batches.n_steps, batches.n_pairs)
 
 
