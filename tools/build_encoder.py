@@ -1,6 +1,6 @@
 """Make a packaged encoder from the weights and the shipped adapter: MiniLM's lies in `src/erda/encoders/packaged`.
 
-python tools/build_encoder.py                    writes the four files and prints their size and sha256
+python tools/build_encoder.py --statistics DIR   writes the five files and prints their size and sha256
 python tools/build_encoder.py --check            compares their vectors with those of float32 PyTorch
 python tools/build_encoder.py --model mpnet      the same for MPNet, in the cache folder (erda data get mpnet)
 """
@@ -16,14 +16,15 @@ import numpy as np
 from erda.encoders import build_encoder
 from erda.encoders.background import FILE
 from erda.encoders.base import unit_rows
-from erda.encoders.onnx_build import build_packaged
+from erda.encoders.onnx_build import LAYERS, build_packaged
 from erda.encoders.onnx_encoder import ABOUT, GRAPH, TOKENIZER, packaged_folder
+from erda.encoders.unlabelled import FILE as UNLABELLED
 
 
-def build(model: str, out: Path) -> None:
-    """Write graph, tokenizer, description and background."""
-    build_packaged(model, out)
-    for name in (GRAPH, TOKENIZER, ABOUT, FILE):
+def build(model: str, out: Path, statistics: Path | None) -> None:
+    """Write graph, tokenizer, description, background and statistics of unlabelled pairs."""
+    build_packaged(model, out, statistics=statistics)
+    for name in (GRAPH, TOKENIZER, ABOUT, FILE, UNLABELLED):
         content = (out / name).read_bytes()
         print(f"{name:16} {len(content) / 1e6:6.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
 
@@ -34,7 +35,7 @@ def check(model: str) -> None:
 
     dataset = load_dataset("atlas")
     examples = dataset.train[:200]
-    exact = unit_rows(build_encoder(model, trained_layers=0).embed(examples))
+    exact = unit_rows(build_encoder(model, trained_layers=0, pooled_layers=LAYERS[model]).embed(examples))
     packed = unit_rows(build_encoder(model, trained_layers=0, engine="packaged").embed(examples))
     cosines = (exact * packed).sum(axis=1)
     print(f"cosine with float32 over {len(cosines)} sentences: mean {cosines.mean():.4f}, worst {cosines.min():.4f}")
@@ -46,12 +47,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("minilm", "mpnet"), default="minilm", help="default: minilm")
     parser.add_argument("--out", type=Path, help="folder (default: where erda looks for it)")
+    parser.add_argument("--statistics", type=Path, help="folder of tools/build_unlabelled.py --background (MiniLM)")
     parser.add_argument("--check", action="store_true", help="compare with float32 instead of writing")
     options = parser.parse_args()
     if options.check:
         check(options.model)
     else:
-        build(options.model, options.out or packaged_folder(options.model))
+        build(options.model, options.out or packaged_folder(options.model), options.statistics)
 
 
 if __name__ == "__main__":

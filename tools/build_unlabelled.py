@@ -8,7 +8,7 @@ python tools/build_unlabelled.py --tagger FOLDER                       the packa
 python tools/build_unlabelled.py --tagger FOLDER --encoder mpnet --out FOLDER
 python tools/build_unlabelled.py --tagger FOLDER --vectors FILE.npz    vectors that `--keep FILE.npz` wrote before
 python tools/build_unlabelled.py --tagger FOLDER --tag-only FILE.json.gz    the pairs, for a machine without spaCy
-python tools/build_unlabelled.py --pairs FILE.json.gz --encoder FOLDER --adapter FOLDER --device cuda --out FOLDER
+python tools/build_unlabelled.py --pairs FILE.json.gz --encoder minilm --pooled-layers 2 --background --out FOLDER
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ class TaggedPairs:
 
 def _encoder(options: argparse.Namespace) -> Encoder:
     settings: dict[str, Any] = {"adapter": options.adapter} if options.adapter else {}
-    if (PACKAGED / options.encoder).is_dir() and not options.adapter and options.device == "cpu":
+    if options.pooled_layers:
+        settings["pooled_layers"] = options.pooled_layers
+    elif (PACKAGED / options.encoder).is_dir() and not options.adapter and options.device == "cpu":
         settings |= {"adapter": "shipped", "engine": "packaged"}
     return build_encoder(options.encoder, device=options.device, trained_layers=0, **settings)
 
@@ -205,6 +207,7 @@ def main() -> None:
     parser.add_argument("--tag-only", type=Path, metavar="FILE", help="write the pairs to this file and stop")
     parser.add_argument("--encoder", default="minilm", help="name or folder of a model")
     parser.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
+    parser.add_argument("--pooled-layers", type=int, default=0, metavar="N", help="default: the adapter's own number")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="folder of the encoder (default: that of the package)")
     parser.add_argument("--background", action="store_true", help="also write a background of the same pairs")

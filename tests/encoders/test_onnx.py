@@ -5,6 +5,7 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -16,6 +17,8 @@ from tiny_models import SENTENCES, sentence
 from erda.app.extractor import Extractor
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders import build_encoder, onnx_build, onnx_encoder
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.background import BackgroundFile, save_background
 from erda.encoders.base import Encoder, unit_rows
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.onnx_encoder import (
@@ -30,8 +33,10 @@ from erda.encoders.onnx_encoder import (
     read_about,
 )
 from erda.encoders.onnx_graph import LARGEST
-from erda.encoders.unlabelled import UnlabelledFile
-from erda.encoders.weights import ModelFolder
+from erda.encoders.settings import TransformerSettings
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
+from erda.encoders.weights import ModelFolder, origin
 from erda.errors import ModelError, SettingsError
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
@@ -81,7 +86,7 @@ def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -
 
 
 def test_the_packaged_file_is_close_to_float32() -> None:
-    expected = build_encoder("minilm", trained_layers=0)
+    expected = build_encoder("minilm", trained_layers=0, pooled_layers=onnx_build.LAYERS["minilm"])
     found = build_encoder("minilm", trained_layers=0, engine="packaged")
     cosines = (unit_rows(found.embed(SENTENCES)) * unit_rows(expected.embed(SENTENCES))).sum(axis=1)
     assert cosines.min() > 0.98
@@ -233,18 +238,38 @@ def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
     assert (cosines < 0.99999).all()
 
 
-def test_built_files_take_over_the_statistics_of_the_adapter(tmp_path: Path) -> None:
-    """They are sealed for the built weights; an adapter without statistics leaves none."""
-    shipped = PACKAGED / "minilm"
-    made_with, built = read_about(shipped).fingerprint, tmp_path / "built"
-    onnx_build.copy_unlabelled(shipped, "other weights", built, "new")
-    assert not built.exists()
-    onnx_build.copy_unlabelled(shipped, made_with, built, "new")
-    source, copied = UnlabelledFile(shipped, made_with).read(), UnlabelledFile(built, "new").read()
+def test_a_built_encoder_averages_layers_and_has_statistics(
+    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`erda data get mpnet`: files of an earlier version are built again, current ones stay."""
+    settings = TransformerSettings(mode="markers")
+    fresh = TrainedWeights.fresh(TransformerEncoder(bert, settings).layers, base=origin(bert), max_pieces=128, rank=1)
+    monkeypatch.setattr(onnx_build, "packaged_weights", lambda name: replace(fresh, pooled_layers=2))
+    monkeypatch.setattr(onnx_build, "find_model", lambda name: bert)
+    monkeypatch.setattr(onnx_build, "adapter_folder", lambda name, base: tmp_path / "adapter")
+    built, said = tmp_path / "built", list[str]()
+    monkeypatch.setattr(onnx_build, "packaged_folder", lambda name: built)
+    with pytest.raises(ModelError, match="no statistics of encoder 'mpnet'; install the adapter of this version"):
+        onnx_build.get_packaged("mpnet", say=said.append)
+    shipped, made_with = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
+    source, background = UnlabelledFile(shipped, made_with).read(), BackgroundFile(shipped, made_with).read()
     assert source is not None
+    assert background is not None
+    statistics, weights = tmp_path / "adapter" / onnx_build.STATISTICS, replace(fresh, pooled_layers=2)
+    save_unlabelled(statistics, source, weights.fingerprint)
+    save_background(statistics, background, weights.fingerprint)
+    make = partial(
+        onnx_build.make_packed, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
+    )
+    make(fresh).write(built)  # one layer, as earlier
+    for n_built in (1, 1):
+        onnx_build.get_packaged("mpnet", say=said.append)
+        assert sum("Building" in one for one in said) == n_built + 1
+    about = read_about(built)
+    assert about.fingerprint == make(weights).about.fingerprint != make(fresh).about.fingerprint
+    copied = UnlabelledFile(built, about.fingerprint).read()
     assert copied is not None
     assert np.array_equal(source.vectors, copied.vectors)
-    assert np.array_equal(source.rivals, copied.rivals)
 
 
 @pytest.mark.parametrize("file", ["background.npz", "unlabelled.npz"])

@@ -69,7 +69,7 @@ JUDGED_IN_TEXT = 0.4  # the latter for relations with counterexamples
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
-LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.37
+LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.55
 FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
 FEW_RELATIONS, MANY_RELATIONS = 2.88, 8  # with one to three relations, answers must be clearer; eight need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n

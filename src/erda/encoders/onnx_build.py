@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from erda.encoders.onnx_encoder import (
     packaged_folder,
 )
 from erda.encoders.onnx_graph import build_graph
-from erda.encoders.settings import TransformerSettings
+from erda.encoders.settings import PooledLayers, TransformerSettings
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
 from erda.encoders.weights import SHIPPED, ModelFolder, adapter_folder, find_model
@@ -37,6 +37,8 @@ from erda.types import EncoderSpec
 
 MODULES = ("onnx", "onnxruntime")
 BUILD_SECONDS = 300  # timeout for another process that builds the same graph
+LAYERS: Mapping[str, PooledLayers] = {"minilm": 2, "mpnet": 4}  # that engine `packaged` averages (docs/research.md)
+STATISTICS = "packaged"  # subfolder of a shipped adapter: background and unlabelled pairs over these layers
 
 
 def open_onnx(
@@ -135,38 +137,35 @@ def make_packed(
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
 
 
-def build_packaged(name: str, out: Path) -> PackedEncoder:
-    """Write the files of engine `packaged` for a model with a shipped adapter, its background and statistics."""
+def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> PackedEncoder:
+    """Write the files of engine `packaged` for a model with a shipped adapter, its background and statistics.
+
+    `statistics` is a folder of `tools/build_unlabelled.py --background` (default: that of the shipped adapter).
+    """
+    weights = packaged_weights(name)
     settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
-    weights = TrainedWeights.load(SHIPPED, base=name)
-    packed = make_packed(find_model(name), settings, weights)
-    shipped, fingerprint = adapter_folder(SHIPPED, base=name), packed.about.fingerprint
-    centres = BackgroundFile(shipped, weights.fingerprint).read()
-    if centres is None:
-        raise ModelError(f"The adapter of '{name}' has no background. Make one: erda corpus background {name} FILES")
+    packed = make_packed(find_model(name), settings, weights, made_from=weights.fingerprint)
+    source, fingerprint = statistics or adapter_folder(SHIPPED, base=name) / STATISTICS, packed.about.fingerprint
+    centres, pairs = (kind(source, weights.fingerprint).read() for kind in (BackgroundFile, UnlabelledFile))
+    if centres is None or pairs is None:
+        raise ModelError(f"{source}: no statistics of encoder '{name}'; install the adapter of this version of erda.")
     save_background(out, centres, fingerprint)
-    copy_unlabelled(shipped, weights.fingerprint, out, fingerprint)
+    save_unlabelled(out, pairs, fingerprint)
     packed.write(out)
     return packed
 
 
-def copy_unlabelled(shipped: Path, made_with: str, out: Path, fingerprint: str) -> None:
-    """Copy the statistics of an adapter, if it has some, to the files that are built from it."""
-    pairs = UnlabelledFile(shipped, made_with).read()
-    if pairs is not None:
-        save_unlabelled(out, pairs, fingerprint)
+def packaged_weights(name: str) -> TrainedWeights:
+    """The shipped adapter as engine `packaged` uses it."""
+    return replace(TrainedWeights.load(SHIPPED, base=name), pooled_layers=LAYERS[name])
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
     """Build the files of engine `packaged` in the cache folder unless they are there; return their folder."""
     folder = packaged_folder(name)
     with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
-        found = _read(folder)
-        if found is None:
+        if _read(folder, packaged_weights(name).fingerprint) is None:  # also those of an earlier version of erda
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             build_packaged(name, folder)
-        elif UnlabelledFile(folder, found.about.fingerprint).read() is None:  # built before there were statistics
-            made_with = TrainedWeights.load(SHIPPED, base=name).fingerprint
-            copy_unlabelled(adapter_folder(SHIPPED, base=name), made_with, folder, found.about.fingerprint)
     say(f"{name}: everything is here ({folder}).")
     return folder
