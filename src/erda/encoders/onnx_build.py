@@ -146,7 +146,8 @@ def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> P
     settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
     packed = make_packed(find_model(name), settings, weights, made_from=weights.fingerprint)
     source, fingerprint = statistics or adapter_folder(SHIPPED, base=name) / STATISTICS, packed.about.fingerprint
-    centres, pairs = (kind(source, weights.fingerprint).read() for kind in (BackgroundFile, UnlabelledFile))
+    centres = BackgroundFile(source, weights.fingerprint).read()
+    pairs = UnlabelledFile(source, weights.fingerprint).read()
     if centres is None or pairs is None:
         raise ModelError(f"{source}: no statistics of encoder '{name}'; install the adapter of this version of erda.")
     save_background(out, centres, fingerprint)
