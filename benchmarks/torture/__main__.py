@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from backups import backup_trial
 from changes import change_trials
@@ -50,7 +51,7 @@ TRIALS: dict[str, Callable[[Path, Path], list[Trial]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials that were asked for."""
     options = _parser().parse_args(arguments)
-    again = json.loads((options.replay / "case.json").read_text()) if options.replay else None
+    again = options.replay and _recorded(options.replay)
     seed = again["seed"] if again else random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, scale {options.scale:g}", flush=True)
     began = time.monotonic()
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             until=began + 60 * options.minutes,
         )
         trials = {trial.name: trial for name in options.only or TRIALS for trial in TRIALS[name](work / "toys", work)}
+        if again and again["trial"] not in trials:
+            raise SystemExit(f"{options.replay}: unknown trial '{again['trial']}'.")
         if again:
             verdict = runner.replay(trials[again["trial"]], again["number"], options.replay.resolve() / "input")
             print(f"{verdict.kind}: {verdict.why}")
@@ -80,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join((runner.table(), *runner.unfinished(), *runner.why())), flush=True)
         if runner.failed:
             print(f"failing cases: {options.failures} (again: --replay {options.failures}/NAME)")
-        return int(runner.failed)
+        return int(runner.failed or not runner.n_tried)
     finally:
         gc.unfreeze()  # else libraries report leaks at the exit
         shutil.rmtree(work, ignore_errors=True)
@@ -92,19 +95,48 @@ def _memory() -> Path | None:
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30 else None
 
 
+def _recorded(folder: Path) -> dict[str, Any]:
+    """The record of a failing case."""
+    try:
+        found = json.loads((folder / "case.json").read_text())
+        return {"trial": str(found["trial"]), "number": int(found["number"]), "seed": int(found["seed"])}
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise SystemExit(f"{folder}: not the folder of a failing case ({type(fault).__name__}: {fault}).") from None
+
+
+def _positive(text: str) -> float:
+    if not float(text) > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}.")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}.")
+    return int(text)
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder.")
+    return Path(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="share of the cases (default: 1)")
+    parser.add_argument("--scale", type=_positive, default=1.0, metavar="X", help="share of the cases (default: 1)")
     parser.add_argument("--seed", type=int, metavar="N", help="default: another one each time; it is printed")
     parser.add_argument("--only", nargs="+", choices=TRIALS, metavar="TRIAL", help=f"of {', '.join(TRIALS)}")
     parser.add_argument("--match", default="", metavar="TEXT", help="trials whose name contains this: 'in predict'")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: cores)")
+    parser.add_argument(
+        "--jobs", type=_count, default=os.cpu_count() or 1, metavar="N", help="at once (default: cores)"
+    )
     parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N (default: 0)")
-    parser.add_argument("--minutes", type=float, default=inf, metavar="M", help="start no case after M minutes")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="where to work (default: memory, else /tmp)")
+    parser.add_argument("--minutes", type=_positive, default=inf, metavar="M", help="start no case after M minutes")
+    parser.add_argument("--work", type=_folder, metavar="DIR", help="where to work (default: memory, else /tmp)")
     failures = Path("torture-failures")
     parser.add_argument("--failures", type=Path, default=failures, metavar="DIR", help=f"default: {failures}")
-    parser.add_argument("--replay", type=Path, metavar="FOLDER", help="try a failing case again")
+    parser.add_argument("--replay", type=_folder, metavar="FOLDER", help="try a failing case again")
     return parser
 
 

@@ -245,6 +245,11 @@ class Runner:
         """Whether any case ended in a traceback, a silently wrong result or a loss."""
         return any(counts[kind] for counts in self.counts.values() for kind in COLUMNS if kind != "clear")
 
+    @property
+    def n_tried(self) -> int:
+        """Number of cases that were tried."""
+        return sum(counts.total() for counts in self.counts.values())
+
     def table(self) -> str:
         """Markdown: a row of counts for each trial, and their sum."""
         rows = [(name, counts, f"{self.seconds.get(name, 0):.0f}") for name, counts in self.counts.items()]

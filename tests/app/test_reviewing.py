@@ -10,14 +10,11 @@ from threading import Event
 import pytest
 from toy_extractor import FOUNDED, open_toy, taught
 
-from erda.app.candidates import (
-    Candidate,
-    CandidatePool,
-)
+from erda.app.candidates import Candidate, CandidatePool, pair_key
 from erda.app.extractor import Extractor
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.reviewing import PER_VERSION, Review, judgement_of, open_review
-from erda.app.shared_review import SharedReview
+from erda.app.shared_review import ReviewView, SharedReview
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
@@ -38,7 +35,7 @@ def extractor(tmp_path: Path) -> Extractor:
     return taught(tmp_path / "mine")
 
 
-def shown(review: Review) -> str:
+def shown(review: Review | ReviewView) -> str:
     assert review.current is not None
     return review.current.key
 
@@ -162,6 +159,37 @@ def test_temporary_files_of_a_killed_review_are_removed(extractor: Extractor) ->
     with open_review(extractor, ROWS):
         pass
     assert [path for path in folder.iterdir() if path.suffix == ".tmp"] == [folder / ".mine.tmp"]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_an_undo_that_is_cut_short_keeps_the_judgement_and_shows_its_pair_again(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    def killed(self: ReviewJournal, judgements: object) -> None:
+        raise KeyboardInterrupt
+
+    def on_a_server() -> None:
+        shared = SharedReview(extractor.folder)
+        shared.begin(extractor.version, [one.text for one in ROWS])
+        keys.append(shown(shared.view(extractor.version, "a")))
+        shared.judge(extractor.version, "a", keys[0], holds=True)
+        monkeypatch.setattr(ReviewJournal, "write_pending", killed)
+        shared.undo(extractor, "a", keys)
+
+    def on_a_terminal() -> None:
+        with open_review(extractor, ROWS) as review:
+            keys.append(shown(review))
+            review.judge(holds=True)
+            monkeypatch.setattr(ReviewJournal, "write_pending", killed)
+            review.undo()
+
+    keys: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        on_a_server() if is_shared else on_a_terminal()
+    monkeypatch.undo()
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    assert not journal.shown
+    assert [pair_key(one.example) for one in journal.pending] == keys
 
 
 def test_one_review_at_a_time(extractor: Extractor) -> None:

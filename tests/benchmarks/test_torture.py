@@ -49,6 +49,24 @@ def test_what_counts_as_a_clear_answer(answer: Answer, kind: str | None) -> None
     assert (verdict.kind if verdict else None) == kind
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scale", "nan"], "expected a number above 0, got nan"),
+        (["--minutes", "0"], "expected a number above 0, got 0"),
+        (["--jobs", "0"], "expected at least 1, got 0"),
+        (["--work", "nowhere"], "nowhere is not a folder"),
+        (["--replay", "."], "not the folder of a failing case"),
+    ],
+)
+def test_options_of_the_trial_are_checked(tmp_path: Path, words: list[str], said: str) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "torture", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_what_no_two_runs_share_is_not_compared(tmp_path: Path) -> None:
     for name, seconds, accuracy in (("a", 1, 0.5), ("b", 2, 0.5), ("c", 1, 0.6)):
         (tmp_path / name / "run").mkdir(parents=True)

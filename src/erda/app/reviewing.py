@@ -163,13 +163,13 @@ class Review:
             return False
         self._use_ranking()
         one, judgement = self._done[-1]
-        if judgement is not None:
-            rest = [other for other in self._journal.pending if pair_key(other.example) != one.key]
-            if len(rest) < len(self._journal.pending):
-                self._journal.write_pending(rest)
-            else:
-                self.extractor.take_back(judgement.example)
+        rest = [other for other in self._journal.pending if pair_key(other.example) != one.key]
+        is_waiting = len(rest) < len(self._journal.pending)
+        if judgement is not None and not is_waiting:
+            self.extractor.take_back(judgement.example)
         self._journal.add(Decision(one.key, one.relation, "undo"))
+        if is_waiting:  # last: after a kill the judgement counts, and its pair is shown again
+            self._journal.write_pending(rest)
         self._done.pop()
         self._queue.insert(0, one)
         return True

@@ -197,12 +197,13 @@ class SharedReview:
     def undo(self, extractor: Extractor, device: str, keys: Sequence[str] = ()) -> list[str]:
         """Take decisions back and show the last of them again; without keys, the last decision of all."""
         with self._open(extractor.version) as journal:
-            decided = {one.key: one for one in journal.decisions}
-            keys = [key for key in keys if key in decided] if keys else list(decided)[-1:]
-            gone = set(keys) - {pair_key(one.example) for one in journal.pending}
-            journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
-            extractor.take_back_many(_taught(extractor, gone))
-            journal.add_all([Decision(key, decided[key].relation, "undo") for key in keys])
+            waiting = {pair_key(one.example): one.relation for one in journal.pending}
+            decided = waiting | {one.key: one.relation for one in journal.decisions}
+            keys = [key for key in keys if key in decided] if keys else [one.key for one in journal.decisions[-1:]]
+            extractor.take_back_many(_taught(extractor, set(keys) - waiting.keys()))
+            journal.add_all([Decision(key, decided[key], "undo") for key in keys])
+            if waiting.keys() & set(keys):  # last: after a kill the judgement counts, and its pair is shown again
+                journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
             if keys:
                 self._show(self._screens(), device, self._candidates.get(keys[-1]), extractor.version)
             return list(keys)
