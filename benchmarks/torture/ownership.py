@@ -155,9 +155,9 @@ def _failing_start(case: Case, number: int) -> Verdict:
     toys.copy(case.toys, ("tiny",), case.folder)
     faults = (["--method", "nothing"], ["--encoder", "nowhere"], ["--method", "erda", "--encoder", "nowhere"])
     sentence = numbered(["[[ada]] met {{bob}}", "[[ada]] met", "\0", ""], number // len(faults))
-    call = ["teach", "r", sentence, "--store", "new", *faults[number % len(faults)]]
+    call = ["teach", "r", sentence, "--store", "above/new", *faults[number % len(faults)]]
     verdict = _asked(case, call, "first teaching")
-    left = case.folder / "new"
+    left = case.folder / "above"
     return Verdict("lost", f"{' '.join(call)}: left a folder behind") if left.exists() else verdict
 
 

@@ -145,6 +145,14 @@ def test_a_first_teaching_that_fails_leaves_nothing(tmp_path: Path, monkeypatch:
         (tmp_path / "empty").mkdir(exist_ok=True)
 
 
+def test_a_failed_first_teaching_leaves_no_folder_not_even_above_the_store(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "a" / "b" / "store", tmp_path / "mine" / "c" / "store"):
+        with pytest.raises(ModelError):
+            open_toy(folder, encoder="nowhere").teach("r", ["[[a]] is {{b}}"])
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
 def test_a_writer_waits_for_another_one(tmp_path: Path) -> None:
     extractor, held = taught(tmp_path), Event()
 

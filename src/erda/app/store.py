@@ -117,7 +117,7 @@ class Store:
         """
         if not (begin or mend):
             self.head()
-        is_new_folder = not self.folder.exists()
+        new_folders = [path for path in (self.folder, *self.folder.parents) if not path.exists()]  # deepest first
         busy = f"another process has been teaching this extractor for {WAIT:g} seconds; try again when it is done"
         try:
             with locked(self.folder, busy=busy, error=BusyError, wait=WAIT):
@@ -132,8 +132,10 @@ class Store:
                         self._remove_all()
                     raise
         finally:
-            if is_new_folder and not any(self.folder.glob("*")):
-                remove_own(self.folder)
+            for path in new_folders:
+                if any(path.glob("*")):
+                    break
+                remove_own(path)
 
     def _refuse_links(self) -> None:
         for path in (self.folder / HEAD, self.folder / VERSIONS, self.folder / OBJECTS):
