@@ -7,6 +7,7 @@ python benchmarks/opentext.py embed /tmp/opentext                      # of the 
 python benchmarks/opentext.py score /tmp/opentext                      # 5 relations x 5 sentences, nothing judged
 python benchmarks/opentext.py score /tmp/opentext --relations 15 --shots 20 --types none
 python benchmarks/opentext.py judge /tmp/opentext                      # after 50 judgements of each relation
+python benchmarks/opentext.py choose /tmp/opentext                     # constants of the score, from all relations
 
 Another encoder has its own statistics (`tools/build_unlabelled.py --background --out FOLDER`); spaCy is not needed:
 python benchmarks/opentext.py embed /tmp/opentext --encoder mpnet --device cuda --statistics FOLDER --save-as mpnet
@@ -26,11 +27,12 @@ from pathlib import Path
 import numpy as np
 
 import opentext_cache
+import opentext_choose
 from erda.app.calibration import least_in_text, text_confidences
 from erda.encoders import build_encoder
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
-from erda.methods.openness import TaughtPairs, fit_open_head
+from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.types import Relation, Task
 from targets import Figure, measure
@@ -209,6 +211,7 @@ class Scored:
     log_odds: np.ndarray  # after the competition of the pairs of a sentence
     likelihoods: np.ndarray
     least: np.ndarray  # [n_relations], default thresholds of the confidence
+    distinctness: np.ndarray  # [n_relations, 2]
 
 
 def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np.ndarray, np.ndarray]] = ()) -> Scored:
@@ -230,11 +233,9 @@ def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np
     ]
     head = fit_open_head(taught, method.fitted, bench.unlabelled)
     asked = bench.asked[rows]
-    likelihoods = method.fitted.scores(asked.vectors)
-    rivals = head.best_rivals(method.fitted, asked.vectors)
-    return Scored(
-        compete(head.log_odds(likelihoods, rivals, asked), bench.sentences[rows]), likelihoods, least_in_text(head)
-    )
+    likelihoods, rivals = head.scores_and_rivals(method.fitted, asked.vectors)
+    log_odds = compete(head.log_odds(likelihoods, rivals, asked), asked.starts, bench.sentences[rows])
+    return Scored(log_odds, likelihoods, least_in_text(head), distinctness(taught, bench.unlabelled))
 
 
 def judged_questions(bench: Bench, draw: Draw, gold: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -258,6 +259,19 @@ def dense(sentences: np.ndarray, gold: np.ndarray) -> np.ndarray:
     holds = np.unique(sentences[(gold == 1).any(axis=1)])
     some = np.random.default_rng(0).random(int(sentences.max()) + 1) < SHARE_OF_OTHERS
     return np.flatnonzero(np.isin(sentences, holds) | some[sentences])
+
+
+def chosen_constants(arguments: argparse.Namespace) -> Iterator[str]:
+    """Fit the constants of the score to the labels of some draws."""
+    bench = Bench(arguments.folder, arguments.vectors, arguments.types)
+    units = []
+    for draw in draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws):
+        found, gold = scored(bench, draw, bench.odd), bench.gold([one.id for one in draw.relations])[bench.odd]
+        for i, relation in enumerate(draw.relations):
+            counted = gold[:, i] >= 0
+            odds, holds = found.log_odds[counted, i], gold[counted, i].astype(float)
+            units.append(opentext_choose.Unit(relation.id, odds, found.distinctness[i], holds))
+    return opentext_choose.report(units)
 
 
 def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
@@ -304,14 +318,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     embed.add_argument("--device", default="cpu")
     embed.add_argument("--statistics", type=Path, help="folder of unlabelled.npz and background.npz")
     embed.add_argument("--save-as", default=PACKAGED, help="name of the vectors")
-    for name in ("score", "judge"):
+    for name in ("score", "judge", "choose"):
         one = commands.add_parser(name)
         one.add_argument("folder", type=Path)
         one.add_argument("--vectors", default=PACKAGED, help="name of the vectors (embed --save-as)")
         one.add_argument("--relations", type=int, default=5)
         one.add_argument("--shots", type=int, default=5)
-        one.add_argument("--draws", type=int, default=10)
-        one.add_argument("--half", choices=("choose", "report", "all"), default="report")
+        one.add_argument("--draws", type=int, default=31 if name == "choose" else 10)
+        one.add_argument("--half", choices=("choose", "report", "all"), default="all" if name == "choose" else "report")
         one.add_argument("--dense", action="store_true", help="leave out nine of ten sentences without a relation")
         one.add_argument("--types", choices=("tagger", "none"), default="tagger")
     given = parser.parse_args(arguments)
@@ -324,6 +338,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings |= {"adapter": "shipped", "engine": "packaged"}
         encoder = build_encoder(given.encoder or PACKAGED, device=given.device, trained_layers=0, **settings)
         opentext_cache.embed(given.folder / given.save_as, encoder, statistics=given.statistics)
+        return 0
+    if given.command == "choose":
+        print(*chosen_constants(given), sep="\n")
         return 0
     return measure(lambda: figures(given))
 

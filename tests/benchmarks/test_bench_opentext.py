@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from erda.methods.openness import FREQUENCY, LINE
 from erda.types import Entity, Example, Span
 from opentext import calibration_error, ranked
 from opentext_cache import CachedEncoder
+from opentext_choose import Unit, fitted_constants, report
 from opentext_documents import questions_of
 
 
@@ -52,3 +54,17 @@ def test_a_cached_vector_is_found_under_any_relation(tmp_path: Path) -> None:
     known = {(example.tokens, example.head.span, example.tail.span): np.ones(8)}
     cached = CachedEncoder(tmp_path, "abc", known=known, blanked={})
     assert cached.embed([replace(example, relation="left")]).tolist() == [[1.0] * 8]
+
+
+def test_constants_are_recovered_from_labels() -> None:
+    """Labels drawn from known log odds: the fit returns their constants, whatever the present ones are."""
+    draw, units = np.random.default_rng(0), []
+    for number in range(40):
+        evidence, distinct = draw.normal(size=2_000), draw.normal(size=2)
+        chance = 1 / (1 + np.exp(-(0.8 * evidence - 1 + distinct @ (-0.5, 0.2))))
+        holds = (draw.random(2_000) < chance).astype(float)
+        units.append(Unit(str(number), LINE[0] * evidence + LINE[1] + distinct @ FREQUENCY, distinct, holds))
+    assert fitted_constants(units) == pytest.approx([0.8, -1, -0.5, 0.2], abs=0.05)
+    first, _, *rows = report(units)
+    assert first.startswith("LINE, FREQUENCY = (0.8")
+    assert len(rows) == 8

@@ -12,7 +12,15 @@ from erda.encoders.unlabelled import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers
-from erda.methods.openness import TaughtPairs, correction, fit_open_head, fitted_line, left_out_logits
+from erda.methods.openness import (
+    LINE,
+    TaughtPairs,
+    correction,
+    distinctness,
+    fit_open_head,
+    fitted_line,
+    left_out_logits,
+)
 
 DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
 
@@ -173,9 +181,43 @@ def test_a_rival_that_scores_higher_counts_against_a_relation(unlabelled: Unlabe
     assert np.isfinite(bare.log_odds(alone, bare.best_rivals(model, towards.vectors), towards)).all()
 
 
-def test_the_best_pair_of_a_sentence_keeps_its_log_odds() -> None:
-    scores = np.array([[1.0], [3.0], [5.0], [2.0]])
-    assert compete(scores, np.array([7, 7, 9, 7])).ravel().tolist() == [-1, 3, 5, 1]
+def test_half_of_the_lead_of_the_best_pair_counts_against_the_others() -> None:
+    scores, starts = np.array([[1.0], [3.0], [5.0], [2.0]]), np.tile([4, 0], (4, 1))
+    assert compete(scores, starts, np.array([7, 7, 9, 7])).ravel().tolist() == [0, 3, 5, 1.5]
+
+
+def test_the_first_entity_of_a_sentence_is_the_likelier_head() -> None:
+    starts = np.array([[0, 5], [5, 0], [5, 9]])
+    first, second, third = compete(np.ones((3, 1)), starts, np.zeros(3, dtype=int)).ravel()
+    assert first == pytest.approx(1.4)
+    assert second == third == pytest.approx(0.8)
+    assert compete(np.ones((1, 1)), starts[2:], np.zeros(1, dtype=int)).item() == first
+
+
+def test_types_that_no_example_has_count_more_than_those_they_have(unlabelled: Unlabelled, model: Fitted) -> None:
+    """Log odds below 0 count in full, those above 0 by TYPE_WEIGHT."""
+    head = fit_open_head(taught(*both()), model, unlabelled)
+    shares = np.bincount(unlabelled.types[:, 0], minlength=4)[1:] + 1.0
+    shares /= shares.sum()
+    odds = np.log((np.array([0, 0, 5]) + 0.5 * shares) / 5.5 / shares)
+    assert head.types[0, 1:, 0] == pytest.approx(LINE[0] * np.where(odds > 0, 0.4 * odds, odds), rel=1e-4)
+
+
+def test_a_relation_like_unlabelled_pairs_is_taken_to_be_frequent(unlabelled: Unlabelled) -> None:
+    """Examples by the slow computation: a ridge head of the others, in deviations of unlabelled pairs."""
+    mixed = Pairs.joined([some_pairs(3, 40), some_pairs(3, 42, head=1)])
+    usual, special = taught(mixed, some_pairs(5, 41, around=0, head=1))
+    found = distinctness([usual, special], unlabelled)
+    assert (found[1] > found[0]).all()
+    centred = special.examples.vectors - unlabelled.mean
+    covariance = unlabelled.axes * unlabelled.variances @ unlabelled.axes.T
+    scores = []
+    for i, vector in enumerate(centred):
+        mean = np.delete(centred, i, axis=0).sum(axis=0) / 5
+        weights = np.linalg.solve(covariance + 0.1 * unlabelled.variances.mean() * np.eye(DIM), mean)
+        scores.append(vector @ weights / np.sqrt(weights @ covariance @ weights))
+    assert found[1, 1] == pytest.approx(np.mean(scores), rel=1e-6)
+    assert distinctness(taught(some_pairs(0, 0)), unlabelled)[0, 1] == 0
 
 
 def test_a_head_is_restored_from_its_arrays(unlabelled: Unlabelled, model: Fitted) -> None:

@@ -64,12 +64,12 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.1  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
-JUDGED_IN_TEXT = 0.4  # the latter for relations with counterexamples
+MARKED, IN_TEXT = 0.5, 0.25  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
+JUDGED_IN_TEXT = 0.35  # the latter for relations with counterexamples
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
-LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -1.0, -0.55
+LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -0.3, -0.5
 FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
 FEW_RELATIONS, MANY_RELATIONS = 2.88, 8  # with one to three relations, answers must be clearer; eight need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n

@@ -361,15 +361,16 @@ class Version:
         vectors = method.vectors(questions)
         scores, rivals = head.scores_and_rivals(method.fitted, vectors)
         scores = scores.astype(np.float32)
-        log_odds = head.log_odds(scores, rivals, pairs_of(questions, vectors, head.type_names))
+        pairs = pairs_of(questions, vectors, head.type_names)
+        log_odds = head.log_odds(scores, rivals, pairs)
         names = tuple(method.index)
         if sentences is None:
             return Scored(names, scores, marked_confidences(scores, rivals, log_odds, head), MARKED)
         numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
         groups = np.array([numbers[one] for one in sentences])
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
-        competing = compete(log_odds, groups)
-        competing[named] = compete(log_odds[named], groups[named])  # pronouns change no answer about names
+        competing = compete(log_odds, pairs.starts, groups)  # pronouns change no answer about names:
+        competing[named] = compete(log_odds[named], pairs.starts[named], groups[named])
         return Scored(names, scores, text_confidences(competing), least_in_text(head))
 
 

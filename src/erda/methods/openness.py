@@ -5,6 +5,7 @@ The evidence for a relation is the sum of
   mean, covariance and mean variance of unlabelled pairs; in units of the spread over a sample of them,
 - how far its two-covariance score is above that of the best rival (`Unlabelled.rivals`: "hired", "died in", ...),
 - log odds of the types of head and tail, of their distance and of their order.
+The less the examples of a relation differ from unlabelled pairs, the more frequent it is taken to be.
 Counterexamples correct the sum by a logistic regression over vector, types, distance and order. Everything is a sum
 over examples, so their order does not matter, and a forgotten relation leaves no trace.
 """
@@ -27,12 +28,16 @@ NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a r
 LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
 RIVAL_WEIGHT, SAME_NAME = 0.2, 0.8  # of the lead over rivals; cosine from which a rival is the relation itself
 TYPE_WEIGHT, TYPE_PRIOR = 0.4, 0.5
+RARE_TYPE_WEIGHT = 0.6  # of log odds below 0, in addition: a type that no example has
 BY_HAND = 20.0  # number of examples that types set by hand count for
 GAP_WEIGHT, GAP_PRIOR = 0.4, 2.0
+NEAR_WEIGHT = -0.75  # of the log distance, for every relation
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
 LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of a relation
-LINE = (0.71, -3.4)  # slope and intercept of log odds over evidence minus level, without counterexamples
-JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # with counterexamples, before they are seen; and its deviations
+# Without counterexamples, log odds are LINE[0] x evidence + LINE[1] + FREQUENCY x `distinctness`; the four numbers come
+# from `python benchmarks/opentext.py choose`.
+LINE, FREQUENCY = (0.61, -1.91), (-0.47, -0.24)
+JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # over evidence minus level, before they are seen
 CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.03
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
@@ -57,26 +62,54 @@ def fit_open_head(
     head = _vector_part(taught, unlabelled, sample, likelihoods)
     rivals = of_rivals[:, _are_rivals(taught, unlabelled.rivals)].max(axis=1, initial=-np.inf)
     gap, order, constant = _place_part(taught, unlabelled)
+    types = np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)])
     head = replace(
         head,
         constant=head.constant + GAP_WEIGHT * constant,
-        gap=GAP_WEIGHT * gap,
+        gap=GAP_WEIGHT * gap + np.array([[NEAR_WEIGHT], [0]]),
         order=GAP_WEIGHT * order,
-        types=TYPE_WEIGHT * np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
+        types=TYPE_WEIGHT * types + RARE_TYPE_WEIGHT * np.minimum(types, 0),
     )
     levels = np.quantile(head.log_odds(likelihoods, rivals, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    lines = np.tile(LINE, (len(taught), 1))
+    slope, shift = np.full(len(taught), LINE[0]), LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY
     kernel = _Kernel.of(unlabelled)
     for i in np.flatnonzero(head.against).tolist():
         pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
         evidence = head.log_odds(*head.scores_and_rivals(model, pairs.vectors), pairs)[:, i]
         holds = np.arange(len(pairs)) < min(len(taught[i].examples), MOST_JUDGED)
         left_out = _correct(head, i, kernel, judged=_Judged(pairs, holds, evidence, levels[i]))
-        lines[i] = fitted_line(left_out - levels[i], holds.astype(float))
-    slope, intercept = lines.T
-    return OpenHead.from_arrays(_scaled(head, slope, intercept - slope * levels).arrays())  # rounded as in a file
+        slope[i], intercept = fitted_line(left_out - levels[i], holds.astype(float))
+        shift[i] = intercept - slope[i] * levels[i]
+    return OpenHead.from_arrays(_scaled(head, slope, shift).arrays())  # rounded as in a file
+
+
+def distinctness(taught: Sequence[TaughtPairs], unlabelled: Unlabelled) -> np.ndarray:
+    """How far the examples of each relation are from unlabelled pairs, by types and by vectors: [n_relations, 2].
+
+    Types: expected log odds under the types of the relation. Vectors: mean over the examples of the first ridge head of
+    the others, in deviations of unlabelled pairs; 0 without examples.
+    """
+    found = np.zeros((len(taught), 2))
+    for side in (0, 1):
+        odds = _type_part(taught, unlabelled, side)
+        found[:, 0] += (_type_shares(unlabelled, side)[:, None] * np.exp(odds) * odds).sum(axis=0)
+    variances = unlabelled.variances.astype(np.float64)
+    for i, one in enumerate(taught):
+        vectors = (one.examples.vectors[:MOST_JUDGED] - unlabelled.mean) @ unlabelled.axes
+        others = vectors.sum(axis=0) + NAME_WEIGHT * one.name @ unlabelled.axes - vectors
+        weights = others / (variances + RIDGES[0] * variances.mean())
+        spread = np.sqrt((np.square(weights) * variances).sum(axis=1))
+        found[i, 1] = ((vectors * weights).sum(axis=1) / np.maximum(spread, 1e-9)).sum() / max(len(vectors), 1)
+    return found
+
+
+def _type_shares(unlabelled: Unlabelled, side: int) -> np.ndarray:
+    """Share of each known type among unlabelled heads (side 0) or tails (1): [1 + n_types]."""
+    shares = np.bincount(unlabelled.types[:, side], minlength=1 + len(unlabelled.type_names)) + 1.0
+    shares[0] = 0
+    return np.asarray(shares / shares.sum())
 
 
 @lru_cache(maxsize=1)  # by identity: judgements change counterexamples, not the model
@@ -136,10 +169,7 @@ def _are_rivals(taught: Sequence[TaughtPairs], rivals: np.ndarray) -> np.ndarray
 
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
     """Log odds of each type of the head (side 0) or tail (1): [1 + n_types, n_relations]. Unknown is no evidence."""
-    n_types = 1 + len(unlabelled.type_names)
-    shares = np.bincount(unlabelled.types[:, side], minlength=n_types) + 1.0
-    shares[0] = 0
-    shares /= shares.sum()
+    n_types, shares = 1 + len(unlabelled.type_names), _type_shares(unlabelled, side)
     found = np.zeros((n_types, len(taught)))
     for i, one in enumerate(taught):
         if one.types_by_hand[side]:
