@@ -27,7 +27,7 @@ before the review:
   Patagonia | Yvon Chouinard
   Whole Foods | Jeff Bezos
   Lauder Cosmetics | She
-after 5 judgements:
+after 4 judgements:
   Patagonia | Yvon Chouinard
   Spanx | Sara Blakely
   Lauder Cosmetics | She
