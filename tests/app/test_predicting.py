@@ -16,8 +16,9 @@ import pytest
 from toy_extractor import QUESTIONS, taught
 
 from erda.app import predicting
+from erda.app.answer_files import Asking, Piece, write_answers
 from erda.app.extractor import Extractor
-from erda.app.predicting import Asking, Piece, ask_rows, ask_text, write_answers
+from erda.app.predicting import ask_rows, ask_text
 from erda.errors import DataError, SettingsError
 
 

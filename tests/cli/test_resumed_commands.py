@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
-from erda.app import predicting
+from erda.app import answer_files, predicting
 from erda.app.version import Version
 
 Erda = Callable[..., SimpleNamespace]
@@ -102,7 +102,7 @@ def test_a_stopped_extraction_goes_on_to_the_same_result(
     Path("names.txt").write_text("X\nY\n")
     asked.clear()
     with monkeypatch.context() as patched:
-        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(answer_files, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
         erda(*command, "other.jsonl")
     Path("names.txt").write_text("X\nY\nZ\n")
     assert "by an earlier run" not in erda(*command, "other.jsonl").out, "other names are another job"
@@ -113,7 +113,7 @@ def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: py
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
     with monkeypatch.context() as patched:
-        patched.setattr(predicting, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(answer_files, "writer_for", lambda out: lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
         erda("predict", "q.txt", "--out", "a.jsonl")
     erda("teach", "born in", *BORN)
     assert erda("predict", "q.txt", "--out", "a.jsonl").lines == ["a.jsonl: 3 rows"]

@@ -24,9 +24,9 @@ from erda.cli.store import (
 from erda.errors import counted
 
 if TYPE_CHECKING:
+    from erda.app.answer_files import Answered, Asking
     from erda.app.answer_tables import PlainRow
     from erda.app.extractor import Extractor
-    from erda.app.predicting import Answered, Asking
 
 PREDICT = """\
 A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
@@ -184,7 +184,8 @@ def run_extract(options: argparse.Namespace) -> int:
 
 def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
     """Show the answers or write them into a file."""
-    from erda.app.predicting import count_lines, show_answers, write_answers
+    from erda.app.answer_files import show_answers, write_answers
+    from erda.app.predicting import count_lines
 
     names = getattr(options, "names", None)
     inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
