@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_line import Erda
 from toy_extractor import Words
 
 from erda.app.extractor import Extractor
 from erda.cli.main import main
-
-Erda = Callable[..., SimpleNamespace]
 
 
 @pytest.fixture

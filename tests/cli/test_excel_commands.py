@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from command_line import TESTS, Erda
 from toy_extractor import BORN, FOUNDED
-
-Erda = Callable[..., SimpleNamespace]
-TESTS = ("[[SpaceX]] was founded by {{Elon}} .", "founded by"), ("[[Ada]] was born in {{London}} .", "born in")
 
 
 def test_commands_read_excel_files(erda: Erda) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from command_line import Erda
 from toy_extractor import FOUNDED
 
 from erda.text.names import NameTagger
-
-Erda = Callable[..., SimpleNamespace]
 
 
 def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from command_line import Erda
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
 from erda.app import answer_files, predicting
 from erda.app.version import Version
-
-Erda = Callable[..., SimpleNamespace]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv.gz", ".parquet"])

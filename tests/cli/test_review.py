@@ -6,11 +6,10 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from command_line import Erda
 from toy_extractor import BORN, CAPITAL, FOUNDED
 
 from erda.app import reviewing
@@ -18,7 +17,6 @@ from erda.app.extractor import Extractor
 from erda.app.reviewing import Review
 from erda.cli import review as review_command
 
-Erda = Callable[..., SimpleNamespace]
 TEXT = "Bob was born in Oslo.\nMary was born in Rome.\nAcme was founded by Hugo.\n"
 
 
