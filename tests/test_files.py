@@ -143,8 +143,8 @@ def test_a_checksum_follows_the_file(tmp_path: Path) -> None:
 
 def _hold(folder: Path, pipe: object) -> None:
     with locked(folder, busy="busy"):
-        pipe.send("held")  # type: ignore[attr-defined]
-        pipe.recv()  # type: ignore[attr-defined]
+        pipe.send("held")
+        pipe.recv()
 
 
 def test_verify_accepts_the_right_file_and_refuses_others(tmp_path: Path) -> None:

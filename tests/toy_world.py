@@ -1,4 +1,4 @@
-"""The toy world of `erda.testing`, and two tools for tests of our own methods."""
+"""The toy world of `erda.testing`, and tools for tests of our own methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from erda.encoders.trainable import TrainableEncoder
 from erda.methods import trained
 from erda.testing.toy_world import (
     DIM,
@@ -29,6 +31,7 @@ __all__ = [
     "NAMES",
     "SIGNS",
     "Watch",
+    "drift",
     "instead_of_learning",
     "toy_encoder",
     "toy_example",
@@ -46,6 +49,13 @@ def write_vectors(path: Path) -> Path:
     lines = [f"{word} {' '.join(f'{x:.6f}' for x in known.vectors[row].tolist())}" for word, row in known.rows.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def drift(encoder: TrainableEncoder) -> None:
+    """Add 0.05 to every trained weight."""
+    with torch.no_grad():
+        for parameter in encoder.trained_parameters():
+            parameter.add_(0.05)
 
 
 def instead_of_learning(

@@ -73,7 +73,8 @@ def flat_kinds(model: type[Settings]) -> dict[str, Any]:
     """Name and type of every setting, nested ones included."""
     kinds: dict[str, Any] = {}
     for name, field in model.model_fields.items():
-        kinds |= flat_kinds(field.annotation) if _is_model(field.annotation) else {name: field.annotation}  # type: ignore[arg-type]
+        kind: Any = field.annotation
+        kinds |= flat_kinds(kind) if _is_model(kind) else {name: kind}
     return kinds
 
 

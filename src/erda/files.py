@@ -127,8 +127,8 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compress: bool
     """Write arrays as `.npz`."""
     import numpy as np
 
-    file = io.BytesIO()
-    (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # any names are allowed
+    file, save = io.BytesIO(), cast(Callable[..., None], np.savez_compressed if compress else np.savez)
+    save(file, **arrays)
     write_bytes(path, file.getvalue())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_extractor import Words, open_toy, taught
+from toy_extractor import ROWS, Words, open_toy
 
 from erda.app import candidates
 from erda.app.candidates import (
@@ -26,20 +26,7 @@ from erda.errors import DataError
 from erda.text.marks import example_from_marks
 from erda.types import Example
 
-PEOPLE = ("Bob", "Mary", "Hugo", "Lena", "Otto", "Rosa", "Karl", "Ida")
-ROWS = [TextRow(f"{person} was born in Town{place}.") for place, person in enumerate(PEOPLE)]
-ROWS += [TextRow(f"Firm{place} was founded by {person}.") for place, person in enumerate(PEOPLE)]
-
-
-@pytest.fixture(autouse=True)
-def no_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
-
-
-@pytest.fixture
-def extractor(tmp_path: Path) -> Extractor:
-    return taught(tmp_path / "mine")
+pytestmark = pytest.mark.usefixtures("no_tagger")
 
 
 def candidate(text: str, relation: str, confidence: float) -> Candidate:

@@ -152,7 +152,7 @@ def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> 
 def test_one_relation_and_several_have_a_verb_each(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path)
     with pytest.raises(DataError, match=r"teach_many\(\)"):
-        extractor.teach({"born in": BORN})  # type: ignore[arg-type]
+        extractor.teach({"born in": BORN})
     with pytest.raises(DataError, match=r"teach\(\)"):
         extractor.teach_many("born in")
     assert not extractor.relations

@@ -68,9 +68,9 @@ def test_a_sentence_that_is_no_example(extractor: Extractor, text: str, said: st
 @pytest.mark.parametrize(("row", "said"), BAD_ROWS, ids=range(len(BAD_ROWS)))
 def test_a_row_that_is_no_example(extractor: Extractor, row: object, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        extractor.teach("born in", [row])  # type: ignore[list-item]
+        extractor.teach("born in", [row])
     with pytest.raises(DataError, match=rf"example 2: .*{said}"):
-        extractor.predict([QUESTIONS[0], row])  # type: ignore[list-item]
+        extractor.predict([QUESTIONS[0], row])
 
 
 def test_all_faults_are_said_at_once_and_nothing_is_taught(extractor: Extractor) -> None:

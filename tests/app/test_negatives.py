@@ -20,7 +20,7 @@ APART = ["[[Tuesday]] follows {{Monday}} ."]
 
 
 def texts(lessons: object) -> list[str]:
-    return [example_to_marks(one.example) for one in lessons]  # type: ignore[attr-defined]
+    return [example_to_marks(one.example) for one in lessons]
 
 
 def content(extractor: Extractor) -> object:
@@ -169,7 +169,7 @@ def test_declarations_name_each_other_and_follow_edits(tmp_path: Path) -> None:
     assert [extractor.version.known(name).inverse for name in ("birthplace", "capital of")] == [None, "founded by"]
     for wrong in ({"inverse": "founded by"}, {"symmetric": True}, {"inverse": "nothing"}, {"head_types": "PERSON"}):
         with pytest.raises(DataError):
-            extractor.declare("founded by", **wrong)  # type: ignore[arg-type]
+            extractor.declare("founded by", **wrong)
     extractor.forget("capital of")
     assert extractor.version.known("founded by").inverse is None
     extractor.declare("founded by", symmetric=True)

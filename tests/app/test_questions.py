@@ -24,11 +24,6 @@ from erda.text.marks import Mark
 TEXT = "SpaceX was founded by Elon Musk in Texas. Later Elon Musk left. Rome is the capital of Italy."
 
 
-@pytest.fixture
-def extractor(tmp_path: Path) -> Extractor:
-    return taught(tmp_path / "mine")
-
-
 def test_every_ordered_pair_of_a_sentence_is_asked(extractor: Extractor) -> None:
     found = extractor.extract(TEXT, ["SpaceX", "Elon Musk", "Texas", "Rome", "Italy"])
     pairs = [(answer.example.head.name, answer.example.tail.name) for answer in found.answers]
@@ -80,11 +75,8 @@ def test_entities_by_their_characters(extractor: Extractor) -> None:
         extractor.extract(TEXT, [Mark(90, 900)])
 
 
-def test_without_entities_capital_letters_and_taught_names_are_found(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
+@pytest.mark.usefixtures("no_tagger")
+def test_without_entities_capital_letters_and_taught_names_are_found(extractor: Extractor) -> None:
     extractor.teach("treats", ["[[insulin]] treats {{diabetes}}.", "{{He}} treats [[that]].", "[[who]] treats {{It}}."])
     found = extractor.extract("Was Acme founded by Jo Lee with insulin? He and It asked who did that.")
     assert {answer.example.head.name for answer in found.answers} == {"Acme", "Jo Lee", "insulin"}, "none to ask with"
@@ -148,8 +140,8 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
             return False
 
     module = ModuleType("spacy")
-    module.util = SimpleNamespace(get_installed_models=lambda: ["xx_other", "en_core_web_sm"])  # type: ignore[attr-defined]
-    module.load = lambda name: lambda text: Document()  # type: ignore[attr-defined]
+    module.util = SimpleNamespace(get_installed_models=lambda: ["xx_other", "en_core_web_sm"])
+    module.load = lambda name: lambda text: Document()
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
     monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
@@ -174,7 +166,7 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
 )
 def test_a_text_that_nothing_can_be_found_in(extractor: Extractor, text: str, entities: object, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        extractor.extract(text, entities)  # type: ignore[arg-type]
+        extractor.extract(text, entities)
 
 
 def test_a_text_without_pairs_and_a_huge_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from toy_extractor import FOUNDED, open_toy, taught
+from toy_extractor import FOUNDED, ROWS, open_toy
 
 from erda.app.candidates import Candidate, CandidatePool, pair_key
 from erda.app.extractor import Extractor
@@ -19,20 +19,7 @@ from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
 
-PEOPLE = ("Bob", "Mary", "Hugo", "Lena", "Otto", "Rosa", "Karl", "Ida")
-ROWS = [TextRow(f"{person} was born in Town{place}.") for place, person in enumerate(PEOPLE)]
-ROWS += [TextRow(f"Firm{place} was founded by {person}.") for place, person in enumerate(PEOPLE)]
-
-
-@pytest.fixture(autouse=True)
-def no_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
-
-
-@pytest.fixture
-def extractor(tmp_path: Path) -> Extractor:
-    return taught(tmp_path / "mine")
+pytestmark = pytest.mark.usefixtures("no_tagger")
 
 
 def shown(review: Review | ReviewView) -> str:

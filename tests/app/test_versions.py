@@ -235,7 +235,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a file; an extractor is a folder"):
         open_toy(tmp_path / "file")
     with pytest.raises(DataError, match="No folder can be called"):
-        open_toy("a\0b")  # type: ignore[arg-type]
+        open_toy("a\0b")
 
 
 def test_a_store_that_is_deleted_still_answers_and_can_be_saved(tmp_path: Path) -> None:

@@ -12,10 +12,14 @@ import torch
 from toy_words import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words
 
 from erda.app.extractor import Extractor
+from erda.app.texts import TextRow
 from erda.encoders.trainable import TrainableEncoder
 from erda.types import Example
 
 __all__ = ["BORN", "CAPITAL", "DIM", "FOUNDED", "QUESTIONS", "Words"]
+PEOPLE = ("Bob", "Mary", "Hugo", "Lena", "Otto", "Rosa", "Karl", "Ida")
+ROWS = [TextRow(f"{person} was born in Town{place}.") for place, person in enumerate(PEOPLE)]
+ROWS += [TextRow(f"Firm{place} was founded by {person}.") for place, person in enumerate(PEOPLE)]
 
 
 class TrainableWords(TrainableEncoder):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from toy_runs import N_TASKS, toy_record
+from toy_runs import N_TASKS
 
 from erda.benchmark.experiments import make_experiment, make_lines
 from erda.benchmark.records import FoundRecord, Record
@@ -15,12 +15,6 @@ from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
 DEFAULTS = default_settings(METHODS["erda"])
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """A record of three tasks."""
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def smoke(record: Record, **changes: Any) -> Record:
@@ -41,8 +35,8 @@ def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str
     return {line.label: [record.seed for record in line.records] for line in lines}, notes
 
 
-def test_a_line_excludes_streams_of_another_length(whole: Record) -> None:
-    records = [smoke(whole), replace(whole, seed=2), replace(whole, seed=3)]
+def test_a_line_excludes_streams_of_another_length(template: Record) -> None:
+    records = [smoke(template), replace(template, seed=2), replace(template, seed=3)]
     lines, notes = make_lines({"Toy": [*map(FoundRecord, records)]})
     assert [record.seed for record in lines[0].records] == [2, 3]
     assert notes == ["Toy: records with other settings, not counted here: 1."]
@@ -51,19 +45,19 @@ def test_a_line_excludes_streams_of_another_length(whole: Record) -> None:
     assert notes[0] in table.notes
 
 
-def test_all_lines_of_a_table_have_the_most_common_shape(whole: Record) -> None:
+def test_all_lines_of_a_table_have_the_most_common_shape(template: Record) -> None:
     rows = {
-        "A": [replace(whole, seed=seed) for seed in (1, 2, 3)],
-        "B": [smoke(whole, seed=1), smoke(whole, seed=2), replace(whole, seed=3)],
-        "C": [smoke(whole)],
+        "A": [replace(template, seed=seed) for seed in (1, 2, 3)],
+        "B": [smoke(template, seed=1), smoke(template, seed=2), replace(template, seed=3)],
+        "C": [smoke(template)],
     }
     found, notes = seeds(rows)
     assert found == {"A": [1, 2, 3], "B": [3]}
     assert [note[0] + note[-2] for note in notes] == ["B2", "C1"]
 
 
-def test_longer_streams_win_a_tie(whole: Record) -> None:
-    found, notes = seeds({"A": [smoke(whole, seed=1), replace(whole, seed=2)]})
+def test_longer_streams_win_a_tie(template: Record) -> None:
+    found, notes = seeds({"A": [smoke(template, seed=1), replace(template, seed=2)]})
     assert found == {"A": [2]}
     assert len(notes) == 1
 
@@ -79,33 +73,33 @@ def test_longer_streams_win_a_tie(whole: Record) -> None:
         {"settings": {"method": {"noise": 0.0}}},
     ],
 )
-def test_records_with_other_settings_are_excluded_and_counted(whole: Record, changes: dict[str, Any]) -> None:
-    rows = {"A": [replace(whole, seed=2), replace(whole, seed=3), replace(whole, seed=1, **changes)]}
+def test_records_with_other_settings_are_excluded_and_counted(template: Record, changes: dict[str, Any]) -> None:
+    rows = {"A": [replace(template, seed=2), replace(template, seed=3), replace(template, seed=1, **changes)]}
     found, notes = seeds(rows)
     assert found == {"A": [2, 3]}
     assert len(notes) == 1
 
 
-def test_a_setting_newer_than_a_record_has_its_default(whole: Record) -> None:
+def test_a_setting_newer_than_a_record_has_its_default(template: Record) -> None:
     older = {name: value for name, value in DEFAULTS.items() if name != "future_relations"}
     assert older != DEFAULTS
-    rows = {"A": [erda(whole, seed=1, **older), erda(whole, seed=2, **DEFAULTS)]}
+    rows = {"A": [erda(template, seed=1, **older), erda(template, seed=2, **DEFAULTS)]}
     assert seeds(rows) == ({"A": [1, 2]}, [])
-    rows["A"].append(erda(whole, seed=3, **{**DEFAULTS, "future_relations": True}))
+    rows["A"].append(erda(template, seed=3, **{**DEFAULTS, "future_relations": True}))
     found, notes = seeds(rows)
     assert found == {"A": [1, 2]}
     assert len(notes) == 1
 
 
-def test_a_corpus_is_identified_by_its_folder_name(whole: Record) -> None:
-    rows = {"A": [erda(whole, corpus="/a/wiki", seed=1), erda(whole, corpus="b/wiki", seed=2)]}
+def test_a_corpus_is_identified_by_its_folder_name(template: Record) -> None:
+    rows = {"A": [erda(template, corpus="/a/wiki", seed=1), erda(template, corpus="b/wiki", seed=2)]}
     assert seeds(rows) == ({"A": [1, 2]}, [])
-    rows["A"] += [erda(whole, corpus="b/news", seed=3), erda(whole, seed=4)]
+    rows["A"] += [erda(template, corpus="b/news", seed=3), erda(template, seed=4)]
     found, notes = seeds(rows)
     assert found == {"A": [1, 2]}
     assert len(notes) == 1
 
 
-def test_lines_of_several_methods_and_corpora_share_a_table(whole: Record) -> None:
-    rows = {"A": [erda(whole, corpus="wiki")], "B": [erda(whole)], "C": [whole], "D": []}
+def test_lines_of_several_methods_and_corpora_share_a_table(template: Record) -> None:
+    rows = {"A": [erda(template, corpus="wiki")], "B": [erda(template)], "C": [template], "D": []}
     assert seeds(rows) == ({"A": [1], "B": [1], "C": [1]}, [])

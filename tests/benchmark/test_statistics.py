@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from toy_runs import line_of, toy_record
+from toy_runs import line_of
 
 from erda.benchmark.experiments import Line
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
@@ -24,11 +24,6 @@ from erda.errors import RecordError
 # accuracies on 8000 test examples, as in a report
 fractions = st.integers(0, 8000).map(lambda right: right / 8000)
 pairs = st.lists(st.tuples(fractions, fractions), min_size=2, max_size=9)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def line(template: Record, label: str, last: dict[int, float], *, digest: str = "stream") -> Line:

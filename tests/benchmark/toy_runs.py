@@ -111,6 +111,11 @@ def toy_record(out: Path, **changes: object) -> Record:
     return run(asked, toy_parts(asked), out=out, bar=None)
 
 
+def with_noise(noise: float) -> dict[str, dict[str, float]]:
+    """Settings of a run whose method has this noise."""
+    return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
+
+
 def grouped(records: Iterable[Record]) -> tuple[Experiment, ...]:
     """Experiments of records that are not on disk."""
     return group_records(map(FoundRecord, records))

@@ -19,11 +19,11 @@ def test_lines_of_two_folders_are_compared_on_their_common_streams(
     capsys.readouterr()
     assert fresh.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| posterior")]
-    mean = sum(read_record(tmp_path / "a/posterior" / seed).accuracy["all-seen"][-1] for seed in "12") / 2  # type: ignore[index]
+    mean = sum(read_record(tmp_path / "a/posterior" / seed).accuracy["all-seen"][-1] for seed in "12") / 2
     ours = next(line for line in lines if line.startswith("| posterior | 2"))
     assert f"| {100 * mean:.2f} |" in ours
     assert ours.endswith("| reference |")
     other = next(line for line in lines if line.startswith("| posterior, b | 1"))
-    both = [read_record(tmp_path / one / "posterior/2").accuracy["all-seen"][-1] for one in "ab"]  # type: ignore[index]
+    both = [read_record(tmp_path / one / "posterior/2").accuracy["all-seen"][-1] for one in "ab"]
     assert f"| {100 * (both[0] - both[1]):+.2f} (" in other
     assert fresh.main([str(tmp_path / "b"), "--reference", "cpl"]) == 2

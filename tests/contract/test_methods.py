@@ -33,7 +33,7 @@ def test_the_contract(name: str, check: Callable[[Toy], None]) -> None:
         check(Toy(METHODS[name]))
 
 
-class Broken(METHODS["seqrun"]):  # type: ignore[misc]
+class Broken(METHODS["seqrun"]):
     """A method with three faults."""
 
     score_kind = "negative distance"

@@ -171,13 +171,13 @@ def test_agreement_rejects_sentences_nearer_to_another_relation(augmenter: Augme
 
 def test_one_lookup_one_search_two_queries_and_a_cache_of_vectors(augmenter: Augmenter) -> None:
     store, index = Counting(augmenter.store), Counting(augmenter.index)
-    counted = Augmenter(store, index, augmenter.model)  # type: ignore[arg-type]
+    counted = Augmenter(store, index, augmenter.model)
     found = counted.find([AUTHOR, NOVEL, COAST] * 5)
     assert store.calls == ["find", "sentences", "sentences"]
     assert index.calls.count("search") == 1
-    before = augmenter.model.n_encoded  # type: ignore[attr-defined]
+    before = augmenter.model.n_encoded
     assert counted.find([AUTHOR, NOVEL, COAST] * 5) == found
-    assert augmenter.model.n_encoded == before  # type: ignore[attr-defined]
+    assert augmenter.model.n_encoded == before
 
 
 def test_examples_need_relations(augmenter: Augmenter) -> None:

@@ -62,7 +62,7 @@ def test_vectors_equal_those_of_the_model_in_row_order(store: CorpusStore, model
 
 def test_an_interrupted_run_resumes_after_the_last_complete_shard(store: CorpusStore) -> None:
     class Stops(ToySimilarity):
-        def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
+        def encode(self, examples, **settings):
             if self.n_calls == 2:
                 raise KeyboardInterrupt
             return super().encode(examples, **settings)
@@ -119,7 +119,7 @@ def test_an_ivf_index_gives_exact_scores(tmp_path: Path, dim: int, monkeypatch: 
     monkeypatch.setattr("erda.corpus.faiss_kinds.EXACT_ROWS", 100)
 
     class Scattered(ToySimilarity):
-        def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
+        def encode(self, examples, **settings):
             seeds = [zlib.crc32(" ".join(example.tokens).encode()) for example in examples]
             vectors = np.stack([np.random.default_rng(seed).standard_normal(self.dim) for seed in seeds])
             return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
@@ -210,7 +210,7 @@ def test_a_full_disk_keeps_finished_shards(
 ) -> None:
     write, written = vector_shards.write_shard, []
 
-    def full(folder, plan, vectors):  # type: ignore[no-untyped-def]
+    def full(folder, plan, vectors):
         if written:
             raise OSError(28, "No space left on device")
         written.append(plan)
@@ -250,7 +250,7 @@ def test_a_second_run_on_the_same_folder_is_rejected(store: CorpusStore, model: 
 
 def test_nan_vectors_raise(store: CorpusStore) -> None:
     class Broken(ToySimilarity):
-        def encode(self, examples, **settings):  # type: ignore[no-untyped-def]
+        def encode(self, examples, **settings):
             return np.full((len(examples), self.dim), np.nan, np.float32)
 
     with pytest.raises(ModelError, match="NaN"):

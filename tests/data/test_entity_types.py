@@ -54,7 +54,7 @@ def write_brat(folder: Path) -> Path:
 
 @pytest.mark.parametrize("write", [write_jsonl, write_csv, write_labelstudio, write_prodigy, write_brat])
 def test_types_of_own_formats(tmp_path: Path, write: object) -> None:
-    (example,) = read_examples(write(tmp_path)).examples  # type: ignore[operator]
+    (example,) = read_examples(write(tmp_path)).examples
     assert (example.head.name, example.head.type, example.tail.type) == ("Ann", "PER", "DOG")
 
 

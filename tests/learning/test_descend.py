@@ -71,7 +71,7 @@ def test_gradients_are_clipped_to_max_gradient_norm() -> None:
     weight, norms = nn.Parameter(torch.tensor([3.0, 4.0])), []
 
     class Watched(torch.optim.Adam):
-        def step(self) -> None:  # type: ignore[override]
+        def step(self) -> None:
             assert weight.grad is not None
             norms.append(weight.grad.norm().item())
 

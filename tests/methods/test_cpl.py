@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from erda.encoders.trainable import embed
 from erda.methods.cpl import Cpl
 from erda.types import Example, Task
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
 
 
 def mean(method: Cpl, examples: Sequence[Example]) -> torch.Tensor:
@@ -39,12 +40,7 @@ def test_prototypes_are_means_and_follow_their_exemplars(monkeypatch: pytest.Mon
     torch.testing.assert_close(method.prototypes[1], mean(method, shots if shot_means else exemplar))
     before, exemplar_before = method.prototypes[1].clone(), mean(method, exemplar)
 
-    def drift() -> None:
-        with torch.no_grad():
-            for parameter in method.encoder.trained_parameters():
-                parameter.add_(0.05)
-
-    instead_of_learning(monkeypatch, drift)
+    instead_of_learning(monkeypatch, partial(drift, method.encoder))
     method.learn(toy_task(1))
     moved = mean(method, exemplar) - exemplar_before
     assert moved.abs().max() > 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,7 +228,7 @@ def test_a_head_is_restored_from_its_arrays(unlabelled: Unlabelled, model: Fitte
     assert restored.type_names == TYPES
 
 
-def test_statistics_are_read_for_their_own_weights_only(unlabelled: Unlabelled, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_statistics_are_read_for_their_own_weights_only(unlabelled: Unlabelled, tmp_path: Path) -> None:
     assert UnlabelledFile(tmp_path, "mine").read() is None
     path = save_unlabelled(tmp_path, unlabelled, "mine")
     found = UnlabelledFile(tmp_path, "mine").read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from erda.methods.base import Method
 from erda.methods.cpl import Cpl
 from erda.methods.posterior import Posterior
 from erda.methods.trained import Trained
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
 
 QUESTIONS = toy_questions(6)[0]
 TRAINED = [name for name in sorted(METHODS) if issubclass(METHODS[name], Trained)]
@@ -42,15 +43,10 @@ def test_over_a_frozen_encoder_the_scores_are_those_of_posterior(
 def test_old_means_move_with_their_exemplars(monkeypatch: pytest.MonkeyPatch) -> None:
     method = Cpl(toy_encoder(), whiten=True)
 
-    def drift() -> None:
-        with torch.no_grad():
-            for parameter in method.encoder.trained_parameters():
-                parameter.add_(0.05)
-
     instead_of_learning(monkeypatch)
     method.learn(toy_task(0))
     rows = {name: dict(each) for name, each in method.rows.items()}
-    instead_of_learning(monkeypatch, drift)
+    instead_of_learning(monkeypatch, partial(drift, method.encoder))
     method.learn(toy_task(1))
     for relation in ("r0", "r1"):
         mean, exemplar = (

@@ -152,7 +152,7 @@ class Page:
 def _erda(words: list[str], keys: str) -> str:
     screen = Screen()
     errors = io.StringIO()  # no terminal: without progress bars
-    errors.write = screen.write  # type: ignore[method-assign]
+    errors.write = screen.write
     typed = io.TextIOWrapper(io.BytesIO("\n".join(keys.split()).encode()))
     with redirect_stdout(screen), redirect_stderr(errors), patch("sys.stdin", typed):
         main(words)

@@ -10,12 +10,12 @@ one entity have the same `id`, or the same name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import StrictInt, StrictStr
 
@@ -86,7 +86,7 @@ def entity_key(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
-def is_annotated(source: object) -> bool:
+def is_annotated(source: object) -> TypeGuard[str | Path | Sequence[AnnotatedText | Mapping[str, Any]]]:
     """Whether a file, or a list of rows, holds annotated texts."""
     if isinstance(source, str | Path):
         if not Path(source).is_file() or ".json" not in Path(source).name:

@@ -52,7 +52,7 @@ def labelled_cells(
     """Ask a version about labelled rows (a file in any known format, or a list) or about annotated texts."""
     no_relation = names_of(no_relation, "no_relation")
     if is_annotated(labelled):
-        return _text_cells(version, read_annotated(labelled))  # type: ignore[arg-type]  # checked by is_annotated
+        return _text_cells(version, read_annotated(labelled))
     if isinstance(labelled, str | Path):
         labelled = read_examples(user_path(labelled), no_relation=no_relation)
     if isinstance(labelled, Reading):

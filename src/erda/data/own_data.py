@@ -47,7 +47,7 @@ FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 OWN_SHOTS = 5  # default shots of a stream of own data
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
-TABLES = ("csv", "xlsx")  # formats with columns
+TABLES = {"csv": csv_examples.csv_rows, "xlsx": csv_examples.excel_rows}  # formats with columns
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -84,8 +84,7 @@ def read_examples(
 
 def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
     """Return the row reader of one of a user's own formats; `columns` renames the columns of a table."""
-    reader = OWN[format][0]
-    return partial(reader, renamed=columns) if columns else reader  # type: ignore[call-arg]  # of tables
+    return partial(TABLES[format], renamed=columns) if columns else OWN[format][0]
 
 
 def refuse_spreadsheet(path: Path) -> None:

@@ -90,13 +90,14 @@ class Client:
         self, given: Given | Iterable[Given], *, top: int = 5, min_confidence: float | None = None
     ) -> Answer | list[Answer]:
         """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
-        is_one = isinstance(given, str | Example | Mapping)
-        rows = rows_of([given] if is_one else given)  # type: ignore[list-item, arg-type]
+        if isinstance(given, str | Example | Mapping):
+            return self.predict([given], top=top, min_confidence=min_confidence)[0]
+        rows = rows_of(given)
         answers = list[Answer]()
         for start in range(0, len(rows), BATCH):
             body = {"questions": rows[start : start + BATCH], "top": top, "min_confidence": min_confidence}
             answers += [answer_of_row(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
-        return answers[0] if is_one else answers
+        return answers
 
     def extract(
         self,
@@ -222,7 +223,7 @@ class Client:
         """Fit the least confidences of answers so that this share of them is right (`Extractor.tune`)."""
         given = list(labelled)
         if is_annotated(given):
-            asked = {"texts": [_without_none(asdict(one)) for one in read_annotated(given)]}  # type: ignore[arg-type]
+            asked = {"texts": [_without_none(asdict(one)) for one in read_annotated(given)]}
         else:
             asked = {"examples": labelled_rows(given)}  # type: ignore[arg-type]
         body = {**asked, "precision": precision, "no_relation": list(no_relation)}
@@ -300,7 +301,7 @@ def rows_of(given: Iterable[Given]) -> list[dict[str, Any]]:
 def labelled_rows(given: Sequence[Given]) -> list[dict[str, Any]]:
     """Examples as rows; a counterexample keeps its relation and has `"holds": false`."""
     holds = [says_it_holds(one) for one in given]
-    named = [one if yes else {**one, "holds": True} for one, yes in zip(given, holds, strict=True)]  # type: ignore[dict-item]
+    named = [{**one, "holds": True} if isinstance(one, Mapping) and not says_it_holds(one) else one for one in given]
     return [row if yes else {**row, "holds": False} for row, yes in zip(rows_of(named), holds, strict=True)]
 
 

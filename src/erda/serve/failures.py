@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 from erda.app.version import NOTHING_TAUGHT
 from erda.errors import EXTRAS, BusyError, ErdaError, ModelError, WriteError, join_faults, not_installed, printable
@@ -96,9 +97,9 @@ def add_failures(app: FastAPI, folder: Path) -> None:
         return refusal(Refused(422, "invalid", printable(message), said[0][0]))
 
     async def of_path(request: Request, fault: Exception) -> Json:
-        detail: HTTPException = fault  # type: ignore[assignment]  # the handlers of a status receive nothing else
-        answer = refusal(Refused(detail.status_code, _NAMES[detail.status_code], f"{detail.detail}.", request.url.path))
-        answer.headers.update(detail.headers or {})
+        assert isinstance(fault, HTTPException)
+        answer = refusal(Refused(fault.status_code, _NAMES[fault.status_code], f"{fault.detail}.", request.url.path))
+        answer.headers.update(fault.headers or {})
         return answer
 
     app.add_exception_handler(RequestValidationError, of_body)

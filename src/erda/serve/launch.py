@@ -70,7 +70,7 @@ class TimedProtocol(HttpToolsProtocol):
     seconds = Limits().request_seconds
     _timer: TimerHandle | None = None
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start the clock with the connection."""
         super().connection_made(transport)
         self._restart()

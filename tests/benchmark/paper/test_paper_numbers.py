@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from toy_runs import toy_record
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
@@ -25,11 +24,6 @@ from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
 SEEDS = [100, 110, 120, 130, 140, 150]
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def fewrel(template: Record, method: str = "erda", *, corpus: str = "corpora/wiki", **settings: Any) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from toy_runs import grouped, toy_record
+from toy_runs import grouped
 
 from erda.benchmark.experiments import Experiment
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
@@ -24,11 +24,6 @@ from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
 SEEDS = (100, 110, 120, 130, 140, 150)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def record(template: Record, method: str, seed: int, last: float, **changes: Any) -> Record:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from toy_runs import grouped, toy_record
+from toy_runs import grouped, toy_record, with_noise
 
 from erda.benchmark.experiments import Experiment, group_records
 from erda.benchmark.records import read_predictions, read_records
@@ -30,10 +30,6 @@ def read_experiment(directory: Path) -> Experiment:
     found = read_records(directory)
     (experiment,) = group_records(found.found)
     return experiment
-
-
-def with_noise(noise: float) -> dict[str, dict[str, float]]:
-    return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
 
 
 # -- curve -------------------------------------------------------------------------------------------------------------

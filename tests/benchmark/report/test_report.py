@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from toy_runs import grouped, toy_record
+from toy_runs import grouped, toy_record, with_noise
 
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report import report as module
@@ -17,10 +17,6 @@ from erda.benchmark.report.result_tables import accuracy_table, cost_table, fina
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError, WriteError
 from erda.files import sealed, write_json
-
-
-def with_noise(noise: float) -> dict[str, dict[str, float]]:
-    return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
 
 
 def test_tables_show_the_values_of_the_records(tmp_path: Path) -> None:

@@ -33,11 +33,6 @@ EMR = [0.37, 0.38, 0.41, 0.40, 0.36]
 P_EMR = f"{stats.ttest_rel(ERDA[:5], EMR).pvalue:.1e}"
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    return toy_record(tmp_path_factory.mktemp("toy"))
-
-
 def parse(command: str) -> tuple[Run, ...]:
     """Runs of an `erda run` command."""
     program, *words = shlex.split(command)

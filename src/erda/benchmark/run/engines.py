@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from erda.errors import EXTRAS, ErdaError, WriteError, not_installed
@@ -54,7 +55,7 @@ def unexpected(error: BaseException) -> ErdaError:
 def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
     """Run the jobs sequentially in this process."""
     for work in works:
-        yield outcome_of(work, lambda work=work: function(work))  # type: ignore[misc]
+        yield outcome_of(work, partial(function, work))
 
 
 def run_in_processes(
