@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +23,8 @@ Generated from the OpenAPI document by `make docs`; do not edit. A running serve
 `/docs` and `/openapi.json`. [The server](server.md) describes tokens, jobs and limits.
 
 Every body is JSON. A token goes into the header `Authorization: Bearer TOKEN`. Every error has the
-body `{"error": ..., "message": ..., "where": ...}`. In a reply, `...` stands for further fields, mostly
-those of the value that the [library](api.md) returns.
+body `{"error": ..., "message": ..., "where": ...}`. In a reply, `...` stands for further fields,
+mostly those of the value that the [library](api.md) returns.
 """
 
 
@@ -54,13 +55,20 @@ def render_stub() -> str:
     return "\n".join([*lines, "", "PUBLIC: dict[str, tuple[str, ...]]", "__version__: str", ""])
 
 
+def _wrapped(text: str) -> str:
+    """Paragraphs with lines of at most 100 characters."""
+    return "\n\n".join(
+        textwrap.fill(one, 100, break_long_words=False, break_on_hyphens=False) for one in text.split("\n\n")
+    )
+
+
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
 def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     arguments = [action for action in parser._actions if action not in groups and action.help != argparse.SUPPRESS]
-    lines = ["", f"## {parser.prog}", "", parser.description or "", ""]
+    lines = ["", f"## {parser.prog}", "", _wrapped(parser.description or ""), ""]
     own = [action for action in arguments if not isinstance(action, argparse._HelpAction)]
     if own:
         lines += ["| argument | meaning |", "|---|---|"]
@@ -94,7 +102,7 @@ def _meaning(action: argparse.Action) -> str:
 def _call(document: dict[str, Any], path: str, method: str, call: dict[str, Any]) -> str:
     schemas = document["components"]["schemas"]
     (body,) = _schemas(schemas, call.get("requestBody", {})) or [{}]
-    lines = [f"## {method.upper()} {path}", "", call.get("description", ""), ""]
+    lines = [f"## {method.upper()} {path}", "", _wrapped(call.get("description", "")), ""]
     asked = [(one["name"], one["schema"], one.get("required", False)) for one in call.get("parameters", ())]
     asked += _fields(body)
     if asked:
@@ -104,7 +112,7 @@ def _call(document: dict[str, Any], path: str, method: str, call: dict[str, Any]
     for example in body.get("examples", ())[:1]:
         lines += ["```json", json.dumps(example, ensure_ascii=False, indent=2), "```", ""]
     if replies := [_reply(one) for one in _schemas(schemas, call["responses"].get("200", {}))]:
-        lines += [f"Reply: {'; or '.join(replies)}.", ""]
+        lines += [_wrapped(f"Reply: {'; or '.join(replies)}."), ""]
     return "\n".join(lines)
 
 
