@@ -178,9 +178,8 @@ def test_answers_about_text_keep_the_users_data(
     n_entities = {write_answers(asking, out).n_entities for out in outs.values()}
     assert n_entities == {6}
     rows = [json.loads(line) for line in outs["jsonl"].read_text().splitlines()]
-    assert [(row["id"], row["line"]) for row in rows] == [("a-1", 1)] * 2 + [(None, 2)] * 2 + [(None, 3)] + [
-        ("long", 4)
-    ] * 2
+    ids = [("a-1", 1)] * 2 + [(None, 2)] * 2 + [("no text", 3)] + [("long", 4)] * 2
+    assert [(row["id"], row["line"]) for row in rows] == ids
     for row in (rows[0], rows[2]):
         text = row["text"]
         assert text == LINES[row["line"] - 1]["text"]
@@ -201,6 +200,22 @@ def test_answers_about_text_keep_the_users_data(
     assert [[one[name] for name in kept] for one in read] == [
         ["" if one.get(name) is None else str(one[name]) for name in kept] for one in rows
     ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_every_row_keeps_its_id_also_a_number_or_that_of_an_invalid_row(
+    extractor: Extractor, tmp_path: Path, ending: str
+) -> None:
+    file = tmp_path / f"q.{ending}"
+    texts = [QUESTIONS[0], "nothing is marked", QUESTIONS[1]]
+    lines = {
+        "csv": ["id,text", *(f'{number},"{text}"' for number, text in enumerate(texts))],
+        "jsonl": [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)],
+    }
+    file.write_text("\n".join(lines[ending]))
+    write_answers(ask_rows(extractor.version, file), tmp_path / "a.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(row["id"], "error" in row) for row in rows] == [("0", False), ("1", True), ("2", False)]
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

@@ -10,9 +10,9 @@ from threading import Event
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
 
-from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.candidates import Candidate, CandidatePool
 from erda.app.extractor import Extractor
-from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
+from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal, pair_key
 from erda.app.reviewing import PER_VERSION, Review, judgement_of, open_review
 from erda.app.shared_review import ReviewView, SharedReview
 from erda.app.texts import TextRow
@@ -114,6 +114,40 @@ def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> Non
         assert review.progress.n_judged == 0
     assert extractor.version.number == before
     assert ReviewJournal(extractor.folder / FOLDER).shown == set()
+
+
+def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> None:
+    other = open_toy(extractor.folder)
+    with open_review(extractor, ROWS) as review:
+        review.skip()
+        wrong = shown(review)
+        review.judge(holds=False)
+    with open_review(other, ROWS) as review:
+        assert review.progress.n_judged == 1, "an extractor that was opened before loads the version first"
+    judged = extractor.version.number
+    extractor.undo()
+    texts = [row.text for row in ROWS]
+    suggested = {pair_key(one.example) for own in extractor.relations for one in extractor.suggest(own.id, texts, n=99)}
+    assert wrong in suggested
+    with open_review(extractor, ROWS) as review:
+        assert review.progress.n_judged == 0
+        assert wrong in {one.key for one in review._queue}
+    extractor.rollback(judged)
+    with open_review(extractor, ROWS) as review:
+        assert review.progress.n_judged == 1, "the decisions of a version come back with it"
+        assert wrong not in {one.key for one in review._queue}
+
+
+def test_pairs_of_an_undone_version_are_shown_again_on_a_device(extractor: Extractor) -> None:
+    review = SharedReview(extractor.folder)
+    review.begin(extractor.version, [row.text for row in ROWS])
+    stale, first = extractor.version, shown(review.view(extractor.version, "phone"))
+    assert review.judge(extractor.version, "phone", first, holds=False)
+    review.save(extractor)
+    assert review.view(stale).progress.n_judged == 1, "a version that is not loaded yet holds the judgement"
+    extractor.undo()
+    found = review.view(extractor.version, "phone")
+    assert (shown(found), found.progress.n_judged) == (first, 0)
 
 
 def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:

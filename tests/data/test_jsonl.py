@@ -62,6 +62,8 @@ def test_text_is_tokenised_at_entity_boundaries() -> None:
         (row(tokens=["Ann", "met", " "]), "tail span (2, 3) covers no word."),
         (row(text="Ann met Bob"), "give either 'tokens' or 'text', not both."),
         (row(relation=7), "relation: expected text, got 7."),
+        (row(id=True), "id: expected text, got True."),
+        (row(id=7.5), "id: expected text, got 7.5."),
         (row(relation="meats"), "unknown relation 'meats'. Did you mean 'meets'? Known: meets."),
         ({**row(), "tokens": None}, "give either 'tokens' or 'text', both are missing."),
         ({"head": {}, "tail": {}}, "head.span: is missing. (and 1 more faults)"),

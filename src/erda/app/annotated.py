@@ -21,7 +21,7 @@ from pydantic import StrictInt, StrictStr
 
 from erda.app.answers import Answer
 from erda.app.texts import TextRow
-from erda.data.formats.jsonl_examples import EntityRow
+from erda.data.formats.jsonl_examples import EntityRow, Identifier
 from erda.errors import DataError, join_faults
 from erda.files import decode, decode_json
 from erda.text.reading import Faults, read_lines
@@ -45,7 +45,7 @@ class AnnotatedText:
     text: StrictStr
     entities: list[EntityRow]
     relations: list[AnnotatedRelation]
-    id: StrictStr | None = None
+    id: Identifier = None
 
     def __post_init__(self) -> None:
         for one in self.relations:

@@ -7,13 +7,12 @@ embedded when these are used up.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from math import log, sqrt
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +21,7 @@ import numpy as np
 
 from erda.app.answers import Progress, Suggestion
 from erda.app.inputs import check_text
-from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.review_journal import pair_key, shown_keys, vectors_path
 from erda.app.texts import TextRow, read_texts
 from erda.app.version import NO_ENTITY, PairQuestions, Version
 from erda.encoders.base import Encoder
@@ -48,11 +47,11 @@ class Candidate:
     key: str
 
 
-def pair_key(example: Example) -> str:
-    """Return a key of an entity pair in a sentence, from which neither can be read."""
-    head, tail = example.head.span, example.tail.span
-    place = f"{head.start} {head.end} {tail.start} {tail.end} "
-    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+def held_keys(version: Version) -> frozenset[str]:
+    """The keys of all examples, counterexamples and unrelated sentences of a version."""
+    known = version.state.known
+    lessons = chain(*(one.lessons for one in known), *(one.counterexamples for one in known), version.state.unrelated)
+    return frozenset(pair_key(one.example) for one in lessons)
 
 
 class VectorFile:
@@ -191,11 +190,8 @@ class CandidatePool:
         return version.over(kept)
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
-        holds, judged = set[str](), set(without)
-        for known in version.state.known:
-            holds |= {pair_key(lesson.example) for lesson in known.lessons}
-            judged |= {pair_key(lesson.example) for lesson in known.counterexamples}
-        judged |= holds | {pair_key(lesson.example) for lesson in version.state.unrelated}
+        holds = {pair_key(lesson.example) for known in version.state.known for lesson in known.lessons}
+        judged = held_keys(version).union(without)
         n_relations = len(version.relations)
         best: dict[object, Candidate] = {}
         extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
@@ -323,5 +319,5 @@ def suggest(
         raise DataError(f"n: must be at least 1, got {n}.")
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store), progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store, held_keys(version)), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]

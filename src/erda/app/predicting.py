@@ -100,7 +100,7 @@ def _answer_rows(
         asked = [one for _, one, _ in piece if isinstance(one, Example)]
         answers = iter(version.predict(asked, top=top, min_confidence=least))
         rows: list[PlainRow] = [
-            {"id": None, **asdict(one), **given}
+            {"id": one.id, **asdict(one), **given}
             if isinstance(one, Unread)
             else {"id": one.id, "line": line, **next(answers).to_json(), **given}
             for line, one, given in piece
@@ -126,7 +126,7 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
         fault = example
     except DataError as error:
         fault = str(error)
-    return row.line, Unread(row.line, f"{row.where}{fault}")
+    return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _answer_text(
 
 def _asked(line: TextLine, ask: Ask) -> AskedLine:
     if line.error:
-        return AskedLine(line.line, line.row, None, line.error)
+        return AskedLine(line.line, line.row, None, line.error, line.columns)
     try:
         return AskedLine(line.line, line.row, ask(line.row), columns=line.columns)
     except DataError as fault:

@@ -12,9 +12,10 @@ removes all but the pending judgements of known relations.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,11 +33,18 @@ from erda.files import (
     sealed,
     write_json,
 )
-from erda.types import EncoderSpec
+from erda.types import EncoderSpec, Example
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
 TEXTS, SCREENS = "texts.json", "screens.json"
 Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +74,19 @@ class ReviewJournal:
         self.folder = folder
         remove_unfinished(folder)
         self.decisions = list(_read_decisions(folder / SHOWN))
-        self.pending: tuple[Judgement, ...] = ()
-        if (folder / PENDING).exists():
-            self.pending = read_sealed(
-                folder / PENDING, PendingJudgements, remedy=f"Delete {folder / PENDING}."
-            ).judgements
+        self.pending = _read_pending(folder / PENDING)
 
     @property
     def shown(self) -> set[str]:
         """The keys of all pairs that were decided."""
         return {one.key for one in self.decisions}
+
+    def drop_undone(self, held: Set[str]) -> None:
+        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
+
+        The file keeps them, so that they count again if the version comes back.
+        """
+        self.decisions = _without_dropped(self.decisions, self.pending, held)
 
     def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
         """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
@@ -128,9 +139,21 @@ def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
     return list(kept.values())
 
 
-def shown_keys(store: Path) -> set[str]:
-    """The keys of all pairs that were shown in reviews of a store."""
-    return {one.key for one in _read_decisions(store / FOLDER / SHOWN)}
+def _without_dropped(rows: Iterable[Decision], pending: Iterable[Judgement], held: Set[str]) -> list[Decision]:
+    """The decisions that count: skipped pairs, and those whose judgement is pending or in `held`."""
+    held = held | {pair_key(one.example) for one in pending}
+    return [one for one in rows if one.said == "skip" or one.key in held]
+
+
+def _read_pending(path: Path) -> tuple[Judgement, ...]:
+    return read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
+
+
+def shown_keys(store: Path, held: Set[str]) -> set[str]:
+    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
+    folder = store / FOLDER
+    rows, pending = _read_decisions(folder / SHOWN), _read_pending(folder / PENDING)
+    return {one.key for one in _without_dropped(rows, pending, held)}
 
 
 def vectors_path(store: Path, encoder: EncoderSpec) -> Path:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 
 from erda.app.answers import Progress
-from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.candidates import Candidate, CandidatePool, held_keys
 from erda.app.extractor import Extractor
 from erda.app.lessons import Judgement, present_id
-from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, vectors_path
+from erda.app.review_journal import FOLDER, Decision, ReviewJournal, Said, pair_key, vectors_path
 from erda.app.texts import TextRow
 from erda.app.version import NO_ENTITY, NOTHING_TAUGHT, Version
 from erda.errors import DataError, ErdaError, counted
@@ -250,7 +250,9 @@ def open_review(
     folder = extractor.folder / FOLDER
     path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
     with locked(folder, busy="another review of this extractor is open", wait=0):
+        extractor.refresh()
         journal = ReviewJournal(folder)
+        journal.drop_undone(held_keys(extractor.version))
         pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
         review = Review(extractor, pool, journal, relation=relation, progress=progress)
         try:

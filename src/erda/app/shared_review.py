@@ -17,11 +17,21 @@ from threading import RLock
 from time import time
 
 from erda.app.answers import Progress
-from erda.app.candidates import Candidate, CandidatePool, pair_key
+from erda.app.candidates import Candidate, CandidatePool, held_keys
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, known_relation
 from erda.app.lessons import present_id
-from erda.app.review_journal import FOLDER, PENDING, SCREENS, TEXTS, Decision, ReviewJournal, Said, vectors_path
+from erda.app.review_journal import (
+    FOLDER,
+    PENDING,
+    SCREENS,
+    TEXTS,
+    Decision,
+    ReviewJournal,
+    Said,
+    pair_key,
+    vectors_path,
+)
 from erda.app.reviewing import (
     ReviewProgress,
     add_pending,
@@ -31,10 +41,10 @@ from erda.app.reviewing import (
     why_nothing,
     why_unplaced,
 )
-from erda.app.store import HEAD
+from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
-from erda.errors import BusyError, DataError, ErdaError, ModelError
+from erda.errors import BusyError, DataError, ErdaError
 from erda.files import locked, read_json, read_sealed, sealed, write_json
 from erda.types import Example
 
@@ -94,6 +104,7 @@ class SharedReview:
         self._ranked: dict[str | None, list[Candidate]] = {}
         self._ranked_by = -1  # number of the version
         self._candidates: dict[str, Candidate] = {}
+        self._held: tuple[Version, frozenset[str]] | None = None
 
     def begin(
         self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
@@ -214,11 +225,18 @@ class SharedReview:
     def _open(self, version: Version) -> Iterator[ReviewJournal]:
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
-        if not (self._store / HEAD).exists():
-            raise ModelError(f"{self._store}: the store is gone.")
+        head = Store(self._store).head()
         busy = "another review of this extractor is open"
         with self._lock, locked(self._folder, busy=busy, error=BusyError, wait=WAIT_SECONDS):
-            yield ReviewJournal(self._folder)
+            journal = ReviewJournal(self._folder)
+            if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
+                journal.drop_undone(self._held_by(version))
+            yield journal
+
+    def _held_by(self, version: Version) -> frozenset[str]:
+        if self._held is None or self._held[0] is not version:
+            self._held = version, held_keys(version)
+        return self._held[1]
 
     def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import StrictStr
 
 from erda.data.formats.csv_examples import renamed_columns
-from erda.data.formats.jsonl_examples import EntityRow, other_fields
+from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields, own_id
 from erda.data.formats.table_files import is_excel, read_table
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
@@ -32,7 +32,7 @@ class TextRow:
     kept with the answers."""
 
     text: StrictStr
-    id: StrictStr | None = None
+    id: Identifier = None
     entities: list[EntityRow] | None = None
 
     def marks(self) -> list[Mark] | None:
@@ -48,6 +48,7 @@ class Unread:
 
     line: int
     error: str
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +73,19 @@ def read_texts(path: Path, *, skip: int = 0, columns: Mapping[str, str] | None =
         return
     if columns:
         raise SettingsError(f"--columns: only tables (.csv, .xlsx) have columns, not {path}.")
+    is_row = name.endswith(".jsonl")
     for line in in_place(path, partial(read_lines, path, skip=skip)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
         elif line[1].strip():
+            if not is_row:
+                yield TextLine(line[0], TextRow(line[1]))
+                continue
+            columns = other_fields(line[1], READ)
             try:
-                is_row = name.endswith(".jsonl")
-                row = decode_json(line[1], TextRow) if is_row else TextRow(line[1])
-                yield TextLine(line[0], row, columns=other_fields(line[1], READ) if is_row else {})
+                yield TextLine(line[0], decode_json(line[1], TextRow), columns=columns)
             except DataError as fault:
-                yield TextLine(line[0], TextRow(""), str(fault))
+                yield TextLine(line[0], TextRow("", own_id(line[1])), str(fault), columns)
 
 
 def _table_rows(path: Path, renamed: Mapping[str, str]) -> Iterator[TextLine]:

@@ -30,8 +30,8 @@ terminal, press a key:
   q  quit; the same command continues later           ?  this list
 
 Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). No pair is shown twice. Every judgement is kept at once; ten make one version. `erda undo` goes back to
-the version before.
+(column 'text'). Every judgement is kept at once; ten make one version. `erda undo` goes back to the version before.
+No pair is shown twice, except where its judgement was undone.
 
 examples:
   erda review my-text.txt

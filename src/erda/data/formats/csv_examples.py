@@ -61,7 +61,12 @@ def _rows_of(table: Table, path: Path, faults: Faults, renamed: Mapping[str, str
         elif any(field.strip() for field in row.fields):
             own = {name: field for name, field in zip(table.names, row.fields, strict=False) if name.lower() != "id"}
             read = partial(_read, columns, row.fields, f"{stem}:{row.line}")
-            yield SourceRow(row.line, read, columns=partial(dict, own))
+            number = dict(zip(columns, row.fields, strict=False)).get("id", "").strip()
+            yield SourceRow(row.line, read, columns=partial(dict, own), id=partial(_or_none, number))
+
+
+def _or_none(text: str) -> str | None:
+    return text or None
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from erda.data.formats.row_collector import Reading, Rejected, SourceRow, read_rows
 from erda.errors import DataError
@@ -26,13 +26,20 @@ EXPECTED = "one JSON object per line"
 Text = StrictStr | None
 
 
+def _number_as_text(given: object) -> object:
+    return str(given) if type(given) is int else given
+
+
+Identifier = Annotated[Text, BeforeValidator(_number_as_text)]  # a text or a whole number
+
+
 @dataclass(frozen=True, slots=True)
 class EntityRow:
     """An entity of a row."""
 
     span: Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
     name: Text = None
-    id: Text = None
+    id: Identifier = None
     type: Text = None
 
 
@@ -45,7 +52,7 @@ class ExampleRow:
     tokens: Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1)] | None = None
     text: Text = None
     relation: Text = None
-    id: Text = None
+    id: Identifier = None
     source: Text = None
     holds: StrictBool | None = None  # false: the relation does not hold
 
@@ -60,7 +67,14 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
     stem = path.name.split(".")[0]
     for number, line in read_lines(path, faults):
         if line and not line.isspace():
-            yield SourceRow(number, partial(_read_line, line, f"{stem}:{number}"), columns=partial(other_fields, line))
+            read = partial(_read_line, line, f"{stem}:{number}")
+            yield SourceRow(number, read, columns=partial(other_fields, line), id=partial(own_id, line))
+
+
+def own_id(line: str) -> str | None:
+    """The id of a line of JSON whose other fields may be invalid; None if it has none."""
+    found = _number_as_text(other_fields(line, ()).get("id"))
+    return found if isinstance(found, str) and found else None
 
 
 def other_fields(line: str, but: Collection[str] = ("id",)) -> dict[str, Any]:

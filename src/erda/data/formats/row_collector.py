@@ -52,7 +52,8 @@ class SourceRow:
     """A row of a file: its line, and a function that returns its example or the reason to skip it.
 
     `where` adds to the line in messages ("task 7: "). `number` identifies the row among duplicates; default: the line.
-    `columns` returns the fields of the row as they stand in the file, except its id.
+    `columns` returns the fields of the row as they stand in the file, except its id, and `id` that, for rows that
+    cannot be read.
     """
 
     line: int
@@ -60,6 +61,7 @@ class SourceRow:
     where: str = ""
     number: int | None = None
     columns: Callable[[], dict[str, Any]] = dict
+    id: Callable[[], str | None] = lambda: None
 
 
 RowReader = Callable[[Path, Faults], Iterator[SourceRow]]
