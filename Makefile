@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt
+export PIP_DEFAULT_TIMEOUT ?= 60
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench torture docs results clean
@@ -13,9 +15,10 @@ help:  ## what there is
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erda needs Python 3.11 or newer; try: make PYTHON=python3.12 demo")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt setuptools wheel
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt torch
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt --no-build-isolation -e '.[dev]' -e packages/erda-mpnet
+	@echo "Installing into $(VENV): up to 5 GB, several minutes. The extractor alone is small: pip install ."
+	$(INSTALL) setuptools wheel
+	$(INSTALL) torch
+	$(INSTALL) --no-build-isolation -e '.[dev]' -e packages/erda-mpnet
 	@touch $@
 
 demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an extractor that is taught

@@ -21,7 +21,7 @@ EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
     **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub", "pebble"), "train"),
     **dict.fromkeys(("optuna", "sqlalchemy"), "search"),
-    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
     "ray": "ray",
     "spacy": "entities",
     "openpyxl": "excel",

@@ -6,11 +6,13 @@ import ast
 import re
 import sys
 import tomllib
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from erda.errors import EXTRAS
 
@@ -64,3 +66,13 @@ def test_the_development_install_has_all_extras() -> None:
     assert "erda[all]" in OPTIONAL["dev"]
     (every,) = OPTIONAL["all"]
     assert set(every[5:-1].split(",")) == set(EXTRAS.values())
+
+
+def test_every_pin_can_be_installed_on_the_oldest_supported_python() -> None:
+    oldest = f"{PROJECT['requires-python'].removeprefix('>=')}.0"
+    for line in (ROOT / "constraints.txt").read_text().split():
+        name, _, version = line.partition("==")
+        with suppress(PackageNotFoundError):
+            found = distribution(name)
+            needs = found.metadata.get("Requires-Python") or ""
+            assert found.version != version or SpecifierSet(needs).contains(oldest), f"{line} needs Python {needs}"
