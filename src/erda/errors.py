@@ -71,7 +71,7 @@ def not_installed(modules: Iterable[str]) -> str:
     """Say which extras install missing modules."""
     names = sorted(modules)
     extras = ",".join(sorted({EXTRAS[name] for name in names}))
-    return f"{', '.join(names)}: not installed, and needed for this. Run: pip install 'erda[{extras}]'"
+    return f"{', '.join(names)}: not installed, but required here. Run: pip install 'erda[{extras}]'"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -222,7 +222,7 @@ def inside(folder: Path, name: str, *, error: type[ErdaError] = DataError) -> Pa
     """Join `name`, which was read from a file, to `folder`; a path outside the folder raises."""
     path = folder / name
     if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
-        raise error(f"{folder}: names a file outside of itself ({name!r}); it was changed by hand or is not erda's.")
+        raise error(f"{folder}: names a file outside its folder ({name!r}); it was edited, or erda did not write it.")
     return path
 
 

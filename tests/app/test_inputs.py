@@ -99,10 +99,10 @@ def test_a_fault_before_the_first_teaching_writes_nothing(tmp_path: Path) -> Non
         ("  \t", "A relation needs a name"),
         ("a\x00b", "its id holds a control character"),
         ("x" * 201, "a name has at most 200 characters"),
-        ("Founded By", "'Founded By' differs from relation 'founded by' by case alone"),
-        ("FOUNDED  by ", "differs from relation 'founded by' by case alone. Write 'founded by'"),
-        ("Founded_By", "'Founded_By' differs from relation 'founded by' by case alone"),
-        ("found\u200bed by", "differs from relation 'founded by' by invisible characters alone"),
+        ("Founded By", "'Founded By' differs from relation 'founded by' only in case"),
+        ("FOUNDED  by ", "differs from relation 'founded by' only in case. Write 'founded by'"),
+        ("Founded_By", "'Founded_By' differs from relation 'founded by' only in case"),
+        ("found\u200bed by", "differs from relation 'founded by' only in invisible characters"),
         (7, "expected the name of a relation, got 7"),
     ],
 )
@@ -132,7 +132,7 @@ def test_spaces_of_a_name_do_not_count(extractor: Extractor) -> None:
 
 
 def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
-    with pytest.raises(DataError, match="'mother' differs from relation 'Mother' by case alone"):
+    with pytest.raises(DataError, match="'mother' differs from relation 'Mother' only in case"):
         extractor.teach_many({"Mother": ["[[a]] b {{c}}"], "mother": ["[[d]] e {{f}}"]})
 
 
@@ -143,7 +143,7 @@ def test_two_new_names_that_differ_by_case(extractor: Extractor) -> None:
         ({}, (), "nothing to teach"),
         ({"a": 7}, (), "expected a list of examples, got a single int"),
         ([], (), "nothing to teach"),
-        (["[[a]] b {{c}}"], (), "example 1: it carries no relation; name one"),
+        (["[[a]] b {{c}}"], (), "example 1: it names no relation; give one"),
     ],
 )
 def test_a_teaching_that_is_none(extractor: Extractor, what: Any, examples: Any, said: str) -> None:
@@ -152,7 +152,7 @@ def test_a_teaching_that_is_none(extractor: Extractor, what: Any, examples: Any,
 
 
 def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="relation 'a' has no example; this method learns by examples alone"):
+    with pytest.raises(DataError, match="relation 'a' has no example; this method learns from examples only"):
         open_toy(tmp_path, method="idlvq-c").teach("a", [])
 
 
@@ -235,7 +235,7 @@ def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
         (lambda one: one.evaluate(BORN, min_confidence=2), "min_confidence: must be between 0 and 1, got 2"),
         (lambda one: one.extract(["a", "b"]), r"expected a text, got \['a', 'b'\]"),
         (lambda one: one.suggest("born in", [3]), "texts: expected texts, got 3"),
-        (lambda one: one.suggest("born in", "Ada was here."), r"no such file or corpus. A text goes into a list"),
+        (lambda one: one.suggest("born in", "Ada was here."), r"no such file or corpus. Put a text into a list"),
     ],
 )
 def test_arguments_of_the_wrong_type_change_nothing(extractor: Extractor, call: Callable, said: str) -> None:

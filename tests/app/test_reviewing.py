@@ -256,7 +256,7 @@ def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Ca
     other.teach("place", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])
     other.merge("capital of", "place")
     other.forget("founded by")
-    said = "1 judgement of 'founded by' kept: the relation is unknown. Teach it to add them."
+    said = "1 judgement of 'founded by' kept, but the relation is unknown. Teach it to add them."
     assert save(extractor).endswith(said)
     (moved,), (merged,) = extractor.counterexamples("birthplace"), extractor.counterexamples("place")
     assert (moved.example.tokens[0], merged.example.tokens[0]) == ("a", "e")

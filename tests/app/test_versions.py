@@ -182,7 +182,7 @@ def test_two_begin_the_same_store_with_something_else(tmp_path: Path) -> None:
 def test_names_that_differ_by_case_between_two_processes(tmp_path: Path) -> None:
     first, second = taught(tmp_path), open_toy(tmp_path)
     first.teach("Moved To", ["[[a]] b {{c}}"])
-    with pytest.raises(DataError, match="'moved to' differs from relation 'Moved To' by case alone"):
+    with pytest.raises(DataError, match="'moved to' differs from relation 'Moved To' only in case"):
         second.teach("moved to", ["[[a]] b {{c}}"])
 
 
@@ -229,7 +229,7 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"holds something else than an extractor \(notes.txt\)"):
+    with pytest.raises(DataError, match=r"holds other files than an extractor \(notes.txt\)"):
         open_toy(tmp_path)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(DataError, match="is a file; an extractor is a folder"):

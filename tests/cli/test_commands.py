@@ -13,6 +13,7 @@ import pytest
 
 from erda.benchmark.records import read_predictions
 from erda.cli.main import build_parser, main
+from erda.corpus.sources import SOURCES
 from erda.errors import EXTRAS
 from erda.methods import METHODS
 from erda.settings.load import run_settings
@@ -50,6 +51,15 @@ def record(out: Path, method: str, seed: int) -> dict[str, object]:
     value = json.loads((out / method / str(seed) / "record.json").read_text())
     del value["seconds"], value["peak_memory_mb"], value["seal"]  # the seal covers the others
     return value
+
+
+def test_the_help_of_a_corpus_build_names_the_formats_that_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["corpus", "build", "--help"])
+    *others, last = SOURCES
+    assert f"--format NAME {', '.join(others)} or {last} (default: by file name)" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -110,13 +120,13 @@ def test_run_leaves_records_and_report_reads_them(
     printed = capsys.readouterr().out
     assert "protocol all-seen" in printed
     assert "protocol candidates" in printed
-    assert "Runs done: 4; there already: 0" in printed
+    assert "Runs done: 4; already there: 0" in printed
     value = record(out, "erda", 2)
     assert value["settings"]["stream"] == {"way": 2, "candidates": 3}
     assert len(value["accuracy"]["all-seen"]) == 3
     assert read_predictions(out / "erda/2").best.shape[0] == 3
     assert main(command) == 0
-    assert "Runs done: 0; there already: 4" in capsys.readouterr().out
+    assert "Runs done: 0; already there: 4" in capsys.readouterr().out
     assert main(["report", str(out)]) == 0
     assert "Every run after task 3" in capsys.readouterr().out
     assert (out / "report/curve.png").exists()

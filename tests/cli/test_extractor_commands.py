@@ -62,10 +62,10 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "born in" ""', "example 1: "),
-        ('teach "" "[[A]] in {{B}}"', "A relation needs a name, as 'founded by'."),
+        ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
         ('judge "[[A]] in {{B}}" "founded by" --no', "is a sentence; name the relation first"),
-        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' by case alone"),
-        ("teach", "Teach what? Give a RELATION with sentences, or --file FILE."),
+        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' only in case"),
+        ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
         ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
         ("teach --file q.txt", "no row names a relation"),
@@ -91,8 +91,8 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ('merge "founded by" "founded by"', "name two relations"),
         ('rename "founded by" "founded by"', "already"),
         ("relations foundedby", "Did you mean 'founded by'?"),
-        ("relations --store nowhere", "There is no extractor in nowhere yet. Begin one: erda teach RELATION"),
-        ("relations --store other", "other holds something else than an extractor"),
+        ("relations --store nowhere", "There is no extractor in nowhere yet. Create one: erda teach RELATION"),
+        ("relations --store other", "other holds other files than an extractor"),
     ],
 )
 def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message: str) -> None:
@@ -123,7 +123,7 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     assert "born in" in erda("history").out
     assert erda("prune", "--purge").lines[0] == "2 versions removed."
     assert "born in" not in erda("history").out
-    assert erda("relations").lines[-1] == "my-extractor knows 1 relation by 3 examples (version 4)."
+    assert erda("relations").lines[-1] == "my-extractor knows 1 relation from 3 examples (version 4)."
 
 
 def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,15 +37,15 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     sentences, file, _ = commands_of(teach.TEACH)
     assert run_example(erda, sentences).lines == [
         "Version 1: 2 new examples; new: founded by.",
-        "my-extractor knows 1 relation by 2 examples (version 1).",
+        "my-extractor knows 1 relation from 2 examples (version 1).",
     ]
-    assert run_example(erda, file).lines[-1] == "my-extractor knows 2 relations by 4 examples (version 2)."
+    assert run_example(erda, file).lines[-1] == "my-extractor knows 2 relations from 4 examples (version 2)."
     listed, examples = (run_example(erda, line) for line in commands_of(teach.RELATIONS))
     assert listed.lines[:2] == ["    2  founded by", "    2  born in"]
     assert examples.lines[1] == "    1  {{Jobs}} founded [[Apple]] in a garage ."
     taken, gone = (run_example(erda, line) for line in commands_of(teach.FORGET))
-    assert taken.lines == ["my-extractor knows 2 relations by 3 examples (version 3)."]
-    assert gone.lines == ["my-extractor knows 1 relation by 2 examples (version 4)."]
+    assert taken.lines == ["my-extractor knows 2 relations from 3 examples (version 3)."]
+    assert gone.lines == ["my-extractor knows 1 relation from 2 examples (version 4)."]
     for line in commands_of(teach.HISTORY):
         shown = run_example(erda, line).lines
         assert [one[:5] for one in shown] == ["    0", "    1", "    2", "    3", "*   4"]
@@ -53,9 +53,9 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     undone, first = (run_example(erda, line) for line in commands_of(teach.UNDO))
     assert undone.lines == [
         "Undone: forgot founded by. To bring it back: erda undo --to 4",
-        "my-extractor knows 2 relations by 3 examples (version 3).",
+        "my-extractor knows 2 relations from 3 examples (version 3).",
     ]
-    assert first.lines == ["my-extractor knows 1 relation by 2 examples (version 1)."]
+    assert first.lines == ["my-extractor knows 1 relation from 2 examples (version 1)."]
 
 
 def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda) -> None:
@@ -69,7 +69,7 @@ def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda)
     (merge,), (rename,) = commands_of(edit.MERGE), commands_of(edit.RENAME)
     assert run_example(erda, merge).lines == [
         "Version 5: merged set up by into founded by.",
-        "my-extractor knows 1 relation by 4 examples (version 5).",
+        "my-extractor knows 1 relation from 4 examples (version 5).",
     ]
     assert run_example(erda, cleared).lines[0] == "Nothing new."
     run_example(erda, rename)
@@ -128,9 +128,9 @@ def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> N
     Path("t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "[[a]] saw {{b}}"}]))
     assert erda("teach", "founded by", "--counterexamples", "wrong.txt").status == 0
     said = erda("teach", "--file", "t.jsonl").lines
-    assert said[0] == "1 row without a relation, not taught; if none holds: no_relation"
+    assert said[0] == "1 row without a relation, not taught; write no_relation if none holds"
     assert said[1] == "Version 5: 1 new example, 1 new counterexample; new: born in."
-    assert said[2] == "my-extractor knows 2 relations by 5 examples and 3 counterexamples (version 5)."
+    assert said[2] == "my-extractor knows 2 relations from 5 examples and 3 counterexamples (version 5)."
     assert erda("relations").lines[:2] == ["    4   -2  founded by", "    1   -1  born in"]
     assert erda("relations", "founded by").lines[-1] == "    5- [[Ulm]] is where {{Albert}} was born ."
     erda("teach", "no_relation", "[[Monday]] follows {{Sunday}}")

@@ -36,7 +36,7 @@ def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
     assert done.lines[1] == "relations: 1 founded by, 2 born in, 3 capital of"
     assert any(line.startswith("[") and "{" in line for line in done.lines), "both entities are marked"
     assert "\x1b" not in done.out
-    assert "'x' is no command" in done.out
+    assert "'x' is not a command" in done.out
     assert "To continue: erda review my-text.txt" in done.out
     extractor = Extractor.open("my-extractor")
     assert extractor.history()[-1].what == "judged 2 sentences: 1 right, 1 wrong"
@@ -89,7 +89,7 @@ def test_the_numbers_of_relations_follow_what_another_process_teaches(
 
 def test_bad_input_is_one_line(store: Erda) -> None:
     for words, said in (
-        (["-"], "standard input is read for your answers"),
+        (["-"], "your answers are read from standard input"),
         (["missing.txt"], "missing.txt"),
         (["sheet.ods"], "save it as .xlsx or CSV"),
     ):

@@ -98,7 +98,7 @@ def test_get_fetches_all_files_of_a_stream(source: Source, tmp_path: Path) -> No
     assert (folder / "fewrel/validation.jsonl.gz").is_file()
     get_dataset("fewrel", folder=folder, mirror=source.url, say=said.append)
     assert len(source.asked) == 14
-    assert said[-1] == f"fewrel: everything is here ({folder})."
+    assert said[-1] == f"fewrel: complete ({folder})."
     get_dataset("fewrel-full", folder=folder, mirror=source.url)
     assert len(source.asked) == 14
     assert len(open_stream("fewrel-full", shots=20, first_shots=20, folder=folder)) == 8
@@ -179,4 +179,4 @@ def test_datasets_without_a_download(tmp_path: Path) -> None:
         get_dataset("fewrell", folder=tmp_path)
     said: list[str] = []
     get_dataset("atlas", folder=tmp_path, say=said.append)
-    assert said == [f"atlas: everything is here ({tmp_path})."]
+    assert said == [f"atlas: complete ({tmp_path})."]

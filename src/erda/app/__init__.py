@@ -1,1 +1,1 @@
-"""The extractor that people teach: relations from their own sentences, one after another, kept on the disk."""
+"""The extractor: it learns relations from a user's sentences, one after another, and stores every version on disk."""

@@ -64,7 +64,7 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.25  # least confidences of an answer: for a pair that a person marked; for all pairs of a text
+MARKED, IN_TEXT = 0.5, 0.25  # default thresholds: of a pair that a person marked; of all pairs of a text
 JUDGED_IN_TEXT = 0.35  # the latter for relations with counterexamples
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
@@ -103,7 +103,7 @@ def text_confidences(log_odds: np.ndarray) -> np.ndarray:
 
 
 def least_in_text(head: OpenHead) -> np.ndarray:
-    """Least confidences of an answer in a text: [n_relations]."""
+    """Default thresholds of answers in a text: [n_relations]."""
     return np.where(head.against > 0, JUDGED_IN_TEXT, IN_TEXT)
 
 

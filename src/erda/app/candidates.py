@@ -311,7 +311,7 @@ def suggest(
     given = user_path(texts) if isinstance(texts, str | Path) else texts
     if isinstance(given, Path) and not given.is_file():
         if not given.exists():
-            raise DataError(f"{given}: no such file or corpus. A text goes into a list: [text].")
+            raise DataError(f"{given}: no such file or corpus. Put a text into a list: [text].")
         from erda.app.suggesting import suggest_from_corpus
 
         return suggest_from_corpus(version, relation, given, n=n)

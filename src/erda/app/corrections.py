@@ -89,7 +89,7 @@ class Corrections:
         head_types: Iterable[str] | EllipsisType | None = ...,
         tail_types: Iterable[str] | EllipsisType | None = ...,
     ) -> int:
-        """Declare what is always true of a relation; return the current version. None, or nothing, clears.
+        """Declare what is always true of a relation; return the current version. None or an empty value clears.
 
         A symmetric relation holds in both directions (spouse). The inverse says the same the other way round (parent,
         child): the two relations name each other. `extract` reports such a pair once. `head_types` and `tail_types`
@@ -123,12 +123,12 @@ class Corrections:
         no_relation: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Tuned:
-        """Fit the least confidences of answers so that this share of them is right; keep them as a new version.
+        """Fit confidence thresholds so that this share of the answers is right; store them in a new version.
 
         `labelled` is a file or a list of examples, as for `evaluate`: rows of `no_relation` and rows with
         `"holds": false` are the negatives. Annotated texts (`erda.app.annotated`) tune `extract` instead of `predict`.
-        Later teaching keeps the thresholds. If the precision cannot be reached, nothing changes, and `DataError` says
-        how far it can be.
+        Later teaching keeps the thresholds. If no threshold reaches the precision, nothing changes, and
+        `DataError` names the highest possible precision.
         """
         with self._log.writing() as before:
             cells = labelled_cells(self._log.current, labelled, no_relation=no_relation, progress=progress)

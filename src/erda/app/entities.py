@@ -44,7 +44,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     To search many texts for the same names, pass a `NameTagger`, which is built once.
     """
     if not isinstance(text, str):
-        raise DataError(f"expected a text, got {text!r:.80}; ask about each text of a list on its own.")
+        raise DataError(f"expected a text, got {text!r:.80}; pass one text at a time.")
     if not text.strip():
         raise DataError("the text is empty.")
     check_text(text, most=None)
@@ -60,7 +60,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
             raise DataError("entities: give names or marks, not both.")
         return Tagged(tuple(_marked(text, marks)), GIVEN)
     if any(not isinstance(one, str) for one in given):
-        raise DataError("entities: expected names, or marks (erda.text.marks.Mark) with their characters.")
+        raise DataError("entities: expected names, or character spans (erda.text.marks.Mark).")
     names = dict(entities) if isinstance(entities, Mapping) else dict.fromkeys(map(str, given))
     return Tagged(tuple(NameTagger(names)(text)), NAMES)
 

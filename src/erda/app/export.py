@@ -70,7 +70,7 @@ README = """\
 # {n} relations, exported by erda {erda}
 
 `predict.py` says which relation holds between the two marked entities of a sentence, the first in `[[ ]]`, the second
-in `{{{{ }}}}`. It needs Python 3.11 or newer and nothing of erda's:
+in `{{{{ }}}}`. It needs Python 3.11 or newer, but not erda:
 
     pip install onnxruntime tokenizers numpy
     python predict.py "[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."
@@ -90,7 +90,7 @@ Version {version} of the extractor; encoder {model} ({engine}), method {method}.
 def export(version: Version, folder: str | Path, *, engine: str | None = None) -> Path:
     """Write a version of an extractor into a new folder that needs neither erda nor PyTorch.
 
-    `engine` is `onnx` or `onnx-int8`; unless given, what the version itself runs on, or `onnx` where that is PyTorch.
+    `engine` is `onnx` or `onnx-int8`; the default is the engine of the version, or `onnx` if that is PyTorch.
     With the same engine the answers are the same.
     """
     folder = user_path(folder)

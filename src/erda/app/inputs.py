@@ -72,7 +72,7 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
         raise DataError(f"description: expected a text, got {description!r:.80}.")
     name = given if isinstance(given, str) else given.id
     if not name.strip():
-        raise DataError("A relation needs a name, as 'founded by'.")
+        raise DataError("A relation needs a name, such as 'founded by'.")
     found = find_relation(name, known)
     if not found:
         refuse_sentence(name)
@@ -120,15 +120,15 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
 def refuse_sentence(name: object) -> None:
     """Reject a sentence in place of a relation's name: the name was forgotten, or stands after the sentence."""
     if isinstance(name, str) and "[[" in name and "{{" in name:
-        raise DataError(f"'{name[:80]}' is a sentence; name the relation first, as 'founded by', then its sentences.")
+        raise DataError(f"'{name[:80]}' is a sentence; name the relation first, then its sentences.")
 
 
 def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:
-    """Read entity types, as PERSON; none are an empty tuple."""
+    """Read entity types, such as PERSON; no types are an empty tuple."""
     given = names_of(given, name)
     types = tuple(dict.fromkeys(map(spaced, given)))
     if not all(types) or any(_CONTROL.search(one) or len(one) > LONGEST_NAME for one in types):
-        raise DataError(f"{name}: expected names of types, as PERSON, got {list(given)!r:.80}.")
+        raise DataError(f"{name}: expected names of types, such as PERSON, got {list(given)!r:.80}.")
     if len(types) > MOST_TYPES:
         raise DataError(f"{name}: at most {MOST_TYPES} types, got {len(types):,}.")
     return types
@@ -158,7 +158,7 @@ def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> Non
         if other != one.id:
             by = "case" if _visible(one.id) == one.id and _visible(other) == other else "invisible characters"
             raise DataError(
-                f"'{one.id}' differs from relation '{other}' by {by} alone. "
+                f"'{one.id}' differs from relation '{other}' only in {by}. "
                 f"Write '{other}' to teach more of it, or choose another name."
             )
 

@@ -142,9 +142,9 @@ def added(
         own, was = tuple(growing.lessons.get(name, ())), old.get(name)
         if not own and not by_name:
             if was is None and name not in growing.lessons:
-                raise DataError(f"relation '{name}' has no example; this method learns by examples alone.")
+                raise DataError(f"relation '{name}' has no example; this method learns from examples only.")
             if name in denied:
-                raise DataError(f"It is the only example of '{name}'; forget('{name}') drops the relation.")
+                raise DataError(f"This is the only example of '{name}'; forget('{name}') drops the relation.")
             forgotten.append(name)
             continue
         stays = was is not None and (by_name or own[0].teaching < teaching)
@@ -198,7 +198,7 @@ def taken_back(known: Sequence[Known], unrelated: Sequence[Lesson], which: int |
     for one in known:
         lessons, against = tuple(filter(stays, one.lessons)), tuple(filter(stays, one.counterexamples))
         if one.lessons and not lessons and not by_name:
-            raise DataError(f"It is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
+            raise DataError(f"This is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
         places += [one.id] if lessons != one.lessons else []
         places += [counterexamples_of(one.id)] if against != one.counterexamples else []
         after.append(replace(one, lessons=lessons, counterexamples=against))
@@ -224,7 +224,7 @@ def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> 
     if new == old:
         raise DataError(f"The relation is called '{old.id}' already.")
     if taken := find_relation(new.id, others):
-        raise DataError(f"'{taken.id}' exists already; to unite the two, merge '{old.id}' into '{taken.id}'.")
+        raise DataError(f"'{taken.id}' exists already; to combine them, merge '{old.id}' into '{taken.id}'.")
     refuse_lookalikes([new], others)
     after = (replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in known)
     return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)

@@ -123,7 +123,7 @@ class _Reader:
 
     def _named(self, example: Example) -> str | None:
         if example.relation is None:
-            raise DataError("it carries no relation; name one: teach(relation, examples).")
+            raise DataError("it names no relation; give one: teach(relation, examples).")
         if example.relation == NO_RELATION:
             return None
         if example.relation not in self._ids:
@@ -141,14 +141,14 @@ class _Reader:
                 owner = relation(example)
                 is_counterexample = not (hold and says_it_holds(given))
                 if owner is None and is_counterexample:
-                    raise DataError("a counterexample names the relation that does not hold.")
+                    raise DataError("a counterexample must name the relation that does not hold.")
                 self.found[2 if owner is None else int(is_counterexample)].append(replace(example, relation=owner))
             except DataError as fault:
                 self.faults.append(f"{where}example {place}: {fault}")
 
 
 def listed(given: Any) -> Any:
-    """What `wanted` can read twice: iterators, also those of a mapping, become lists."""
+    """Copy iterators, also those in a mapping, into lists, so that `wanted` can read them twice."""
     if isinstance(given, Mapping):
         return {name: listed(some) for name, some in given.items()}
     return list(given) if isinstance(given, Iterator) else given

@@ -189,7 +189,7 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: f
         taggers.add(found.tagger)
         if found.n_left_out:
             n_pairs = counted(found.n_left_out, "pair")
-            error = f"{n_pairs} of entities left out: a line is asked about {MOST_PAIRS:,}; cut it."
+            error = f"{n_pairs} of entities left out: a line may have at most {MOST_PAIRS:,}; split it."
             rows.append({**place, "error": error, **given})
     return Piece(rows, asked[-1].line, asked[-1].line, n_entities, frozenset(taggers))
 

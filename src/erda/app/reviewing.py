@@ -81,7 +81,9 @@ def why_unplaced(judgements: Sequence[Judgement]) -> str:
     if not judgements:
         return ""
     names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in judgements))
-    return f"{counted(len(judgements), 'judgement')} of {names} kept: the relation is unknown. Teach it to add them."
+    return (
+        f"{counted(len(judgements), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
+    )
 
 
 def why_nothing(pool: CandidatePool, journal: ReviewJournal, relation: str | None) -> str:

@@ -42,6 +42,6 @@ class Scored:
 
 
 def check_confidence(least: float | None) -> None:
-    """Reject a least confidence outside 0 to 1."""
+    """Reject a minimum confidence outside 0 to 1."""
     if least is not None and not 0 <= least <= 1:
         raise DataError(f"min_confidence: must be between 0 and 1, got {least}.")

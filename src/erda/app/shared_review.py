@@ -196,7 +196,7 @@ class SharedReview:
     # -- changes of the extractor --------------------------------------------------------------------------------------
 
     def save(self, extractor: Extractor) -> None:
-        """Make one version of the judgements that wait; those of unknown relations go on waiting."""
+        """Make one version of the pending judgements; those of unknown relations stay pending."""
         if not (self._folder / PENDING).exists():
             return
         with self._open(extractor.version) as journal:
@@ -271,7 +271,7 @@ class SharedReview:
         return left
 
     def _screens(self) -> dict[str, Screen]:
-        """The pair on each device, also on those that have been silent for long."""
+        """The pair on each device, including devices that have been silent for long."""
         with suppress(ErdaError):  # missing or damaged: nothing is on a screen
             return read_json(self._folder / SCREENS, Screens).devices
         return {}

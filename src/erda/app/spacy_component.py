@@ -71,7 +71,7 @@ def build_component(nlp: Language, name: str, store: str) -> RelationFinder:
     version = Extractor.open(store).version
     if not version.relations:
         raise DataError(
-            f"{store} holds no taught extractor. Begin one: erda teach RELATION SENTENCE ... --store {store}"
+            f"{store} holds no taught extractor. Create one: erda teach RELATION SENTENCE ... --store {store}"
         )
     return RelationFinder(version)
 

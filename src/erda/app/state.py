@@ -29,7 +29,7 @@ class Setup:
 
 
 TAUGHT_BY_0_1 = (
-    "was taught by erda 0.1.0, and can only be listed. Take it over with relearn=True (erda teach --relearn), which "
+    "was taught by erda 0.1.0 and can only be listed. Convert it with relearn=True (erda teach --relearn), which "
     "teaches all its examples again."
 )
 NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # the setup of an extractor that is not on disk yet
@@ -51,7 +51,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Least confidences of an answer, fitted by `tune`: `overall`, and of relations with enough labelled rows.
+    """Confidence thresholds fitted by `tune`: `overall`, and those of relations with enough labelled rows.
 
     They apply to the questions on which they were fitted: marked pairs (`predict`), or all pairs of a text (`extract`).
     """

@@ -8,10 +8,10 @@
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
-Every version has a random identity, so that two versions with the same number (a backup that was put back) are told
-apart.
+Every version has a random identity, which distinguishes two versions with the same number (after a backup was
+restored).
 
-Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` takes such a store over.
+Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` converts such a store.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Store:
             raise DataError(f"{self.folder}: cannot be read ({fault.strerror or fault}).") from None
         if other:
             name = other[0].relative_to(self.folder)
-            raise DataError(f"{self.folder} holds something else than an extractor ({name}); name another folder.")
+            raise DataError(f"{self.folder} holds other files than an extractor ({name}); name another folder.")
         if self.numbers() not in ([], [0]):
             raise ModelError(f"{self.folder / HEAD} is missing. {DAMAGED}")
         return False

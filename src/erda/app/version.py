@@ -1,6 +1,6 @@
 """A version of an extractor: an immutable snapshot that answers questions.
 
-Any number of threads can share a version while the extractor goes on learning.
+Any number of threads can share a version while the extractor continues to learn.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Version:
 
     @property
     def least_confidences(self) -> list[float] | None:
-        """The least confidence of an answer of `predict` for each relation; None if all together must be likely."""
+        """The default threshold of `predict` for each relation; None if all relations together must be likely."""
         if thresholds := self._thresholds(in_text=False):
             return [thresholds.of(one.id) for one in self.state.known]
         return [MARKED] * len(self.state.known) if self.fitted[1] else None

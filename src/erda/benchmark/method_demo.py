@@ -93,10 +93,10 @@ def summarise(records: Iterable[Record]) -> Table:
     ]
     return Table(
         name="summary",
-        title="At the end: every test sentence, told among all relations learned (%)",
+        title="At the end: all test sentences, among all learned relations (%)",
         columns=("method", "what it does", "accuracy", "forgetting"),
         rows=tuple(rows),
-        notes=("Forgetting: how many points the tasks lost after their best, on average.",),
+        notes=("Forgetting: mean loss of a task since its best accuracy, in points.",),
         decimals=1,
         text_columns=2,
     )

@@ -26,13 +26,13 @@ examples:
   erda corpus stats corpora/mine
 """
 BUILD_ABOUT = (
-    "Build a corpus from tagged JSONL, a Wikipedia dump, documents with mentions (DocRED's JSON) or plain text. "
+    "Build a corpus from tagged JSONL, a Wikipedia dump or plain text. "
     "Run the same command again to resume after an interruption, or to verify the files of a finished corpus."
 )
 BUILD_EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
   erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
-  erda corpus build documents.json.gz --out corpora/mine --add
+  erda corpus build more.jsonl.gz --out corpora/mine --add
   erda corpus build notes.txt --names people-and-places.txt --out corpora/notes
 """
 
@@ -40,7 +40,7 @@ BUILD_EXAMPLES = """examples:
 def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `corpus` to the command line."""
     about = "Build and inspect a corpus of unlabelled text with tagged entities."
-    group = add_command(subparsers, "corpus", about, EXAMPLES)
+    group = add_command(subparsers, "corpus", about, EXAMPLES, brief="build and search a corpus of unlabelled text")
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_build(commands)
     _add_inspection(commands)
@@ -61,9 +61,11 @@ def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "maximum ordered entity pairs per sentence, closest first (default: 12); JSONL rows are single pairs"
     count("--max-pairs", default=12, help=about)
     count("--max-tokens", default=250, help="drop longer sentences (default: 250)")
-    add("--format", metavar="NAME", help="jsonl, wikipedia, documents or text (default: by file name)")
+    add("--format", metavar="NAME", help="jsonl, wikipedia or text (default: by file name)")
     add("--names", metavar="FILE", type=Path, help="plain text: entity names, one per line [tab id]")
-    add("--spacy", metavar="MODEL", help="plain text: spaCy pipeline; 'entities' is that of 'erda data get entities'")
+    add(
+        "--spacy", metavar="MODEL", help="plain text: spaCy pipeline; 'entities' means that of 'erda data get entities'"
+    )
     count("--workers", default=1, help="processes that parse wikitext (default: 1)")
     add("--memory", metavar="SIZE", default="2GB", help="memory for sorting (default: 2GB)")
     parser.set_defaults(handler=build)

@@ -38,7 +38,7 @@ examples:
       --set n_neighbours=5 --set search_matched=true
 """
 NARROW_EXAMPLES = """\
-For these examples the small corpus gives the results of the whole one while K + 24 neighbours are at most --top.
+For these examples, the smaller corpus gives the results of the whole corpus as long as K + 24 is at most --top.
 
 examples:
   erda corpus narrow corpora/wiki my-examples.jsonl --out near.jsonl.gz

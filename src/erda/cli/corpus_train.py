@@ -57,7 +57,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_measuring(evaluate)
     evaluate.set_defaults(handler=evaluate_model)
 
-    about = "Write the background of trained weights: vectors of other sentences, for the answer 'no relation'."
+    about = "Write the background of trained weights: vectors of general sentences, used for the answer 'no relation'."
     background = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
     background.add_argument("model", metavar="MODEL", help="folder of a model, or packaged minilm or mpnet")
     background.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
@@ -178,7 +178,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     number("--learning-rate", metavar="X", default=0.0, help="default: 2e-3 for an adapter, 2e-4 for all weights")
     number("--weight-decay", metavar="X", default=0.01, help="weight decay of matrices (default: 0.01)")
     count("--batch-size", default=256, help="pairs per batch and device (default: 256)")
-    count("--epochs", dest="n_epochs", default=1, help="epochs; each draws its pairs anew (default: 1)")
+    count("--epochs", dest="n_epochs", default=1, help="epochs; each draws new pairs (default: 1)")
     about = "last layers whose states make a vector, after training (default: 1)"
     count("--pooled-layers", default=1, help=about)
     count("--max-pieces", default=128, help="maximum word pieces per sentence (default: 128)")

@@ -38,7 +38,8 @@ CONVERT_EXAMPLES = """examples:
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `data` to the command line."""
-    group = add_command(commands, "data", "List, fetch, check and convert datasets.", EXAMPLES)
+    about, brief = "List, fetch, check and convert datasets.", "list, fetch, check and convert datasets"
+    group = add_command(commands, "data", about, EXAMPLES, brief=brief)
     own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     about = "List the datasets, and which of them are on disk."
@@ -48,7 +49,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     get = add_command(
         own,
         "get",
-        "Fetch a dataset or the tagger of entities, or build the larger encoder.",
+        "Fetch a dataset or the entity tagger, or build the larger encoder.",
         GET_EXAMPLES,
     )
     get.add_argument("name", metavar="NAME", help="a name of 'erda data list'")
@@ -101,12 +102,12 @@ def list_datasets(args: argparse.Namespace) -> int:
     for row in rows:
         print_line("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
     print_line()
-    print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (not there yet)"))
+    print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (does not exist yet)"))
     return 0
 
 
 def get_files(args: argparse.Namespace) -> int:
-    """Fetch a dataset or the tagger of entities, or build the larger encoder."""
+    """Fetch a dataset or the entity tagger, or build the larger encoder."""
     from erda.data import entity_model
     from erda.data.catalogue import GITHUB
     from erda.data.fetch import get_dataset

@@ -37,6 +37,6 @@ def run_export(options: argparse.Namespace) -> int:
     version = open_store(options).version
     folder = export(version, options.out, engine=options.engine)
     print_line(
-        f'{folder} is written. Ask it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
+        f'{folder} is written. Try it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
     )
     return 0

@@ -20,27 +20,28 @@ from erda.cli.teach import declarations
 from erda.errors import SettingsError, counted
 
 JUDGE = """\
-With --yes, the sentence becomes an example of the relation; with --no, a counterexample. The same sentence judged the
-other way moves. Each judgement is a version: `erda undo` takes it back.
+With --yes, the sentence becomes an example of the relation; with --no, a counterexample. If you later judge it the
+other way, it moves. Each judgement is a version: `erda undo` takes it back.
 
 examples:
   erda judge "founded by" "[[Apple]] hired {{Tim Cook}} as its CEO." --no
   erda judge "founded by" "[[Intel]] goes back to {{Robert Noyce}}." --yes
 """
 TUNE = """\
-An answer needs a least confidence. It is fitted on labelled rows of relations, of no_relation and with "holds": false:
-one overall, and one for each relation with at least 20 rows. Rows that were taught do not count. Precision and recall
-are cross-validated. Marked pairs tune `erda predict`; a .jsonl file of texts with 'entities' and 'relations' tunes
-`erda extract` (docs/teaching.md). Later teaching keeps the thresholds. `erda undo` or --clear drops them.
+An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
+no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
+rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
+.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
+thresholds. `erda undo` or --clear drops them.
 
 examples:
   erda tune labelled.jsonl --precision 0.9
   erda tune --clear
 """
 DECLARE = """\
-`erda extract` reports a pair of a symmetric relation, or of two inverse relations, once. Of two inverse relations, only
-the more confident one holds from head to tail. Types replace those that are learned from examples. An empty name or
-list clears a declaration; `erda undo` takes the change back.
+`erda extract` reports a pair of a symmetric relation, or of two inverse relations, once. If two inverse relations are
+both likely from head to tail, only the more confident one is an answer. Declared types replace those learned from
+examples. An empty name or list clears a declaration; `erda undo` takes the change back.
 
 examples:
   erda declare "spouse" --symmetric
@@ -61,7 +62,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_store(judge)
     judge.set_defaults(handler=run_judge)
 
-    about = "Fit the least confidence of answers to labelled rows, so that most answers are right."
+    about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
     tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
@@ -79,7 +80,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     declare.add_argument("--symmetric", action=argparse.BooleanOptionalAction, default=..., help=is_symmetric)
     declare.add_argument("--inverse", metavar="RELATION", default=..., help="the relation in the other direction")
     for role in ("head", "tail"):
-        types = f"types of the {role}, separated by commas, as PERSON,ORG"
+        types = f"types of the {role}, separated by commas, for example PERSON,ORG"
         declare.add_argument(f"--{role}-types", metavar="TYPES", type=_types, default=..., help=types)
     add_store(declare)
     declare.set_defaults(handler=run_declare)
@@ -127,12 +128,12 @@ def run_tune(options: argparse.Namespace) -> int:
         row = f"{one.threshold:9.3f}{star:1}  {one.expected.n:4d}  {shares[0]:>8}  {shares[1]:>6}"
         print_line(f"{name.ljust(width)}  {row}")
     if not all(one.is_own for one in found.relations.values()):
-        print_line("* the overall threshold: too few rows, or the precision is out of reach for the relation alone")
+        print_line("* overall threshold: the relation has too few rows, or does not reach the precision on its own")
     print_line(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
     if found.n_taught:
-        print_line(f"{counted(found.n_taught, 'row')} left out: taught.")
+        print_line(f"{counted(found.n_taught, 'row')} left out (taught before).")
     if (found.expected.precision or 0) < found.precision:
-        print_line(f"On new text the precision is probably below {100 * found.precision:g}: more labelled rows help.")
+        print_line(f"On new text, expect a precision below {100 * found.precision:g}; more labelled rows help.")
     print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
     say_what_is_known(options)
     return 0
@@ -142,7 +143,7 @@ def run_declare(options: argparse.Namespace) -> int:
     """Declare properties of a relation, and print all that hold for it."""
     given = {name: getattr(options, name) for name in ("symmetric", "inverse", "head_types", "tail_types")}
     if all(one is ... for one in given.values()):
-        raise SettingsError("Declare what? Give --symmetric, --inverse, --head-types or --tail-types.")
+        raise SettingsError("Nothing to declare: give --symmetric, --inverse, --head-types or --tail-types.")
     extractor = open_store(options)
     extractor.declare(options.relation, **given)
     said = declarations(extractor.version.known(options.relation))

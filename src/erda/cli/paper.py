@@ -11,9 +11,9 @@ from erda.cli.printing import print_fault, print_line
 from erda.cli.settings import add_sets, read_given
 
 EXAMPLES = """\
-The same command again goes on where it stopped; runs that are finished are read. Rows that learn with extra examples
-need a corpus with an index (docs/corpus.md) and are left out without one. Runs of other settings are never mixed into
-a folder: give them another --out.
+The same command resumes an interrupted run and does not repeat finished ones. Rows that learn from extra examples need
+a corpus with an index (docs/corpus.md) and are skipped without one. The runs in a folder share their settings: use
+another --out for other settings.
 
 examples:
   erda paper --list
@@ -29,7 +29,7 @@ examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Run the paper's tables and figures, and write the report."
-    parser = add_command(commands, "paper", about, EXAMPLES)
+    parser = add_command(commands, "paper", about, EXAMPLES, brief="run the tables and figures of the paper")
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="which tables (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="list the tables and stop")
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), metavar="DIR", help="default: runs/paper")
@@ -55,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
         for table in tables:
             print_line(f"{table.group:11} {table.name:15} {table.title}")
         return 0
-    options.kept = f"What is finished is kept in {options.out}; the same command goes on."
+    options.kept = f"Finished runs are kept in {options.out}; the same command resumes."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
-        print_line(f"skipped, as said above: {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
-    print_line(f"Runs done: {done.n_runs}; there already: {done.n_found}; faults: {len(done.faults)}. {options.out}")
+        print_line(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
+    print_line(f"Runs done: {done.n_runs}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
     if (done.n_runs or done.n_found) and not options.no_report:
         _report(options.out)
     if done.faults:

@@ -37,14 +37,14 @@ examples:
   erda predict my-questions.jsonl --out answers.csv
 """
 EXTRACT = """\
-Each line is a text; each line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
-span, type); a .csv or .xlsx file has a column 'text'. Entities are those of the row, or those named with --entity or
---names; otherwise those that the tagger of 'erda data get entities' finds; otherwise runs of capitalised words, and
-names in taught examples. The last line says which tagger ran. Pronouns are asked about as well; 'head_resolved' and
-'tail_resolved' are the names they stand for, where that is certain. Of several answers about two entities of a
-sentence, the most confident one is kept. A pair with several relations has one row for each in a table. Answers carry
-id, line, text and the character offsets of both entities. A line that cannot be read gets an 'error'. With --out, the
-same command resumes an interrupted run.
+Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
+span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
+them, the tagger of 'erda data get entities' finds entities. Without that tagger, entities are runs of capitalised words
+and the names in taught examples. The last line of the output names the tagger. Pronouns count as entities too;
+'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
+answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
+row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
+an 'error'. With --out, the same command resumes an interrupted run.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -85,7 +85,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
-    add_columns(extract, "columns of a table (CSV), as text=sentence,id=number")
+    add_columns(extract, "columns of a table (CSV), for example text=sentence,id=number")
     _add_min_confidence(extract)
     add_store(extract, server=True)
     extract.set_defaults(handler=run_extract)
@@ -99,7 +99,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(evaluate)
     add_no_relation(evaluate)
     against = "list the questions that this version answers differently"
-    find = "of annotated texts: let the tagger find the entities, as erda extract does"
+    find = "for annotated texts: find the entities with the tagger, as erda extract does"
     evaluate.add_argument("--find-entities", action="store_true", help=find)
     evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     _add_min_confidence(evaluate)
@@ -115,7 +115,9 @@ def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
 
 
 def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
-    about = "least confidence of an answer, 0 to 1 (default: that of erda tune, else the default of docs/open-text.md)"
+    about = (
+        "minimum confidence of an answer, 0 to 1 (default: the threshold of erda tune, else that of docs/open-text.md)"
+    )
     parser.add_argument("--min-confidence", type=float, metavar="X", help=about)
 
 
@@ -257,7 +259,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     if found.accuracy_of_known is None and not found.untaught:
         print_line("No row names a relation, so 'none' is always correct.")
     if found.accuracy_of_known is not None:
-        print_line(f"{100 * found.accuracy_of_known:.1f} % on questions of taught relations, if 'none' is excluded.")
+        print_line(f"{100 * found.accuracy_of_known:.1f} % on questions about taught relations, with 'none' excluded.")
     width = max(map(len, (*found.relations, "relation")))
     print_line()
     print_line(f"{'relation'.ljust(width)}  questions  recall  precision")

@@ -32,7 +32,7 @@ def open_client(options: argparse.Namespace, *without: str) -> Client:
         if getattr(options, name):
             raise SettingsError(f"--{name.replace('_', '-')}: not with --server.")
     if not options.server.startswith(("http://", "https://")):
-        raise SettingsError(f"--server: expected an address as http://127.0.0.1:8111, got '{options.server}'.")
+        raise SettingsError(f"--server: expected an address such as http://127.0.0.1:8111, got '{options.server}'.")
     return Client(options.server, token=os.environ.get(TOKEN))
 
 

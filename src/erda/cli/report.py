@@ -24,9 +24,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser = add_command(commands, "report", about, EXAMPLES, brief="tables, figures and a page from records")
     parser.add_argument(
-        "directory", type=Path, metavar="DIR", help="the --out folder of `erda run`, or one above several"
+        "directory",
+        type=Path,
+        metavar="DIR",
+        help="the --out folder of `erda run`, or a folder that contains several of them",
     )
-    parser.add_argument("--no-figures", action="store_true", help="only tables, and a page of them")
+    parser.add_argument("--no-figures", action="store_true", help="write the tables and the page without figures")
     against = "test every other line against this one: a label or a method (default: posterior, else erda)"
     parser.add_argument("--reference", default="", metavar="NAME", help=against)
     every = "also write every number with the paper's, its interval, its tests and the command that reproduces it"

@@ -30,8 +30,8 @@ terminal, press a key:
   q  quit; the same command continues later           ?  this list
 
 Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). Every judgement is kept at once; ten make one version. `erda undo` goes back to the version before.
-No pair is shown twice, except where its judgement was undone.
+(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda undo` returns to the
+previous version. No pair is shown twice, unless its judgement was undone.
 
 examples:
   erda review my-text.txt
@@ -49,7 +49,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     names_only = "show names only, not pronouns (he, her, who, its, ...)"
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
-    add_columns(review, "column of a table (CSV), as text=sentence")
+    add_columns(review, "column of a table (CSV), for example text=sentence")
     add_store(review)
     review.set_defaults(handler=run_review)
 
@@ -61,7 +61,7 @@ def run_review(options: argparse.Namespace) -> int:
     from erda.errors import DataError
 
     if options.file == "-":
-        raise DataError("FILE: name a file; standard input is read for your answers.")
+        raise DataError("FILE: name a file; your answers are read from standard input.")
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
         rows = text_rows(path, options.columns)
@@ -108,7 +108,7 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         elif key.isdecimal() and 0 < int(key) <= len(relations):
             review.judge(holds=True, relation=review.version.relations[int(key) - 1].id)
         else:
-            print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is no command: {KEYS}, or a number")
+            print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
             _say_relations(relations)
     print_line(review.why_nothing)
 

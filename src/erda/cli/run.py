@@ -29,7 +29,7 @@ examples:
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    about = "Run methods on streams of tasks. Each run leaves OUT/METHOD/SEED/record.json."
+    about = "Run methods on streams of tasks. Each run writes OUT/METHOD/SEED/record.json."
     parser = add_command(commands, "run", about, EPILOG, brief="run methods on streams of tasks")
     add_settings(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the records")
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         print_line(f"Note: {note}.")
     if finished.records:
         n_new = len(finished.records) - finished.n_found
-        print_line(f"Runs done: {n_new}; there already: {finished.n_found}. Records: {options.out}")
+        print_line(f"Runs done: {n_new}; already there: {finished.n_found}. Records: {options.out}")
         print_line(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")

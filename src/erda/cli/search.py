@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from erda.benchmark.search.search import Search
 
 EPILOG = """\
-NAME is a setting of the method (`erda list methods`), or encoder.NAME. Without --method ERDA, over the
-BiLSTM unless another encoder is given; without --space the paper's grid for it: match_threshold 0.3 to 0.8,
-n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to 0.3, contrastive_margin
-0.01 to 0.03, memory_iterations 1 to 3. Only validation data are looked at. A search that was stopped goes on with the
-same command; more --trials add to it.
+NAME is a setting of the method (`erda list methods`), or encoder.NAME. The default method is ERDA, over the BiLSTM
+unless --encoder names another encoder. The default space is the paper's grid for ERDA: match_threshold 0.3 to 0.8 and
+n_neighbours 1 to 3 (these two only with --corpus), multi_margin and pairwise_margin 0.1 to 0.3, contrastive_margin 0.01
+to 0.03, memory_iterations 1 to 3. A search uses validation data only. The same command resumes an interrupted search; a
+larger --trials extends it.
 
 examples:
   erda search --preset fewrel-5-shot --seeds 100,130 --out runs/search --jobs 2
@@ -29,7 +29,7 @@ examples:
   erda run --config runs/search/best.toml --out runs/best
 """
 TEST_DATA = (
-    "evaluate_on: a search looks at validation data only. Settings that were chosen on test data say nothing about "
+    "evaluate_on: a search uses validation data only. Settings that were chosen on test data say nothing about "
     "new data; measure the chosen ones with `erda run`, which uses test data."
 )
 
@@ -42,7 +42,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser = add_command(commands, "search", about, EPILOG, brief="choose settings of a method on validation data")
     add_settings(parser)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where study, records and result go")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder of the study, the records and the result"
+    )
     parser.add_argument(
         "--space",
         action="append",
@@ -55,16 +57,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--sampler",
         choices=("grid", "tpe", "random"),
         default="tpe",
-        help="every choice of values, those that Optuna's TPE finds promising, or any (default: tpe)",
+        help="grid: every choice of values; tpe: Optuna's TPE; random: random choices (default: tpe)",
     )
     parser.add_argument("--trials", type=int, metavar="N", help="trials in all (default: 40; the whole grid for grid)")
     parser.add_argument(
         "--protocol",
         choices=("all-seen", "candidates"),
         default="all-seen",
-        help="what is to be high after the last task, as the mean over the seeds (default: all-seen)",
+        help="protocol of the objective: accuracy after the last task, mean over the seeds (default: all-seen)",
     )
-    parser.add_argument("--no-prune", action="store_true", help="run poor trials on all seeds too")
+    parser.add_argument(
+        "--no-prune", action="store_true", help="run poor trials on all seeds too, instead of stopping them early"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trials at once (default: 1)")
     parser.set_defaults(handler=run)
 
@@ -77,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
     asked = _asked(options)
     print_line(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
-    options.kept = f"What was measured is kept in {options.out}; the same command goes on."
+    options.kept = f"Finished trials are kept in {options.out}; the same command resumes."
     found = search(asked, out=options.out, n_trials=options.trials, n_processes=options.jobs)
     if write_best(asked, found, out=options.out, command=shlex.join(["erda", *options.arguments])):
         print_tables([best_table(asked, found)])

@@ -11,8 +11,9 @@ from erda.cli.printing import print_line
 from erda.cli.store import default_store
 
 SERVE = """\
-Without a token only this machine can ask. --token-file adds a token; the printed address carries it. Every other --host
-needs one. Several --workers share the store: each answers, and one at a time teaches.
+Without a token, the server answers only this machine. --token-file adds a token, which is part of the printed address.
+Any --host other than loopback needs a token. Several --workers share the store: all of them answer, and one at a time
+teaches.
 
 examples:
   erda serve my-extractor
@@ -30,14 +31,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)"
     )
-    serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free one)")
+    serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free port)")
     token = "file with the token that clients must send; created with a random token if missing"
     serve.add_argument("--token-file", type=Path, metavar="FILE", help=token)
-    names = "a further name of this server, as behind a proxy (may be repeated)"
+    names = "another name of this server, for example behind a proxy (may be repeated)"
     serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
     workers = "processes that answer (default: 1); with --engine ray, replicas"
     serve.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
-    engine = "local: processes of this machine; ray: replicas on a Ray cluster that all see STORE, and one writer"
+    engine = "local: processes on this machine; ray: replicas and one writer on a Ray cluster whose nodes all see STORE"
     serve.add_argument("--engine", choices=("local", "ray"), default="local", help=f"{engine} (default: local)")
     cluster = "Ray cluster: 'auto' or HOST:PORT (default: a cluster of this process)"
     serve.add_argument("--address", metavar="ADDRESS", help=cluster)

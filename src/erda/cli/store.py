@@ -59,7 +59,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def add_columns(
     parser: argparse.ArgumentParser,
-    about: str = "columns of a table (CSV), as text=sentence,head=subject,tail=object,relation=label",
+    about: str = "columns of a table (CSV), for example text=sentence,head=subject,tail=object,relation=label",
 ) -> None:
     """Add the option that names the columns of a table."""
     parser.add_argument("--columns", type=_columns, metavar="NAME=COLUMN,...", help=about)
@@ -68,13 +68,15 @@ def add_columns(
 def _columns(text: str) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
     if any(not (name and sign and column) for name, sign, column in pairs):
-        raise argparse.ArgumentTypeError("expected NAME=COLUMN, separated by commas, as text=sentence,relation=label.")
+        raise argparse.ArgumentTypeError(
+            "expected NAME=COLUMN, separated by commas, for example text=sentence,relation=label."
+        )
     return {name: column for name, _, column in pairs}
 
 
-def add_no_relation(parser: argparse.ArgumentParser, always: str = "null and no_relation always mean it") -> None:
+def add_no_relation(parser: argparse.ArgumentParser, always: str = "so do null and no_relation") -> None:
     """Add the option that names relations which mean that no relation holds."""
-    text = f"a name in the file which means that no relation holds, as Other (may be repeated); {always}"
+    text = f"a name in the file that means 'no relation', for example Other (may be repeated); {always}"
     parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=text)
 
 
@@ -101,7 +103,7 @@ def stored(options: argparse.Namespace) -> Store:
     store = Store(user_path(options.store))
     if not store.exists():
         begin = command(options, "teach RELATION SENTENCE ...")
-        raise DataError(f"There is no extractor in {options.store} yet. Begin one: {begin}")
+        raise DataError(f"There is no extractor in {options.store} yet. Create one: {begin}")
     return store
 
 
@@ -146,7 +148,7 @@ def _is_sentence(given: str, *, plain: bool) -> bool:
     has_words = " " in given and (not ending or " " in ending)
     if has_words and not (plain or has_marks):
         raise DataError(
-            f"{given[:80]}: no such file. In a sentence, mark both entities: [[Tesla]] was begun by {{{{Eberhard}}}}."
+            f"{given[:80]}: no such file. In a sentence, mark both entities: [[Tesla]] was founded by {{{{Eberhard}}}}."
         )
     return has_marks or has_words
 
@@ -176,7 +178,7 @@ def say_what_is_known(options: argparse.Namespace) -> None:
     """Print the counts of the current version."""
     store = stored(options)
     now = store.current()
-    known = f"{counted(now.n_relations, 'relation')} by {counted(now.n_examples, 'example')}"
+    known = f"{counted(now.n_relations, 'relation')} from {counted(now.n_examples, 'example')}"
     known += f" and {counted(now.n_counterexamples, 'counterexample')}" if now.n_counterexamples else ""
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
     print_line(f"{store.folder} knows {known} (version {now.number}{model}).")

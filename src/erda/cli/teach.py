@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from erda.types import Example
 
 TEACH = """\
-Mark the first entity of the relation with [[ ]] and the second with {{ }}. A known relation learns more. An example
-taught twice belongs to the later relation. Rows with "holds": false are counterexamples; in rows of the relation
-no_relation, no known relation holds. Both are kept, and `erda forget` takes them back. Each teaching is a version:
-`erda history` lists versions, `erda undo` goes back.
+Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
+name. If you teach an example again as another relation, it moves there. Rows with "holds": false are counterexamples;
+in rows of the relation no_relation, no known relation holds. Both are kept, and `erda forget` takes them back. Each
+teaching is a version: `erda history` lists versions, `erda undo` goes back.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
@@ -72,7 +72,7 @@ examples:
   erda prune --purge
 """
 SUGGEST = """\
-`erda review FILE` shows suggestions one by one and keeps what you say.
+`erda review FILE` shows suggestions one by one and keeps your judgements.
 
 examples:
   erda suggest "founded by" --text my-text.txt
@@ -90,13 +90,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
     add_format(teach)
     add_columns(teach)
-    add_no_relation(teach, "no_relation always means it")
+    add_no_relation(teach, "so does no_relation")
     against = "sentences in which the relation does not hold: a file or a marked sentence (may be repeated)"
     teach.add_argument("--counterexamples", metavar="FILE", action="append", default=[], help=against)
     teach.add_argument("--description", metavar="TEXT", default="", help="meaning of the relation")
     teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
-    again = "first teach all known examples again, to another --method or --encoder or over a new background"
+    again = "first teach all known examples again, with another --method or --encoder, or with a new background"
     teach.add_argument("--relearn", action="store_true", help=again)
     add_store(teach, server=True)
     teach.set_defaults(handler=run_teach)
@@ -162,7 +162,7 @@ def run_teach(options: argparse.Namespace) -> int:
 
     nothing_new = options.relation is None and options.file is None and not options.counterexamples
     if nothing_new and not options.relearn:
-        raise SettingsError("Teach what? Give a RELATION with sentences, or --file FILE.")
+        raise SettingsError("Nothing to teach: give a RELATION with sentences, or --file FILE.")
     if options.file is not None and options.sentences:
         raise SettingsError("Give sentences or --file, not both.")
     if options.description and options.relation is None:
@@ -224,7 +224,9 @@ def _read(options: argparse.Namespace) -> _Found:
         found.counterexamples.extend(reading.counterexamples)
         found.unrelated.extend(one for one in reading.unrelated if one.relation is not None)
         if unnamed and options.relation is None:
-            print_line(f"{counted(len(unnamed), 'row')} without a relation, not taught; if none holds: no_relation")
+            print_line(
+                f"{counted(len(unnamed), 'row')} without a relation, not taught; write no_relation if none holds"
+            )
     for given in options.counterexamples:
         reading = _reading(options, given)
         found.counterexamples.extend([*reading.examples, *reading.unrelated, *reading.counterexamples])

@@ -1,4 +1,4 @@
-"""Training batches: pairs are drawn anew each epoch; names are masked and sentences cropped at random."""
+"""Training batches: each epoch draws new pairs; names are masked and sentences cropped at random."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def missing_files(entry: Entry, folder: Path) -> list[str]:
 def not_there(entry: Entry, folder: Path) -> str:
     """Return a message that lists the missing files of a dataset."""
     listed = "\n".join(f"  {folder / name}" for name in missing_files(entry, folder))
-    return f"Dataset '{entry.name}' is not here; missing:\n{listed}"
+    return f"Dataset '{entry.name}' was not found; missing files:\n{listed}"
 
 
 def find_entry(name: str) -> Entry:

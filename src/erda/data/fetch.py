@@ -26,7 +26,7 @@ def get_dataset(
     if not missing_files(entry, folder):
         there = [file for file in entry.remote if (folder / file.target).is_file()]
         if all(_is_whole(folder / file.target, file.blob) for file in there):
-            say(f"{name}: everything is here ({folder}).")
+            say(f"{name}: complete ({folder}).")
             return folder
     if not entry.remote:
         raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
@@ -40,7 +40,7 @@ def get_dataset(
     if name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
         say(f"drawing validation examples -> {folder / 'fewrel' / VALIDATION_FILE}")
         write_validation(folder / "fewrel")
-    say(f"{name}: everything is here ({folder}).")
+    say(f"{name}: complete ({folder}).")
     return folder
 
 

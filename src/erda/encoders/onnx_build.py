@@ -140,7 +140,7 @@ def make_packed(
 def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> PackedEncoder:
     """Write the files of engine `packaged` for a model with a shipped adapter, its background and statistics.
 
-    `statistics` is a folder of `tools/build_unlabelled.py --background` (default: that of the shipped adapter).
+    `statistics` is a folder of `tools/build_unlabelled.py --background` (default: the files of the shipped adapter).
     """
     weights = packaged_weights(name)
     settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
@@ -168,5 +168,5 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
         if _read(folder, packaged_weights(name).fingerprint) is None:  # also those of an earlier version of erda
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             build_packaged(name, folder)
-    say(f"{name}: everything is here ({folder}).")
+    say(f"{name}: complete ({folder}).")
     return folder

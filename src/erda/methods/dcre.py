@@ -29,7 +29,7 @@ TIE = 1e-5  # weight of the similarities themselves, which order relations with 
 
 @dataclass(eq=False)
 class Dcre(Cpl):
-    """Contrast with descriptions, and reciprocal ranks by prototype and by description. Scores are ranks, as cosines.
+    """Contrast with descriptions; reciprocal ranks by prototype and by description. Scores are fused ranks.
 
     The loss of a sentence x with description d of its relation is L_sc + L_st + L_hm + L_mi: a supervised contrast
     and a soft-margin triplet between sentences, a hard-margin contrast of d with the sentences, and InfoNCE between x

@@ -1,6 +1,6 @@
 """SIRUS: discriminative vectors in clusters of similar relations (Le et al., NAACL 2025), from its abstract.
 
-Descriptions are clustered anew before every epoch; the losses emphasise negatives of the same cluster. The published
+Descriptions are clustered again before every epoch; the losses emphasise negatives of the same cluster. The published
 text that was available names these parts but not their formulas, so the weights below are ours. Training, prototypes
 and memory are CPL's; descriptions are DCRE's templates.
 """

@@ -48,7 +48,7 @@ class EntityBody(Body):
     type: Name | None = None
 
     def refuse_mismatch(self, text: str, role: str) -> None:
-        """Reject a name that is not at the span: the offsets count something else than the characters of `text`."""
+        """Reject a name that is not at the span: the offsets do not count the characters of `text`."""
         start, end = self.span
         there = text[start:end]
         if self.name is not None and _plain(there) != _plain(self.name):

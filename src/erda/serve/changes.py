@@ -99,7 +99,7 @@ async def declare(body: DeclareBody, service: TheService) -> Response:
 
 @router.post("/tune", responses=replies(Reply, "The thresholds and what to expect of them."))
 async def tune(body: TuneBody, service: TheService) -> Response:
-    """Fit the least confidences of answers for a precision; a precision that cannot be reached changes nothing.
+    """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
     Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
     """

@@ -145,7 +145,7 @@ class Client:
     def review(
         self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
     ) -> ClientReview:
-        """Judge pairs of entities of texts, one after another; without texts, go on with those of the server."""
+        """Judge pairs of entities of texts, one after another; without texts, continue with those of the server."""
         from erda.serve.client_review import ClientReview
 
         return ClientReview(lambda *call: self._call("POST", *call), texts, relation=relation, pronouns=pronouns)
@@ -220,7 +220,7 @@ class Client:
         precision: float = 0.9,
         no_relation: Collection[str] = (),
     ) -> Tuned:
-        """Fit the least confidences of answers so that this share of them is right (`Extractor.tune`)."""
+        """Fit confidence thresholds so that this share of the answers is right (`Extractor.tune`)."""
         given = list(labelled)
         if is_annotated(given):
             asked = {"texts": [_without_none(asdict(one)) for one in read_annotated(given)]}

@@ -17,7 +17,7 @@ Call = Callable[[str, dict[str, Any]], Any]  # (path, body) -> answer
 class ClientReview:
     """A review on one of several devices: `current` is the pair to decide about; None if there is none left.
 
-    Without texts, the review that is open on the server goes on.
+    Without texts, the review that is open on the server continues.
     """
 
     def __init__(self, call: Call, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:

@@ -201,7 +201,7 @@ def single_headers(scope: Scope) -> dict[str, str]:
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
         if key in found and key in ("host", "origin", "authorization", "content-type", "content-length"):
-            raise Refused(400, "unreadable", f"The header {key} is there twice.", key)
+            raise Refused(400, "unreadable", f"The header {key} occurs twice.", key)
         found[key] = value.decode("latin-1").strip()
     return found
 

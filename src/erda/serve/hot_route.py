@@ -1,7 +1,7 @@
-"""The short way of the most frequent request: `POST /v1/predict` with one marked sentence.
+"""A fast path for the most frequent request: `POST /v1/predict` with one marked sentence.
 
 FastAPI and pydantic take longer for such a request than half an inference. Everything else, and every body that is not
-exactly of this form, goes the long way to the route of the reference, which also words all faults.
+exactly of this form, takes the regular route, which also reports all faults.
 """
 
 from __future__ import annotations

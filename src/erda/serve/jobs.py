@@ -1,8 +1,8 @@
-"""Long work in the background: its progress, its result, and what a restart does with it.
+"""Jobs in the background: progress, results, and restarts.
 
     STORE.jobs/ID.json          the job as clients see it
-    STORE.jobs/ID.request.json  what was asked, until the job is finished
-    STORE.jobs/ID.result.json   what came out
+    STORE.jobs/ID.request.json  the request, until the job is finished
+    STORE.jobs/ID.result.json   the result
     STORE.jobs/ID.cancel        a client has cancelled it
     STORE.jobs/TOKEN.worker     locked by the process that runs jobs under this token, as long as it lives
 

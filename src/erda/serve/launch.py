@@ -65,7 +65,7 @@ def server_config(application: Callable[[], Any], limits: Limits, *, n_workers: 
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """HTTP with a time limit for the headers of a request, and a word to the service when the server stops."""
+    """HTTP with a time limit for the headers of a request, and a notice to the service when the server stops."""
 
     seconds = Limits().request_seconds
     _timer: TimerHandle | None = None

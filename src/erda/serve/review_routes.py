@@ -150,7 +150,7 @@ async def accept(body: AcceptBody, request: Request, service: TheService) -> Res
 
 @router.post("/undo", responses=VIEW)
 async def undo(body: ReviewUndoBody, request: Request, service: TheService) -> Response:
-    """Take decisions back, also those that are part of a version; the last pair is shown again."""
+    """Take decisions back, including those that are part of a version; the last pair is shown again."""
     desk = desk_of(request)
     keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.device, body.keys))
     return await desk.next(body, keys)

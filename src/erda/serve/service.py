@@ -33,7 +33,7 @@ WARM = example_from_marks("[[a]] and {{b}}")
 
 
 def calm_interpreter() -> None:
-    """Shorten the pauses that answers would suffer from Python itself while something is taught.
+    """Shorten the pauses that Python itself causes in answers during a teaching.
 
     Objects that live as long as the server are not collected again and again, a thread gives way after half a
     millisecond instead of five, and the small matrices of a fit use one core.
@@ -48,7 +48,7 @@ class Service:
     """Questions are answered from `version`, an immutable snapshot; a write replaces it when it is ready to answer.
 
     Writes run one after another in one thread. What another process teaches is noticed by the file that names the
-    current version. If the store is gone or damaged, `version` goes on answering and `trouble` says what is wrong.
+    current version. If the store is gone or damaged, `version` keeps answering and `trouble` says what is wrong.
     """
 
     def __init__(self, extractor: Extractor, limits: Limits) -> None:
@@ -69,7 +69,7 @@ class Service:
     # -- questions -----------------------------------------------------------------------------------------------------
 
     async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> Answered:
-        """Answer questions in the next batch; `least` is the least confidence of an answer."""
+        """Answer questions in the next batch; `least` is the minimum confidence of an answer."""
         return await self.batcher.ask(questions, top=top, least=least)
 
     async def read(self, work: Callable[[Version], T]) -> T:

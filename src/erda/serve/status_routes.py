@@ -19,9 +19,7 @@ async def health() -> Response:
     return Json({"status": "UP", "erda": __version__})
 
 
-@router.get(
-    "/ready", responses=replies(Health, "Questions are answered; 'trouble' tells what is wrong with the store.")
-)
+@router.get("/ready", responses=replies(Health, "Questions are answered; 'trouble' says what is wrong with the store."))
 async def ready(service: TheService) -> Response:
     """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
     await service.read(lambda version: None)  # looks at the store
@@ -29,7 +27,7 @@ async def ready(service: TheService) -> Response:
     trouble = service.trouble.replace(str(service.folder), "the store")
     row = {"status": "ready" if is_ready else "busy", "version": service.version.number, "trouble": trouble}
     if not is_ready:
-        row |= {"error": "not_ready", "message": "The server starts or stops.", "where": ""}
+        row |= {"error": "not_ready", "message": "The server is starting or stopping.", "where": ""}
     return Json(row, 200 if is_ready else 503)
 
 

@@ -30,7 +30,7 @@ class TextBody(Body):
 
 @router.post("/entities", responses=replies(Reply, "The entities and sentences of a text, by characters."))
 async def entities(body: TextBody, service: TheService) -> Response:
-    """Find the entities of a text, also before anything is taught."""
+    """Find the entities of a text, even before anything is taught."""
 
     def found(version: Version) -> dict[str, Any]:
         tagged = tagged_sentences(body.text, taught=version.taught_names)

@@ -324,7 +324,7 @@ def forgets(toy: Toy) -> None:
 
 
 def checkpoints_are_exact(toy: Toy) -> None:
-    """`restore` brings back a checkpoint bit for bit, and learning goes on as if nothing had happened."""
+    """`restore` brings back a checkpoint bit for bit, and learning continues as if nothing had happened."""
     method, other = toy.learned(), toy.learned()
     checkpoint, before = method.checkpoint(), _scores(method)
     for _ in range(2):

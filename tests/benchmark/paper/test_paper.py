@@ -81,7 +81,7 @@ def test_streams_of_another_length_are_rejected(copied: Path, capsys: pytest.Cap
     words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
     assert main(words) == 2
     printed = capsys.readouterr()
-    assert "Runs done: 0; there already: 0; faults: 2." in printed.out
+    assert "Runs done: 0; already there: 0; faults: 2." in printed.out
     assert f"{FOLDER}/plain/erda, {FOLDER}/plain/idlvq-c: " in printed.err
     assert "stream.n_tasks: 2 there, 3 now" in printed.err
     assert not list(copied.rglob("110"))
@@ -107,7 +107,7 @@ def test_the_command_lists_tables_runs_one_and_writes_a_report(
     status = main(["paper", "orders", "--dataset", "atlas", "--seeds", "100", *sets, "--out", str(out)])
     printed = capsys.readouterr()
     assert status == 0
-    assert "Runs done: 2; there already: 0; faults: 0." in printed.out
+    assert "Runs done: 2; already there: 0; faults: 0." in printed.out
     assert (out / "report/index.html").exists()
     ended = [line.split(": ")[1] for line in printed.err.splitlines() if line.endswith(": done")]
     assert sorted(ended) == ["erda/100", "idlvq-c/100"]

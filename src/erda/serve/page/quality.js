@@ -44,7 +44,7 @@ export function Quality({ relation }) {
     ${tuned && html`<p>Tuned on ${counted(tuned.n_rows, "question")} of ${tuned.name} for ${percent(tuned.precision)} precision: an answer needs a confidence of ${percent(tuned.threshold)}.
       ${" "}Expected in cross-validation: precision ${ratio(share(tuned.expected, "n_answered"))}, recall ${ratio(share(tuned.expected, "n"))}. Undo drops the thresholds.</p>`}
     ${isTuning && html`<${Dialog} title="Tune thresholds" action="Tune" onClose=${() => setTuning(false)} onAction=${tune}>
-      <p>Fits the least confidence of an answer, so that most answers are right. Relations with at least 20 labelled questions get a threshold of their own.</p>
+      <p>Fits confidence thresholds, so that most answers are right. Relations with at least 20 labelled questions get a threshold of their own.</p>
       <label for="tune-file">Labelled file</label><select id="tune-file" name="file">${files.map((one, place) => html`<option value=${place}>${one.name}</option>`)}</select>
       <label for="tune-precision">Share of answers that must be right, in percent</label><input id="tune-precision" name="precision" type="number" min="1" max="99" step="1" value="90" required /></${Dialog}>`}
   </section>`;
