@@ -151,9 +151,12 @@ def test_files_that_are_no_bundles_are_rejected(tmp_path: Path) -> None:
 def test_a_compact_record_keeps_the_seal_valid_and_drops_paths_and_provenance(tmp_path: Path) -> None:
     record = toy_record(tmp_path)
     long = {"augmentation": ["x" * 3000], "n_tasks": 3}
-    old = replace(record, corpus="/home/me/wiki", notes=long, relation_right={}, relation_tests={})
+    spec = {"name": "/models/minilm", "settings": {"adapter": "/home/me/adapter", "mode": "markers"}}
+    paths = {"corpus": "/home/me/wiki", "encoder_spec": spec}
+    old = replace(record, notes=long, relation_right={}, relation_tests={}, **paths)
     compact = compact_record(FoundRecord(old, tmp_path / "toy/1"))
     assert (compact.corpus, compact.notes) == ("wiki", {"n_tasks": 3, "left_out": ["augmentation"]})
+    assert compact.encoder_spec == {"name": "minilm", "settings": {"adapter": "adapter", "mode": "markers"}}
     assert compact.relation_right == record.relation_right, "counted from predictions.npz"
     write_record(tmp_path / "again", compact)
     assert read_record(tmp_path / "again") == compact

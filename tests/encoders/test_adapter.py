@@ -83,6 +83,9 @@ def test_the_setting_pooled_layers_replaces_the_adapters_own(bert: ModelFolder, 
     assert one.spec.fingerprint == own.spec.fingerprint != two.spec.fingerprint
     assert np.allclose(one.embed(SENTENCES), own.embed(SENTENCES))
     assert not np.allclose(one.embed(SENTENCES), two.embed(SENTENCES), atol=1e-3)
+    with two.last_layer():
+        assert np.allclose(one.embed(SENTENCES), two.embed(SENTENCES))
+    assert not np.allclose(one.embed(SENTENCES), two.embed(SENTENCES), atol=1e-3)
     with pytest.raises(SettingsError, match="pooled_layers"):
         build_encoder(str(bert.path), pooled_layers=2)
 

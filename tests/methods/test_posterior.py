@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -264,3 +265,22 @@ def test_the_first_task_interpolates_the_weights_and_later_tasks_keep_them() -> 
         np.testing.assert_array_equal(ends[0][name], weights)
         np.testing.assert_allclose(ends[1][name], (weights + ends[2][name]) / 2, rtol=1e-5, atol=1e-6)
     assert any(not np.array_equal(ends[2][name], weights) for name, weights in start.trained_state().items())
+
+
+def test_tuning_reads_the_last_layer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, read = toy_encoder(3), []
+
+    @contextmanager
+    def last_layer() -> Iterator[None]:
+        read.append("last")
+        yield
+        read.append("all")
+
+    monkeypatch.setattr(encoder, "last_layer", last_layer)
+    method = PosteriorTuned(encoder, epochs=1, batch_size=30)
+    method.learn(toy_task(0, shots=20))
+    n_batches = len(read) // 2
+    assert n_batches > 0
+    assert read == ["last", "all"] * n_batches
+    method.predict(toy_task(0).examples)
+    assert len(read) == 2 * n_batches

@@ -58,12 +58,16 @@ def compact_record(found: FoundRecord) -> Record:
     short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
     left_out = sorted(record.notes.keys() - short.keys())
     notes = {**short, "left_out": left_out} if left_out else short
-    names: dict[str, Any] = {name: _public_name(getattr(record, name)) for name in ("dataset", "encoder", "corpus")}
-    return replace(record, notes=notes, **names)
+    names = ("dataset", "encoder", "corpus", "encoder_spec", "settings")
+    public: dict[str, Any] = {name: _without_folders(getattr(record, name)) for name in names}
+    return replace(record, notes=notes, **public)
 
 
-def _public_name(text: str) -> str:
-    return Path(text).name if Path(text).is_absolute() else text
+def _without_folders(value: Any) -> Any:
+    """Absolute paths in a text, or in the texts of a dictionary, by their last part."""
+    if isinstance(value, dict):
+        return {name: _without_folders(one) for name, one in value.items()}
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def record_bytes(record: Record) -> bytes:

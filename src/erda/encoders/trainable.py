@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -36,6 +37,11 @@ class TrainableEncoder(nn.Module, Encoder):
     def encode_blanked(self, examples: Sequence[Example]) -> Tensor:
         """Encode one batch with both entity names masked, if the encoder has a mask token: [n_examples, dim]."""
         return self.encode(examples)
+
+    @contextmanager
+    def last_layer(self) -> Iterator[None]:
+        """Read the last layer alone within the context, where the encoder averages several."""
+        yield
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
         """Embed marked sentences without gradients: [n_examples, dim] float32."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,15 @@ class TransformerEncoder(TrainableEncoder):
         for module in self.layers.frozen_modules():
             module.eval()
         return self
+
+    @contextmanager
+    def last_layer(self) -> Iterator[None]:
+        """Read the last layer alone within the context, where the encoder averages several."""
+        n_layers, self.layers.pooled_layers = self.layers.pooled_layers, 1
+        try:
+            yield
+        finally:
+            self.layers.pooled_layers = n_layers
 
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Encode one batch of marked sentences: [n_examples, dim]."""

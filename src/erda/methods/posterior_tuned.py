@@ -29,8 +29,9 @@ KEPT_VECTORS = 20_000  # sentences whose vectors are cached while the encoder st
 class PosteriorTuned(Posterior):
     """Posterior over an encoder that is trained on the first task and then frozen.
 
-    A supervised contrastive loss pulls sentences of one relation together and pushes others away. The final weights
-    interpolate between those before and after training, against overfitting on ten relations.
+    A supervised contrastive loss pulls sentences of one relation together and pushes others away. It reads the last
+    layer alone: where vectors average several layers, the others stay general. The final weights interpolate between
+    those before and after training, against overfitting on ten relations.
     """
 
     encoder: TrainableEncoder
@@ -97,7 +98,8 @@ class PosteriorTuned(Posterior):
         self.encoder.load_trained_state({name: start.lerp(after[name], self.part) for name, start in before.items()})
 
     def _loss(self, batch: list[Example]) -> Tensor:
-        vectors = F.normalize(self.encoder.encode(batch), dim=-1)
+        with self.encoder.last_layer():
+            vectors = F.normalize(self.encoder.encode(batch), dim=-1)
         targets = torch.from_numpy(self._target_rows(batch)).to(vectors.device)
         others = ~torch.eye(len(batch), dtype=torch.bool, device=vectors.device)
         same = targets[:, None] == targets
