@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -109,10 +110,13 @@ def test_the_vectors_are_the_same_to_the_last_bit(taught: Extractor, exported: P
     assert np.array_equal(Predictor(exported).vectors(QUESTIONS), expected)
 
 
-def test_it_runs_as_a_command(exported: Path) -> None:
+def test_it_runs_as_a_command(exported: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(exported / "predict.py")]
-    ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "ORT_DISABLE_TELEMETRY")}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=True, env=environment)
     assert json.loads(ran.stdout)["relation"] in LESSONS
+    assert not list(tmp_path.iterdir()), "ONNX Runtime reports nothing to its maker"
     lines = f"{json.dumps(ROWS[0])}\nno marks\n".encode() + b"Fran\xe7ois\n"
     asked = subprocess.run(command, input=lines, capture_output=True, check=False)
     first, second, third = map(json.loads, asked.stdout.splitlines())

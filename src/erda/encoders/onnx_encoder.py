@@ -244,6 +244,7 @@ def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
 
 
 def _session(packed: PackedEncoder) -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
     try:
         import onnxruntime
     except ImportError as fault:  # absent, or built for another machine
