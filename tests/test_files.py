@@ -67,12 +67,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ("[]", "a.json: expected an object, got"),
         ('{"format": "1", "parts": []}', "format: expected a whole number, got '1'."),
         ('{"format": 1, "parts": [{"name": "a", "rows": [1, null]}]}', "parts[0].rows[1]: expected a whole number"),
-        ('{"format": 1, "par', "is not whole JSON"),
-        ("[" * 5000, "is not whole JSON"),
+        ('{"format": 1, "par', "is not valid JSON"),
+        ("[" * 5000, "is not valid JSON"),
         ('{"format": ' + "9" * 5000 + ', "parts": []}', "number out of range"),
-        ('{"format": 1, "parts": [{"name": "\\ud800", "rows": []}]}', "is not whole JSON"),
-        ("\xff", "is not whole JSON"),
-        ("", "is not whole JSON"),
+        ('{"format": 1, "parts": [{"name": "\\ud800", "rows": []}]}', "is not valid JSON"),
+        ("\xff", "is not valid JSON"),
+        ("", "is not valid JSON"),
     ],
 )
 def test_a_damaged_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:

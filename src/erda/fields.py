@@ -164,7 +164,7 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
     ),
     # the caller counts the lines
     "json_invalid": lambda fault: (
-        f"is not whole JSON ({fault['ctx']['error'].replace(' at line 1 column', ' at column')})."
+        f"is not valid JSON ({fault['ctx']['error'].replace(' at line 1 column', ' at column')})."
     ),
     "literal_error": lambda fault: unknown_name("word", str(fault["input"]), _words(fault["ctx"]["expected"])),
 }

@@ -341,7 +341,7 @@ def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -
 
     The caller proves that it wrote `path`; `is_own` is the grammar of what erda writes there, besides locks, marks of
     ownership and temporary files. Everything else stays, and so does every symbolic link. Returns what stays.
-    The mark of ownership goes last: whoever is killed in between can still prove that the rest is erda's.
+    The mark of ownership is removed last, so that after a kill the rest can still be identified as erda's.
     """
     if path.is_symlink() or not path.is_dir():
         return [] if not path.is_symlink() and _removed(path.unlink) else [path]
@@ -386,7 +386,7 @@ def user_path(name: str | Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where `erda` keeps what it can make again: $ERDA_CACHE, else the user's cache folder."""
+    """The folder for files that `erda` can build or fetch again: $ERDA_CACHE, else the user's cache folder."""
     if chosen := os.environ.get("ERDA_CACHE"):
         return user_path(chosen)
     import platformdirs
@@ -395,6 +395,6 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Where datasets are: $ERDA_DATA, else `data` in the user's cache folder."""
+    """The folder of datasets: $ERDA_DATA, else `data` in the user's cache folder."""
     named = os.environ.get("ERDA_DATA")
     return user_path(named) if named else cache_folder() / "data"

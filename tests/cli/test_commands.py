@@ -302,7 +302,7 @@ def test_a_stream_that_cannot_be_built_is_said_for_each_run(
         ("run --method ERDAA --out x", "Unknown method 'ERDAA'. Did you mean 'erda'?"),
         ("run --dataset fewrl --out x", "Unknown dataset 'fewrl'. Did you mean 'fewrel'?"),
         ("run --set temprature=1 --method erda --out x", "Unknown setting 'temprature'. Did you mean 'temperature'?\n"),
-        ("run --set corpus=a\nb --out x", "corpus: a\\nb is no folder"),
+        ("run --set corpus=a\nb --out x", "corpus: a\\nb is not a folder"),
         ("run --set encodr.mode=paper --out x", "Unknown setting 'encodr.mode'. Did you mean 'encoder.mode'?\n"),
     ],
 )

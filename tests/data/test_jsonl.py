@@ -69,12 +69,12 @@ def test_text_is_tokenised_at_entity_boundaries() -> None:
         ({"head": {}, "tail": {}}, "head.span: is missing. (and 1 more faults)"),
         ({"text": "Ann Bob", "head": {"span": [0, 3]}, "tail": {"span": [4, 9]}}, "after the last character (7 char"),
         ({"text": "Ann   Bob", "head": {"span": [0, 3]}, "tail": {"span": [3, 5]}}, "tail span (3, 5) covers no word."),
-        ("{'tokens': []}", "is not whole JSON (key must be a string at column 2)."),
-        ('{"tokens": ["a"', "is not whole JSON (EOF while parsing a list at column 15)."),
-        (row(tokens=["\ud800", "met", "Bob"]), "is not whole JSON ("),
+        ("{'tokens': []}", "is not valid JSON (key must be a string at column 2)."),
+        ('{"tokens": ["a"', "is not valid JSON (EOF while parsing a list at column 15)."),
+        (row(tokens=["\ud800", "met", "Bob"]), "is not valid JSON ("),
         ("[1, 2]", "expected an object, got "),
-        ("[" * 100_000, "is not whole JSON (recursion limit exceeded"),
-        ('{"id": ' + "7" * 5_000 + "}", "is not whole JSON (number out of range"),
+        ("[" * 100_000, "is not valid JSON (recursion limit exceeded"),
+        ('{"id": ' + "7" * 5_000 + "}", "is not valid JSON (number out of range"),
     ],
 )
 def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, bad: object, message: str) -> None:

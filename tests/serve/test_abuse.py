@@ -349,7 +349,7 @@ uvicorn.Server(server_config(lambda: app, Limits())).run([listening])
 
 def teach_until_killed(url: str, known: set[str]) -> None:
     """Teach one relation after another, and note those that were answered."""
-    with suppress(requests.ConnectionError):
+    with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):  # no answer, or part of one
         while True:
             name = f"relation {len(known)}"
             body = {"relation": name, "examples": [f"[[a{len(known)}]] is {{{{b}}}} ."]}

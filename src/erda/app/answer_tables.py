@@ -1,7 +1,7 @@
 """Write answers atomically: JSONL with all fields; CSV and Parquet with fixed columns, then those of the input.
 
 A pair with several relations is one line of JSONL and one row of a table per relation. The fields of an input row are
-an object `input` in JSONL and columns `input_NAME` in tables, where a value that is no text is written as JSON.
+an object `input` in JSONL and columns `input_NAME` in tables, where a value other than text is written as JSON.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What holds between the entities of a text.
+    """The relations between the entities of a text.
 
     `tagger` says how entities were found: given (marks), names, spacy:PIPELINE or capitalised. `hint` says how to get a
     better tagger, or that no entity was found; it is empty otherwise.
@@ -112,10 +112,10 @@ class Extraction:
 
     @property
     def found_both_ways(self) -> tuple[Answer, ...]:
-        """The pairs between which a relation holds, in every direction in which one does.
+        """The pairs between which a relation holds, in both directions if both hold.
 
-        The triples of a symmetric relation, or of two inverse relations, between two entities say the same or the
-        opposite: the most confident one is kept.
+        The triples of a symmetric relation, or of two inverse relations, between two entities have the same or
+        the opposite meaning: the most confident one is kept.
         """
         best: dict[object, tuple[float, int, str]] = {}
         for number, answer in enumerate(self.answers):
@@ -131,7 +131,7 @@ class Extraction:
         return tuple(answers)
 
     def _declared_fact(self, answer: Answer, relation: str) -> object:
-        """A key that a triple of a declared relation shares with those that say the same or the opposite."""
+        """A key that a triple of a declared relation shares with triples of the same or the opposite meaning."""
         if (inverse := self.inverses.get(relation)) is None:
             return None
         head, tail = answer.example.head.span, answer.example.tail.span

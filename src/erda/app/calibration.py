@@ -80,8 +80,8 @@ def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndar
     """Confidences for pairs that a person marked: [n, n_relations], in the order of the two-covariance scores.
 
     A known relation holds if the best score is far above those of unlabelled pairs; the relations then share its
-    probability. A rival (a general relation name) that scores higher counts against it, and so do low log odds of open
-    text, in full once sentences were taught against a relation.
+    probability. A rival (a general relation name) that scores higher lowers it, and so do low log odds of open
+    text, which count more if the relation has counterexamples.
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     counts = np.maximum(head.counts, LEAST_COUNT)

@@ -131,7 +131,7 @@ class CandidatePool:
         without: Collection[str] = (),
         progress: Progress | None = None,
     ) -> list[Candidate]:
-        """Rank the pairs that were neither taught nor are `without`; more are embedded while none is likely enough."""
+        """Rank the pairs that were not taught and are not in `without`; embed more pairs until one is likely enough."""
         while True:
             found = self._candidates(version, relation, without)
             if found or not (self._waiting or self._untagged):
@@ -141,7 +141,7 @@ class CandidatePool:
             self._embed_more(version, relation, progress)
 
     def _tag_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        """Find the entities of the next texts, of those that share words with taught examples first."""
+        """Find the entities of the next texts; texts that share words with taught examples come first."""
         if len(self._untagged) > TAGGED_AT_ONCE:
             words = [set(_WORD.findall(row.text.lower())) for row in self._untagged]
             self._untagged = [self._untagged[place] for place in _order(words, _taught(version, relation))]

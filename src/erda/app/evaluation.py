@@ -117,7 +117,7 @@ def evaluate_extraction(
 
 
 def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collection[Triple] = ()) -> set[Triple]:
-    """The triples without those that say the same the other way round; those in `like` keep their direction."""
+    """Drop triples that repeat another one in the other direction; keep the direction of triples in `like`."""
     found = set[Triple]()
     for head, relation, tail in triples:
         other = (tail, inverses[relation], head) if relation in inverses else None

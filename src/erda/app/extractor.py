@@ -233,8 +233,8 @@ class Extractor(Corrections):
 
         In `unrelated` sentences no known relation holds.
 
-        A known relation learns more. Examples already taught are skipped; an example taught as another relation, or
-        as a counterexample of this one, moves.
+        Teaching a known relation adds to its examples. Examples already taught are skipped; an example taught as
+        another relation, or as a counterexample of this one, moves.
         """
         if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
             raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")

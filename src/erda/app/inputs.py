@@ -38,7 +38,7 @@ def example_of(given: Given) -> Example:
 
 
 def says_it_holds(given: Given) -> bool:
-    """Whether an example is one of its relation: a row with `"holds": false` is a counterexample."""
+    """Whether the relation of an example holds; a row with `"holds": false` is a counterexample."""
     return not isinstance(given, Mapping) or given.get("holds") is not False
 
 
@@ -118,7 +118,7 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
 
 
 def refuse_sentence(name: object) -> None:
-    """Reject a sentence in place of a relation's name: the name was forgotten, or stands after the sentence."""
+    """Reject a sentence in place of a relation's name: the name is missing, or comes after the sentence."""
     if isinstance(name, str) and "[[" in name and "{{" in name:
         raise DataError(f"'{name[:80]}' is a sentence; name the relation first, then its sentences.")
 
@@ -168,7 +168,7 @@ def _folded(name: str) -> str:
 
 
 def _visible(name: str) -> str:
-    """A name without the characters that nobody sees, such as U+200B."""
+    """A name without invisible characters, such as U+200B."""
     return "".join(one for one in name if unicodedata.category(one) != "Cf")
 
 

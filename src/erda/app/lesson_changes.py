@@ -43,7 +43,7 @@ class Addition:
 
 
 class _Growing:
-    """The lessons of an extractor while a teaching is added to them; the latest word about a pair counts."""
+    """The lessons of an extractor while a teaching is added to them; the latest statement about a pair counts."""
 
     def __init__(self, known: Sequence[Known], unrelated: Sequence[Lesson], *, teaching: int, n_lessons: int) -> None:
         self.lessons = {one.id: list(one.lessons) for one in known}
@@ -69,7 +69,7 @@ class _Growing:
         return counts[1] - counts[0], counts[2] - counts[1], self.n_lessons - counts[2]
 
     def example(self, example: Example, *, as_it_stands: bool = False) -> None:
-        """Add an example of its relation; it leaves any other relation, and counts against none."""
+        """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
         name, pair = str(example.relation), pair_in_sentence(example)
         if not as_it_stands:
             if pair in self.taught and self.taught[pair][0] == name:
@@ -87,7 +87,7 @@ class _Growing:
         self.lessons.setdefault(name, []).append(lesson)
 
     def counterexample(self, example: Example) -> None:
-        """Add a counterexample of its relation; it can be an example of another one."""
+        """Add a counterexample to its relation; the pair can be an example of another relation."""
         name, pair = str(example.relation), pair_in_sentence(example)
         if (name, pair) in self.denied:
             self.duplicates.append(example)

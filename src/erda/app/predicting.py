@@ -110,7 +110,7 @@ def _answer_rows(
 
 
 def _given(columns: Mapping[str, Any]) -> PlainRow:
-    """The fields of the input row, for the output; long ones would fill the disk."""
+    """The fields of the input row, for the output; none if they are so long that they would fill the disk."""
     return {INPUT: columns} if columns and len(json.dumps(columns)) <= MOST_CHARACTERS else {}
 
 

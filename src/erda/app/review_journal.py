@@ -1,6 +1,6 @@
-"""What was shown and said in reviews of an extractor (`reviewing.py`), on disk before the next pair is shown.
+"""The journal of reviews (`reviewing.py`): every decision is on disk before the next pair is shown.
 
-    STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, what was said
+    STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, the judgement
     STORE/reviews/pending.json   judgements that are not part of a version yet
     STORE/reviews/vectors-*.npz  vectors of pairs, so that the next review starts at once
     STORE/reviews/texts.json     texts under review on a server (`shared_review.py`)
@@ -65,7 +65,7 @@ class PendingJudgements:
 
 
 class ReviewJournal:
-    """What was shown and said in all reviews of a store, on disk at once. The caller holds the lock of the folder."""
+    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
 
     def __init__(self, folder: Path) -> None:
         for path in (folder, folder / SHOWN):

@@ -76,7 +76,7 @@ def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
 
 
 def _corpora(then: Run, now: Run) -> tuple[str, str]:
-    """Corpora of two runs: by digest if both are known, otherwise by folder name."""
+    """Names of the corpora of two runs: digests if both are known, otherwise folder names."""
     from erda.corpus.manifest import MANIFEST, read_manifest
 
     names = choice_of(then)["corpus"], choice_of(now)["corpus"]

@@ -15,7 +15,7 @@ LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 
 
 class TrainingSettings(Settings):
-    """Training settings. Temperature 0 is the default of the objective; learning rate 0 that of the kind of weights."""
+    """Training settings. A temperature or learning rate of 0 means the default of the objective or of the weights."""
 
     objective: Literal["infonce", "paper"] = "infonce"  # only "paper" uses hard negatives
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0

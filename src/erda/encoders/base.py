@@ -38,7 +38,7 @@ def watched(each: Callable[[int], None]) -> Iterator[None]:
 
 
 def embedded_one() -> None:
-    """Tell `watched` that a sentence is embedded; called by encoders whose work takes long."""
+    """Report an embedded sentence to `watched`; slow encoders call it."""
     if count := _watcher.get():
         count()
 
@@ -48,7 +48,7 @@ _shares: ContextVar[bool] = ContextVar("shares", default=False)
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """Embed on one core in this thread, so that the others stay free for what other threads embed."""
+    """Embed on one core in this thread, so that other threads can use the other cores."""
     before = _shares.set(True)
     try:
         yield

@@ -63,7 +63,7 @@ class AboutEncoder:
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def describes(self, files: dict[str, bytes]) -> bool:
-        """Whether these are the files, undamaged."""
+        """Whether the files have the stored checksums."""
         if self.crc32.keys() == self.sha256.keys():
             return self.crc32 == crc32_of(files)
         return self.sha256 == digests(files)

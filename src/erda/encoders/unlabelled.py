@@ -1,6 +1,6 @@
-"""Unlabelled pairs of entities as an encoder sees them: moments of many, and a sample with types and places.
+"""Statistics of unlabelled entity pairs: moments of their vectors, and a sample with types and positions.
 
-With the vectors of general relation names, they stand for everything that was never taught (`erda.methods.openness`).
+With the vectors of general relation names, they represent everything that was never taught (`erda.methods.openness`).
 `tools/build_unlabelled.py` writes the file beside the weights; it is valid only for those weights.
 """
 

@@ -1,11 +1,11 @@
-"""Fit the open-text head: what tells a relation from unlabelled pairs of entities (docs/open-text.md).
+"""Fit the open-text head, which separates a relation from unlabelled pairs of entities (docs/open-text.md).
 
 The evidence for a relation is the sum of
 - its two-covariance score and two ridge heads (C + r v I)^-1 (m - g), with m the mean of its examples, g, C and v the
   mean, covariance and mean variance of unlabelled pairs; in units of the spread over a sample of them,
 - how far its two-covariance score is above that of the best rival (`Unlabelled.rivals`: "hired", "died in", ...),
 - log odds of the types of head and tail, of their distance and of their order.
-The less the examples of a relation differ from unlabelled pairs, the more frequent it is taken to be.
+The less the examples of a relation differ from unlabelled pairs, the more frequent it is assumed to be.
 Counterexamples correct the sum by a logistic regression over vector, types, distance and order. Everything is a sum
 over examples, so their order does not matter, and a forgotten relation leaves no trace.
 """

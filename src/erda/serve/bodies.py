@@ -40,7 +40,7 @@ def shown(*examples: dict[str, Any]) -> ConfigDict:
 
 
 class EntityBody(Body):
-    """An entity: characters of `text`, or tokens of `tokens`, the end excluded. `name`, if given, must stand there."""
+    """An entity: characters of `text`, or tokens of `tokens`, the end excluded; `name`, if given, is their text."""
 
     span: Annotated[list[Whole], Field(min_length=2, max_length=2)]
     name: Name | None = None

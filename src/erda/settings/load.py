@@ -203,7 +203,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
 def _check_corpus(folder: str) -> None:
     if folder and not user_path(folder).is_dir():
         make = "make one with `erda corpus build` and `erda corpus index`"
-        raise SettingsError(f"corpus: {one_line(folder)} is no folder; {make}.")
+        raise SettingsError(f"corpus: {one_line(folder)} is not a folder; {make}.")
 
 
 def _default_shots(dataset: str) -> int:

@@ -7,8 +7,8 @@ a name (`Entity.resolved`) only if no other name competes:
 - "he", "she", "it" and their forms refer to the only fitting name in their sentence, before them, and in the sentence
   before; if there is none, in the two sentences before that. Names fit by type and gender, and the name must stand
   where a subject stands: no preposition before it.
-- A name of unknown type is no "it" where pronouns around it stand for a person, and no name is where "it" stands for
-  time or weather.
+- A name of unknown type is not an antecedent of "it" if pronouns around it stand for a person. An "it" that stands for
+  time or weather has no antecedent.
 - All other pronouns ("I", "they") and all doubtful ones stay unresolved. Nothing is resolved across paragraphs.
 """
 

@@ -60,7 +60,7 @@ def test_a_truncated_record_is_a_fault_and_the_other_runs_continue(copied: Path)
     result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found) == (0, 1)
     assert len(result.faults) == 1
-    assert "is not whole JSON" in result.faults[0]
+    assert "is not valid JSON" in result.faults[0]
     assert "Delete it and run again" in result.faults[0]
 
 

@@ -105,7 +105,7 @@ def test_tables_without_data_are_skipped_and_reported_once(tmp_path: Path, monke
     planned = plan_runs([*choose_tables(["tacred", "base-tacred-5"]), atlas], out=tmp_path)
     assert {one.asked.dataset for one in planned.runs} == {"atlas"}
     assert len(planned.left_out) == 2  # the rows with a corpus, and the data
-    assert planned.left_out[1].startswith("tacred-5, tacred-10, base-tacred-5: Dataset 'tacred' is not here")
+    assert planned.left_out[1].startswith("tacred-5, tacred-10, base-tacred-5: Dataset 'tacred' was not found")
     assert "Order LDC2018T24" in planned.left_out[1]
 
 
@@ -149,9 +149,9 @@ def test_no_runnable_table_is_an_error_with_the_reasons(
         (["--seeds", "abc"], "--seeds: expected a whole number, got 'abc'."),
         (["--dataset", "nosuch"], "Unknown dataset 'nosuch'."),
         (["--device", "cuda"], "PyTorch finds no CUDA device"),
-        (["--corpus", "nosuch"], "corpus: nosuch is no folder"),
+        (["--corpus", "nosuch"], "corpus: nosuch is not a folder"),
         (["--jobs", "0"], "--jobs: must be at least 1, got 0."),
-        (["--set", "corpus=x"], "corpus: x is no folder"),
+        (["--set", "corpus=x"], "corpus: x is not a folder"),
         (["--set", "methods=emr"], "--set methods: fixed by the tables"),
     ],
 )

@@ -176,7 +176,7 @@ def _once(rows: Iterable[LeaderboardRow]) -> list[LeaderboardRow]:
 def ranked(rows: Iterable[LeaderboardRow]) -> list[LeaderboardRow]:
     """Rows setting by setting, best first by all-seen, else by candidates.
 
-    Settings with relations or sentences drawn anew come first, then those with the most records.
+    Settings with newly drawn relations or sentences come first, then those with the most records.
     """
     found = list(rows)
     n_records = Counter[str]()

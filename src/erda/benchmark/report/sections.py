@@ -72,7 +72,7 @@ def experiment_section(experiment: Experiment) -> Section:
 
 
 def _rank(line: Line) -> tuple[int, bool]:
-    """Sort key of which the smallest is the reference; default settings come first within a method."""
+    """Sort key of lines: the first line is the reference; default settings come first within a method."""
     if line.method not in REFERENCES:
         return len(REFERENCES), False
     return REFERENCES.index(line.method), not has_default_settings(line.first)

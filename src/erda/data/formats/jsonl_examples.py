@@ -78,7 +78,7 @@ def own_id(line: str) -> str | None:
 
 
 def other_fields(line: str, but: Collection[str] = ("id",)) -> dict[str, Any]:
-    """The fields of a line of JSON as they are, except some; empty if it is no object."""
+    """The fields of a line of JSON, except those named in `but`; empty if the line is not an object."""
     try:
         found = json.loads(line)
         if "\\ud" in line.lower():  # a lone surrogate cannot be written
