@@ -86,6 +86,8 @@ def _row(line: Line) -> LeaderboardRow:
         remarks.append(f"mean of the last {n_layers} layers")
     if first.settings.get("method", {}).get("whiten"):
         remarks.append("with Posterior's score")
+    if first.settings.get("method", {}).get("classifier"):
+        remarks.append("with a classifier from ten examples on")
     last = {name: one.mean if (one := line.accuracy(name, -1)) else None for name in PROTOCOLS}
     return LeaderboardRow(
         method=_label(line, method.get("title", first.method)),
