@@ -47,11 +47,23 @@ def test_generated_pages_are_current(name):
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == page, "run `make docs` and commit docs/"
 
 
+def without_code(page):
+    """The text of a page without its code blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 def anchors(page):
     """The anchors of a page's headings, as code hosts and the site make them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", without_code(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_prose_wraps_at_100_characters():
+    from_records = ("beyond.md", "leaderboard.md", "REPRODUCIBILITY.md")
+    for page in (page for page in PAGES if page.name not in from_records):
+        prose = [line for line in without_code(page).splitlines() if not line.startswith(("|", "#", "    ", "<"))]
+        long = [line for line in prose if len(line) > 100 and " " in line.lstrip("-* ")[:100]]
+        assert not long, (page.name, long)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
