@@ -7,19 +7,22 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
 
-from erda.app.answers import Answer, TextPlace
+from erda.app.answers import Answer, Ranked, TextPlace, likelier
 from erda.app.entities import Finder, find_tagger, tagged_sentences
 from erda.app.extractor import Extractor
 from erda.app.state import Thresholds
+from erda.app.tagger_coverage import Coverage, rarely_found
 from erda.app.version import Version
 from erda.data.formats import example_to_json
 from erda.errors import DataError
-from erda.text.marks import Mark
+from erda.text.marks import Mark, example_from_marks
+from erda.text.token_types import Tag
 
 TEXT = "SpaceX was founded by Elon Musk in Texas. Later Elon Musk left. Rome is the capital of Italy."
 
@@ -44,6 +47,40 @@ def test_of_two_directions_the_likelier_is_kept(extractor: Extractor) -> None:
     assert len(found.found_both_ways) > 2 * len(best) > 0, "some are answered in both directions, and all twice"
     assert found.found == tuple(best.values())
     assert found.found_both_ways == tuple(one for one in found.answers if one.relation)
+
+
+def test_a_possessive_without_a_name_adds_nothing_to_the_fact_of_a_name() -> None:
+    def answered(sentence: str, relation: str, resolved: str | None = None) -> Answer:
+        example = example_from_marks(sentence)
+        ranked = (Ranked(relation, 0.9, 0.0),)
+        return Answer(replace(example, head=replace(example.head, resolved=resolved)), relation, ranked)
+
+    name = answered("[[Microsoft]] announced its purchase of {{Acme}}.", "bought")
+    its = "Microsoft announced [[its]] purchase of {{Acme}}."
+    assert likelier([name, answered(its, "bought")]) == (name,)
+    for other in (
+        answered(its, "sold"),
+        answered(its, "bought", resolved="Contoso"),
+        answered("[[He]] announced its purchase of {{Acme}}.", "bought"),
+        answered("Contoso announced [[its]] purchase of {{Acme}}.", "bought"),
+    ):
+        assert likelier([name, other]) == (name, other)
+
+
+def test_relations_whose_entities_the_tagger_rarely_finds(extractor: Extractor) -> None:
+    found_by = {"founded by": 2, "born in": 2, "capital of": 1}  # entities of each sentence
+    lessons = {one.example.tokens: one.example for own in extractor.relations for one in extractor.examples(own.id)}
+
+    def tag(sentences: list[tuple[str, ...]]) -> list[list[Tag]]:
+        spans = [
+            (one.head.span, one.tail.span)[: found_by[str(one.relation)]] for one in map(lessons.__getitem__, sentences)
+        ]
+        return [[Tag(span.start, span.end, "ORG") for span in own] for own in spans]
+
+    finder = cast(Finder, SimpleNamespace(of_tokens=tag))
+    n = len(extractor.examples("capital of"))
+    assert rarely_found(extractor.version, finder) == [Coverage("capital of", 0, n)]
+    assert rarely_found(extractor.version, Finder("capitalised")) == []
 
 
 def test_the_confidence_is_that_of_the_relation_in_the_answer(extractor: Extractor) -> None:
@@ -159,7 +196,7 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
         (" \n", None, "the text is empty"),
         ("a b", "a", "expected a list of names or marks"),
         ("a b", ["a", Mark(0, 1)], "give names or marks, not both"),
-        ("a b", [7], "expected names, or marks"),
+        ("a b", [7], "expected names, or character spans"),
         ("a b", ["..", " "], "the name ' ' has no word"),
         ("a\x00b c", ["c"], "control character"),
     ],
@@ -211,7 +248,7 @@ def test_answers_beside_the_truth(extractor: Extractor, tmp_path: Path) -> None:
     assert found.n == 10
     assert found.accuracy == np.mean([one == right for one, right in zip(answers, expected, strict=True)])
     assert found.accuracy_of_known == 1.0
-    assert found.untaught == ("never taught",)
+    assert (found.untaught, found.n_taught) == (("never taught",), 7)
     assert sum(found.confusion.values()) == 10
     assert found.confusion["capital of", "capital of"] == 2
     score = found.relations["founded by"]

@@ -8,7 +8,8 @@ from typing import Any
 
 from erda.errors import counted
 from erda.text.marks import example_to_marks
-from erda.types import Example, Span
+from erda.text.pronouns import is_possessive, is_pronoun
+from erda.types import Entity, Example, Span
 
 Progress = Callable[[int, int], None]  # receives (done, total)
 
@@ -144,14 +145,27 @@ class Extraction:
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     """Keep answers with a relation; of the answers about two entities of a sentence, keep the most confident one.
 
-    A name and the pronouns that were resolved to it are one entity.
+    A name and the pronouns that were resolved to it are one entity. A possessive without a name ("its purchase of
+    Acme") adds nothing where a name of the sentence has the same relation to the same entity.
     """
     found: dict[object, Answer] = {}
     for answer in answers:
         pair = answer.example.tokens, frozenset((answer.head_name, answer.tail_name))
         if answer.relation is not None and (pair not in found or answer.confidence > found[pair].confidence):
             found[pair] = answer
-    return tuple(found.values())
+    sides = [(answer, side) for answer in found.values() for side in ("head", "tail")]
+    named = {_fact(*one) for one in sides if not is_pronoun(_other(*one).name)}
+    empty = {id(one[0]) for one in sides if is_possessive(_other(*one)) and _fact(*one) in named}
+    return tuple(answer for answer in found.values() if id(answer) not in empty)
+
+
+def _other(answer: Answer, side: str) -> Entity:
+    return answer.example.tail if side == "head" else answer.example.head
+
+
+def _fact(answer: Answer, side: str) -> object:
+    """A key of a relation and the entity on one side of it, in a sentence."""
+    return answer.example.tokens, answer.relation, side, answer.head_name if side == "head" else answer.tail_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +303,7 @@ class Evaluation:
     relations: dict[str, RelationScore]
     confusion: dict[tuple[str | None, str | None], int]  # (truth, answer) -> count
     untaught: tuple[str, ...] = ()  # relations of the file that were never taught
+    n_taught: int = 0  # questions that were taught; their answers are better than those to new sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from erda.app.annotated import AnnotatedText, is_annotated
 from erda.app.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation
+from erda.app.candidates import held_keys
 from erda.app.inputs import Given, find_relation, labelled_examples_of, names_of
+from erda.app.review_journal import pair_key
 from erda.app.version import Version
 from erda.data.own_data import read_examples
 from erda.errors import DataError
@@ -66,7 +68,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered = Counter(truth), Counter(given)
+    asked, answered, lessons = Counter(truth), Counter(given), held_keys(version)
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -78,6 +80,7 @@ def evaluate(
         },
         dict(pairs),
         tuple(sorted(names.keys() - taught.keys())),
+        sum(pair_key(one) in lessons for one in questions.examples),
     )
 
 

@@ -149,6 +149,7 @@ def run_extract(options: argparse.Namespace) -> int:
     """Extract from a text; print or write the answers."""
     from erda.app.entities import GIVEN, NAMES, find_tagger
     from erda.app.predicting import ask_text
+    from erda.app.tagger_coverage import rarely_found
     from erda.errors import SettingsError
     from erda.text.names import read_names
 
@@ -181,6 +182,8 @@ def run_extract(options: argparse.Namespace) -> int:
     finder = find_tagger()
     if finder.name in answered.taggers:
         print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
+        for one in rarely_found(version, finder):
+            print_line(f"It finds {one} only. Name such entities: --names FILE.", file=sys.stderr)
     return 0
 
 
@@ -260,6 +263,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
         print_line("No row names a relation, so 'none' is always correct.")
     if found.accuracy_of_known is not None:
         print_line(f"{100 * found.accuracy_of_known:.1f} % on questions about taught relations, with 'none' excluded.")
+    if found.n_taught:
+        print_line(f"{found.n_taught} of the questions were taught, so these figures are too high for new sentences.")
     width = max(map(len, (*found.relations, "relation")))
     print_line()
     print_line(f"{'relation'.ljust(width)}  questions  recall  precision")

@@ -130,7 +130,7 @@ class Client:
         relations = {name: RelationScore(*(one[count] for count in counts)) for name, one in row["relations"].items()}
         confusion = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
         shares = row["accuracy"], row["accuracy_of_known"]
-        return Evaluation(row["n"], *shares, relations, confusion, tuple(row["untaught"]))
+        return Evaluation(row["n"], *shares, relations, confusion, tuple(row["untaught"]), row["n_taught"])
 
     def compare(self, before: int, after: int, questions: Iterable[Given]) -> list[Change]:
         """List the questions that two versions answer differently."""

@@ -34,6 +34,7 @@ def _words(text: str) -> frozenset[str]:
 
 _HE, _SHE, _IT = _words("he him his himself"), _words("she her hers herself"), _words("it its itself")
 _THEY = _words("they them their theirs themselves")
+_POSSESSIVE = _words("his her its their my our")
 _RELATIVE = _words("who whom whose which")
 _OF_A_PERSON = _HE | _SHE | _words("who whom i me my mine myself we us our ours ourselves")
 _OF_ANYTHING = _IT | _THEY | _words("whose which")
@@ -101,6 +102,11 @@ def is_pronoun(name: str) -> bool:
     (True, False, False, False)
     """
     return name.lower() in PRONOUNS and (name == name.lower() or name == name.capitalize())
+
+
+def is_possessive(entity: Entity) -> bool:
+    """Return whether a mention is a possessive pronoun that stands for no known name."""
+    return not entity.resolved and is_pronoun(entity.name) and entity.name.lower() in _POSSESSIVE
 
 
 def with_pronouns(text: str, sentences: Iterable[TaggedSentence]) -> Iterator[TaggedSentence]:
