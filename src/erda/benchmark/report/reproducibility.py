@@ -160,7 +160,7 @@ def _lost_table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     protocols = [name for name in PROTOCOLS if any(name in row for row in rows.values())]
     table = Table(
         name="lost",
-        title="Without records: measured earlier, nobody can check these",
+        title="Measured earlier, without records: these results cannot be checked",
         columns=("method", "n", *protocols),
         rows=tuple((label, row["n"], *(row.get(name) for name in protocols)) for label, row in rows.items()),
     )
