@@ -331,7 +331,7 @@ def test_what_is_mistyped_is_said_in_one_line_with_the_nearest_name(
         ("predict --top 2 f --store x", {"file": "f", "top": 2}),
         ("extract --both --store x", {"file": "-", "pairs": "both"}),
         ("tune --precision 0.8 f", {"file": Path("f"), "precision": 0.8}),
-        ("rename OLD --store x NEW", {"relation": "OLD", "new": "NEW"}),
+        ("rename OLD --store x NEW", {"relation": "OLD", "value": "NEW"}),
         ("paper 1 --out x 2", {"tables": ["1", "2"], "out": Path("x")}),
         ("corpus build a --out x b", {"sources": [Path("a"), Path("b")], "out": Path("x")}),
     ],

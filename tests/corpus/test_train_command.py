@@ -27,7 +27,7 @@ from erda.cli import corpus_train
 parser = argparse.ArgumentParser()
 corpus_train.add_commands(parser.add_subparsers())
 options = parser.parse_args()
-raise SystemExit(options.handler(options))
+options.handler(options)
 """
 
 
@@ -68,7 +68,7 @@ def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, 
     corpus_train.add_commands(parser.add_subparsers())
     asked = ["evaluate", str(tmp_path / "model"), "--pairs", str(packed), *common]
     options = parser.parse_args(asked)
-    assert options.handler(options) == 0
+    options.handler(options)
     measured = capsys.readouterr().out
     assert f"{report['after']['agreement']:6.3f}" in measured
     assert f"{report['after']['auc']:6.3f}" in measured

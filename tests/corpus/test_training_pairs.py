@@ -126,7 +126,7 @@ def test_excluded_sentences_are_skipped(folder, tmp_path):
     (tmp_path / "test.txt").write_text(" ".join(examples[4].tokens).upper() + "\n")
     out = tmp_path / "pairs.npz"
     options = ["--encoder", folder.path, "--exclude", tmp_path / "test.txt", "--out", out]
-    assert erda_corpus("pairs", tmp_path / "rows.jsonl", *options) == 0
+    erda_corpus("pairs", tmp_path / "rows.jsonl", *options)
     rows = PairRows.load(out)
     assert rows.made_of.left_out == {"sentence given with --exclude": 1}
     assert len(rows) == 89

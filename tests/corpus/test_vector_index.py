@@ -275,7 +275,7 @@ def test_the_command_builds_an_index(
         return model
 
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", load)
-    assert erda_corpus("index", store.folder, "--model", "mine") == 0
+    erda_corpus("index", store.folder, "--model", "mine")
     assert asked == [("mine", "cpu float32")]
     out = capsys.readouterr().out
     assert "100 rows, 64 dimensions, Flat" in out

@@ -61,9 +61,9 @@ def content(store: CorpusStore) -> list[tuple]:
     ]
 
 
-def erda_corpus(*arguments: object) -> int:
+def erda_corpus(*arguments: object) -> None:
     """Run `erda corpus ARGUMENTS` in this process."""
     parser = argparse.ArgumentParser()
     corpus_command.add_parser(parser.add_subparsers())
     options = parser.parse_args(["corpus", *map(str, arguments)])
-    return options.handler(options)
+    options.handler(options)

@@ -94,7 +94,7 @@ def _add_inspection(commands: Commands[argparse.ArgumentParser]) -> None:
     search.add_argument("--limit", metavar="N", type=int, default=20, help="sentences to show (default: 20)")
 
 
-def build(args: argparse.Namespace) -> int:
+def build(args: argparse.Namespace) -> None:
     """Build a corpus and print the numbers of added and dropped rows."""
     from erda.corpus.corpus_build import BuildSettings, build_corpus
     from erda.corpus.sources import Limits, SourceSettings
@@ -114,7 +114,6 @@ def build(args: argparse.Namespace) -> int:
         show=lambda line: print_line(line, file=sys.stderr),
     )
     _print_report(report, args.out)
-    return 0
 
 
 def _print_report(report: BuildReport, folder: Path) -> None:
@@ -134,7 +133,7 @@ def _print_report(report: BuildReport, folder: Path) -> None:
         print_line(f"  {n:>12,}  {reason}" + (f"  (first: {places[reason]})" if reason in places else ""))
 
 
-def show_stats(args: argparse.Namespace) -> int:
+def show_stats(args: argparse.Namespace) -> None:
     """Print the counts of a corpus."""
     from erda.corpus.corpus_store import CorpusStore
 
@@ -163,10 +162,9 @@ def show_stats(args: argparse.Namespace) -> int:
             print_line(f"  {n:>12,}  {name}")
     if not stats.dropped:
         print_line("  nothing")
-    return 0
 
 
-def show_pair(args: argparse.Namespace) -> int:
+def show_pair(args: argparse.Namespace) -> None:
     """Print the sentences of an entity pair."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.text.keys import EntityPair
@@ -182,10 +180,9 @@ def show_pair(args: argparse.Namespace) -> int:
             print_line(f"  {role}: " + (f"the corpus has {near}" if near else f"no entity like '{name}'"))
     elif n_found > args.limit:
         print_line(f"... {args.limit:,} of {n_found:,} sentences; show more with --limit.")
-    return 0
 
 
-def search_text(args: argparse.Namespace) -> int:
+def search_text(args: argparse.Namespace) -> None:
     """Print sentences that contain every word of a text."""
     from erda.corpus.corpus_store import CorpusStore
 
@@ -193,7 +190,6 @@ def search_text(args: argparse.Namespace) -> int:
     print_sentences(found.sentences)
     more = f"; the first {len(found.sentences):,} are shown" if found.n_rows > len(found.sentences) else ""
     print_line(f"{found.n_rows:,} rows contain '{args.text}'{more}.")
-    return 0
 
 
 def print_sentences(sentences: Iterable[CorpusSentence]) -> None:

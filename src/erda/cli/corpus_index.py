@@ -128,7 +128,7 @@ def augment_settings(args: argparse.Namespace) -> AugmentSettings:
     return settings_of(AugmentSettings, args.sets, flags, what="setting of the augmentation")
 
 
-def make_index(args: argparse.Namespace) -> int:
+def make_index(args: argparse.Namespace) -> None:
     """Embed new rows, and make the index or add to it."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
@@ -173,10 +173,9 @@ def make_index(args: argparse.Namespace) -> int:
         "exact search" if about.factory == "Flat" else f"recall@1 {about.search.recall:.3f} against exact search"
     )
     print_line(f"in {index.shards.folder}")
-    return 0
 
 
-def augment(args: argparse.Namespace) -> int:
+def augment(args: argparse.Namespace) -> None:
     """Find extra examples, write them, and print some."""
     from erda.corpus.augment import open_augmenter, write_extras
     from erda.data.own_data import read_examples
@@ -196,7 +195,6 @@ def augment(args: argparse.Namespace) -> int:
     print_augmentation(found, n_shown=args.show)
     print_line()
     print_line(f"{len(found.extras)} extra examples written to {out}")
-    return 0
 
 
 def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
@@ -221,7 +219,7 @@ def print_augmentation(found: Augmentation, *, n_shown: int) -> None:
         print_line("rejected: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
 
 
-def narrow(args: argparse.Namespace) -> int:
+def narrow(args: argparse.Namespace) -> None:
     """Select the rows near some examples and write them."""
     from erda.corpus.augment import open_augmenter
     from erda.corpus.narrow import near_rows, write_rows
@@ -234,4 +232,3 @@ def narrow(args: argparse.Namespace) -> int:
     rows = near_rows(augmenter, examples, top=args.top, per_relation=args.per_relation)
     write_rows(augmenter.store, rows, args.out)
     print_line(f"{len(rows):,} of {len(augmenter.store):,} rows are near {len(examples):,} examples: {args.out}")
-    return 0

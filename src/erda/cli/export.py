@@ -30,7 +30,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     export.set_defaults(handler=run_export)
 
 
-def run_export(options: argparse.Namespace) -> int:
+def run_export(options: argparse.Namespace) -> None:
     """Write the folder."""
     from erda.app.export import export
 
@@ -39,4 +39,3 @@ def run_export(options: argparse.Namespace) -> int:
     print_line(
         f'{folder} is written. Try it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
     )
-    return 0

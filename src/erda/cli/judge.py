@@ -90,14 +90,13 @@ def _types(text: str) -> list[str]:
     return [one.strip() for one in text.split(",")] if text.strip() else []
 
 
-def run_judge(options: argparse.Namespace) -> int:
+def run_judge(options: argparse.Namespace) -> None:
     """Keep a judgement."""
     print_line(str(open_store(options).judge(options.sentence, options.relation, holds=options.holds)))
     say_what_is_known(options)
-    return 0
 
 
-def run_tune(options: argparse.Namespace) -> int:
+def run_tune(options: argparse.Namespace) -> None:
     """Fit thresholds and print what to expect of them, or drop them."""
     from erda.app.annotated import is_annotated
     from erda.app.answers import TunedRelation
@@ -109,7 +108,7 @@ def run_tune(options: argparse.Namespace) -> int:
     if options.clear:
         extractor.clear_thresholds()
         say_what_is_known(options)
-        return 0
+        return
     with progress_bar("answering") as progress:
         labelled = options.file
         if not is_annotated(labelled):
@@ -136,10 +135,9 @@ def run_tune(options: argparse.Namespace) -> int:
         print_line(f"On new text, expect a precision below {100 * found.precision:g}; more labelled rows help.")
     print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
     say_what_is_known(options)
-    return 0
 
 
-def run_declare(options: argparse.Namespace) -> int:
+def run_declare(options: argparse.Namespace) -> None:
     """Declare properties of a relation, and print all that hold for it."""
     given = {name: getattr(options, name) for name in ("symmetric", "inverse", "head_types", "tail_types")}
     if all(one is ... for one in given.values()):
@@ -149,4 +147,3 @@ def run_declare(options: argparse.Namespace) -> int:
     said = declarations(extractor.version.known(options.relation))
     print_line(f"{options.relation}: {'; '.join(said) or 'nothing is declared'}")
     say_what_is_known(options)
-    return 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line
+from erda.errors import ErdaError, not_installed
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -18,7 +19,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print one list."""
     entries = list(LISTS[options.what]())
     width = max(len(name) for name, *_ in entries) + 2
@@ -26,14 +27,12 @@ def run(options: argparse.Namespace) -> int:
         print_line(f"{name:<{width}}{about}")
         for setting in settings:
             print_line(f"    {setting}")
-    return 0
 
 
 Entry = tuple[str, str, list[str]]  # name, a sentence, settings
 
 
 def _methods() -> Iterator[Entry]:
-    from erda.errors import ErdaError, not_installed
     from erda.methods import METHODS, find_method
     from erda.settings.runs import default_settings
 

@@ -100,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     try:
         with redirect_stdout(PrintableOutput(sys.stdout)):
-            status = int(options.handler(options) or 0)
+            options.handler(options)
         sys.stdout.flush()
-        return status
+        return 0
     except KeyboardInterrupt:
         print_line(file=sys.stderr)
         print_line(f"Stopped. {getattr(options, 'kept', '')}".rstrip(), file=sys.stderr)

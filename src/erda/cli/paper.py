@@ -43,7 +43,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the selected tables, write the report, and list missing runs."""
     from erda.benchmark.paper.paper_tables import choose_tables
     from erda.benchmark.paper.run_paper import run_paper
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         for table in tables:
             print_line(f"{table.group:11} {table.name:15} {table.title}")
-        return 0
+        return
     options.kept = f"Finished runs are kept in {options.out}; the same command resumes."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
@@ -64,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
         _report(options.out)
     if done.faults:
         raise ErdaError(f"What failed ({len(done.faults)}):\n{join_faults(merge_faults(done.faults))}")
-    return 0
 
 
 def _report(out: Path) -> None:

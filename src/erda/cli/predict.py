@@ -21,7 +21,7 @@ from erda.cli.store import (
     open_store,
     progress_bar,
 )
-from erda.errors import counted
+from erda.errors import SettingsError, counted
 
 if TYPE_CHECKING:
     from erda.app.answer_files import Answered, Asking
@@ -121,7 +121,7 @@ def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-confidence", type=float, metavar="X", help=about)
 
 
-def run_predict(options: argparse.Namespace) -> int:
+def run_predict(options: argparse.Namespace) -> None:
     """Answer a file; print or write the answers."""
     from erda.app.predicting import ask_rows
 
@@ -130,7 +130,7 @@ def run_predict(options: argparse.Namespace) -> int:
         with input_file(options.file) as path:
             for row in predicted_rows(options, path):
                 _show(row)
-        return 0
+        return
     version = open_store(options).version
     with input_file(options.file) as path:
         asking = ask_rows(
@@ -142,15 +142,13 @@ def run_predict(options: argparse.Namespace) -> int:
             min_confidence=options.min_confidence,
         )
         _answer(asking, options)
-    return 0
 
 
-def run_extract(options: argparse.Namespace) -> int:
+def run_extract(options: argparse.Namespace) -> None:
     """Extract from a text; print or write the answers."""
     from erda.app.entities import GIVEN, NAMES, find_tagger
     from erda.app.predicting import ask_text
     from erda.app.tagger_coverage import rarely_found
-    from erda.errors import SettingsError
     from erda.text.names import read_names
 
     if options.names and options.entity:
@@ -160,7 +158,7 @@ def run_extract(options: argparse.Namespace) -> int:
         with input_file(options.file, plain=True) as path:
             for row in extracted_rows(options, path, names):
                 _show(row)
-        return 0
+        return
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asking = ask_text(
@@ -184,7 +182,6 @@ def run_extract(options: argparse.Namespace) -> int:
         print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
         for one in rarely_found(version, finder):
             print_line(f"It finds {one} only. Name such entities: --names FILE.", file=sys.stderr)
-    return 0
 
 
 def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
@@ -230,18 +227,18 @@ def _show(row: PlainRow) -> None:
             print_line(f"{one['confidence']:5.2f}  {answer}  {one.get('sentence', one['text'])}{stands_for}")
 
 
-def run_evaluate(options: argparse.Namespace) -> int:
+def run_evaluate(options: argparse.Namespace) -> None:
     """Print the evaluation of a file, or the answers that differ between two versions."""
     from erda.app.annotated import is_annotated
     from erda.app.evaluation import read_labelled
-    from erda.errors import SettingsError
     from erda.text.marks import example_to_marks
 
     if options.against is not None and options.min_confidence is not None:
         raise SettingsError("Give --against or --min-confidence, not both.")
     extractor = open_store(options)
     if is_annotated(options.file):
-        return _evaluate_texts(extractor, options)
+        _evaluate_texts(extractor, options)
+        return
     if options.find_entities:
         raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
     examples = read_labelled(
@@ -254,7 +251,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
             print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
         versions = f"versions {options.against} and {extractor.version.number}"
         print_line(f"{counted(len(changes), 'answer')} of {versions} differ.")
-        return 0
+        return
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")
@@ -280,13 +277,10 @@ def run_evaluate(options: argparse.Namespace) -> int:
     if found.untaught:
         print_line()
         print_line(f"Never taught, so 'none' is correct: {', '.join(found.untaught)}")
-    return 0
 
 
-def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> int:
+def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
     """Print precision, recall and F1 of the triples of annotated texts."""
-    from erda.errors import SettingsError
-
     if options.against is not None:
         raise SettingsError("--against: compares answers to marked pairs, not annotated texts.")
     with progress_bar("extracting") as progress:
@@ -300,4 +294,3 @@ def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> int:
     print_line(f"In percent, over {counted(found.n_texts, 'text')}.")
     if found.untaught:
         print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
-    return 0

@@ -37,7 +37,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print and write the report."""
     from erda.benchmark.paper.paper_sections import asked_tables, paper_layout, table_titles
     from erda.benchmark.report.report import FOLDER, write_report
@@ -63,4 +63,3 @@ def run(options: argparse.Namespace) -> int:
         print_line(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
         print_fault(fault)
-    return 0

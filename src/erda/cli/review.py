@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
 from erda.cli.store import add_columns, add_store, command, input_file, open_store
-from erda.errors import one_line
+from erda.errors import DataError, one_line
 
 if TYPE_CHECKING:
     from erda.app.candidates import Candidate
@@ -54,11 +54,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     review.set_defaults(handler=run_review)
 
 
-def run_review(options: argparse.Namespace) -> int:
+def run_review(options: argparse.Namespace) -> None:
     """Show candidates until the person quits or none is left."""
     from erda.app.candidates import text_rows
     from erda.app.reviewing import open_review
-    from erda.errors import DataError
 
     if options.file == "-":
         raise DataError("FILE: name a file; your answers are read from standard input.")
@@ -76,7 +75,6 @@ def run_review(options: argparse.Namespace) -> int:
         _say_counts(review)
         if review.current:
             print_line(f"To continue: {resume}")
-    return 0
 
 
 def _say_progress(done: int, total: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.printing import print_line, print_tables
 from erda.cli.settings import add_settings, load_settings
+from erda.errors import ErdaError, join_faults, merge_faults
 
 if TYPE_CHECKING:
     from erda.settings.runs import RunSettings
@@ -38,13 +39,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run, and print the result tables."""
     from erda.benchmark.experiments import group_records
     from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.result_tables import accuracy_table, final_table
     from erda.benchmark.run.planned_runs import run_experiment
-    from erda.errors import ErdaError, join_faults, merge_faults
 
     refuse(below_one(options, "jobs"))
     settings = load_settings(options)
@@ -63,7 +63,6 @@ def run(options: argparse.Namespace) -> int:
         print_line(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
-    return 0
 
 
 def warn_untrained(settings: RunSettings) -> None:

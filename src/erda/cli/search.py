@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.printing import print_line, print_tables
 from erda.cli.settings import add_settings, load_settings, read_given
+from erda.errors import ErdaError, SettingsError, join_faults
 
 if TYPE_CHECKING:
     from erda.benchmark.search.search import Search
@@ -73,11 +74,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Search, and print the best settings."""
     from erda.benchmark.search.result import BEST, best_table, write_best
     from erda.benchmark.search.search import search
-    from erda.errors import ErdaError, join_faults
 
     asked = _asked(options)
     print_line(f"Space: {', '.join(map(str, asked.space))}", file=sys.stderr)
@@ -89,14 +89,12 @@ def run(options: argparse.Namespace) -> int:
         print_line(f"Measure them on test data: erda run --config {options.out / BEST} --out DIR")
     if found.faults:
         raise ErdaError(f"Trials that failed: {len(found.faults)}\n{join_faults(found.faults)}")
-    return 0
 
 
 def _asked(options: argparse.Namespace) -> Search:
     """Validate the options of a search; report all faults at once."""
     from erda.benchmark.search.search import Search
     from erda.benchmark.search.space import default_space, parse_space
-    from erda.errors import SettingsError, join_faults
     from erda.settings.load import layers_of, merged
 
     faults = below_one(options, "jobs", "trials")

@@ -9,6 +9,7 @@ from pathlib import Path
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
 from erda.cli.printing import print_line
 from erda.cli.store import default_store
+from erda.errors import require
 
 SERVE = """\
 Without a token, the server answers only this machine. --token-file adds a token, which is part of the printed address.
@@ -48,10 +49,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     serve.set_defaults(handler=run_serve)
 
 
-def run_serve(options: argparse.Namespace) -> int:
+def run_serve(options: argparse.Namespace) -> None:
     """Serve until interrupted."""
-    from erda.errors import require
-
     require("fastapi", "uvicorn", "prometheus_client")
     from erda.serve.application import ServerSettings
     from erda.serve.launch import read_token, serve
@@ -76,4 +75,3 @@ def run_serve(options: argparse.Namespace) -> int:
         serve_on_ray(settings, n_replicas=options.workers, address=options.address, started=started)
     else:
         serve(settings, n_workers=options.workers, started=started)
-    return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import refuse
+from erda.errors import unknown_name
 
 if TYPE_CHECKING:
     from erda.fields import S
@@ -100,7 +101,6 @@ def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
 
 def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
     """Validate `--set` and flags, which win, as one settings model; report all faults at once."""
-    from erda.errors import unknown_name
     from erda.fields import flat_kinds
     from erda.settings.load import Given, tidy_name, validated
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import named_path
 from erda.cli.printing import print_line
 from erda.cli.remote import add_server
-from erda.errors import counted, one_line
+from erda.errors import DataError, ErdaError, counted, one_line
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
@@ -97,7 +97,6 @@ def open_store(options: argparse.Namespace, *, create: bool = False, **asked: An
 def stored(options: argparse.Namespace) -> Store:
     """Open the store of the selected extractor, without loading a model."""
     from erda.app.store import Store
-    from erda.errors import DataError
     from erda.files import user_path
 
     store = Store(user_path(options.store))
@@ -113,8 +112,6 @@ def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
 
     With `plain`, a sentence needs no marks.
     """
-    from erda.errors import DataError, ErdaError
-
     is_sentence = _is_sentence(given, plain=plain)
     is_pipe = not is_sentence and Path(given).is_fifo()  # as <(command) in a shell
     if given != STANDARD_INPUT and not is_sentence and not is_pipe:
@@ -138,8 +135,6 @@ def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
 
 def _is_sentence(given: str, *, plain: bool) -> bool:
     """Whether an argument is a sentence, not a file name: it has marks, or several words and no file ending."""
-    from erda.errors import DataError
-
     if not given.strip():
         raise DataError("FILE: expected a name or a sentence, got nothing.")
     if given == STANDARD_INPUT or os.path.exists(given):  # noqa: PTH110 (False for text that is too long for a name)

@@ -37,7 +37,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(handler=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Pack or check a bundle."""
     from erda.benchmark.submission import check_bundle, pack_bundle
     from erda.outputs import refuse_existing
@@ -48,11 +48,10 @@ def run(options: argparse.Namespace) -> int:
         checked = check_bundle(options.place)
         methods = sorted({record.method for record in checked.records})
         print_line(f"Valid: {checked.bundle.name}, {len(checked.records)} records of {', '.join(methods)}.")
-        return 0
+        return
     name = options.name or options.place.resolve().name
     out = options.out or Path(f"{options.place.resolve().name}.zip")
     refuse_existing(out, overwrite=options.overwrite)
     bundle = pack_bundle(options.place, out, name=name, method_files=tuple(options.method_file))
     size = out.stat().st_size / 1e6
     print_line(f"Bundle: {out}, {len(bundle.members)} files, {size:.1f} MB. Check it with: erda submit --check {out}")
-    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ from erda.cli.store import (
     say_what_is_known,
     stored,
 )
-from erda.errors import counted
+from erda.errors import DataError, SettingsError, counted
+from erda.types import NO_RELATION
 
 if TYPE_CHECKING:
     from erda.app.answers import Taught
@@ -156,10 +157,8 @@ def _add_suggest(commands: Commands[argparse.ArgumentParser]) -> None:
     suggest.set_defaults(handler=run_suggest)
 
 
-def run_teach(options: argparse.Namespace) -> int:
+def run_teach(options: argparse.Namespace) -> None:
     """Teach, and print the result."""
-    from erda.errors import SettingsError
-
     nothing_new = options.relation is None and options.file is None and not options.counterexamples
     if nothing_new and not options.relearn:
         raise SettingsError("Nothing to teach: give a RELATION with sentences, or --file FILE.")
@@ -171,7 +170,7 @@ def run_teach(options: argparse.Namespace) -> int:
     found = _read(options)
     if options.server:
         print_line(str(_taught_by_server(options, found)))
-        return 0
+        return
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
@@ -193,7 +192,6 @@ def run_teach(options: argparse.Namespace) -> int:
     if taught:
         print_line(str(taught))
     say_what_is_known(options)
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +233,7 @@ def _read(options: argparse.Namespace) -> _Found:
 
 def _reading(options: argparse.Namespace, given: str) -> Reading:
     """Read a file, or a sentence; say which of its rows are left out."""
-    from dataclasses import replace
-
     from erda.data.own_data import read_examples, set_apart
-    from erda.errors import DataError
 
     is_plain = given != options.file or options.columns is None
     with input_file(given) as path:
@@ -261,18 +256,17 @@ def _reading(options: argparse.Namespace, given: str) -> Reading:
     return reading
 
 
-def run_relations(options: argparse.Namespace) -> int:
+def run_relations(options: argparse.Namespace) -> None:
     """Print relations, or the examples of one relation."""
     from erda.app.inputs import known_relation
     from erda.text.marks import example_to_marks
-    from erda.types import NO_RELATION
 
     content = stored(options).content()
     known = {one.relation: one for one in content.known}
     if options.relation == NO_RELATION:
         for lesson in content.unrelated:
             print_line(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
-        return 0
+        return
     if options.relation is not None:
         one = known[known_relation(options.relation, known)]
         for sign, lessons in ((" ", one.lessons), ("-", one.counterexamples)):
@@ -280,7 +274,7 @@ def run_relations(options: argparse.Namespace) -> int:
                 print_line(f"{lesson.number:5d}{sign} {example_to_marks(lesson.example)}")
         for line in declarations(one):
             print_line(line)
-        return 0
+        return
     width = max((len(one.name) for one in known), default=0)
     for relation, one in known.items():
         against = f" {-len(one.counterexamples):4d}" if any(each.counterexamples for each in known.values()) else ""
@@ -296,7 +290,6 @@ def run_relations(options: argparse.Namespace) -> int:
             f"{content.thresholds.version}."
         )
     say_what_is_known(options)
-    return 0
 
 
 def declarations(known: Known) -> list[str]:
@@ -308,11 +301,9 @@ def declarations(known: Known) -> list[str]:
     return said
 
 
-def run_forget(options: argparse.Namespace) -> int:
+def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
     from erda.app.store_edits import forget
-    from erda.errors import DataError
-    from erda.types import NO_RELATION
 
     if options.example is None:
         forget(stored(options), options.relation)
@@ -327,10 +318,9 @@ def run_forget(options: argparse.Namespace) -> int:
             raise DataError(f"'{options.relation}' has no example {options.example}; list them: {listing}")
         extractor.take_back(options.example)
     say_what_is_known(options)
-    return 0
 
 
-def run_undo(options: argparse.Namespace) -> int:
+def run_undo(options: argparse.Namespace) -> None:
     """Return to an earlier version."""
     from erda.app.store_edits import undo
 
@@ -341,10 +331,9 @@ def run_undo(options: argparse.Namespace) -> int:
         redo = command(options, f"undo --to {undone.number}")
         print_line(f"Undone: {undone.what}. To bring it back: {redo}")
     say_what_is_known(options)
-    return 0
 
 
-def run_history(options: argparse.Namespace) -> int:
+def run_history(options: argparse.Namespace) -> None:
     """Print a line for each version in local time; a star marks the current version."""
     from datetime import datetime
 
@@ -353,23 +342,18 @@ def run_history(options: argparse.Namespace) -> int:
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
         when = datetime.fromisoformat(one.time).astimezone()
         print_line(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
-    return 0
 
 
-def run_prune(options: argparse.Namespace) -> int:
+def run_prune(options: argparse.Namespace) -> None:
     """Remove versions, and print their number."""
     n_removed = open_store(options).prune(keep=options.keep, purge=options.purge)
     print_line(f"{counted(n_removed, 'version')} removed.")
     say_what_is_known(options)
-    return 0
 
 
-def run_suggest(options: argparse.Namespace) -> int:
+def run_suggest(options: argparse.Namespace) -> None:
     """Print suggestions, and write them to a file of examples."""
-    from dataclasses import replace
-
     from erda.data.convert import write_examples
-    from erda.errors import DataError
     from erda.outputs import check_output
     from erda.text.marks import example_to_marks
 
@@ -394,4 +378,3 @@ def run_suggest(options: argparse.Namespace) -> int:
         teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
         print_line()
         print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
-    return 0
