@@ -1,32 +1,40 @@
 """Keep test and validation sentences out of a corpus.
 
 A sentence is rejected if it equals an excluded sentence, ignoring case and spacing, or if it is a near-duplicate: it
-contains at least the share `overlap` of the word 8-grams of an excluded sentence (`word_runs.py`). Excluded sentences
-of fewer than eight words have no near-duplicates.
+contains at least the share `overlap` of the word 8-grams of an excluded sentence. Excluded sentences of fewer than
+eight words have no near-duplicates. Words are lower-case letters and digits; punctuation is ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from erda.corpus.excluded_files import sentences_of_file
-from erda.corpus.word_runs import NO_RUNS, runs_of_each, word_runs
+from erda.data.formats.cfrl import N_FIELDS
 from erda.errors import DataError, SettingsError
-from erda.files import read_arrays, write_arrays
+from erda.files import decode_json, read_arrays, write_arrays
 from erda.text.keys import sentence_key
+from erda.text.reading import JsonWalk, read_lines
 
 OVERLAP = 0.5
 SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
+RUN = 8
+NO_RUNS = np.zeros(0, np.uint64)
+_END = "\ue000"  # a word appended to each text
+_WORD = re.compile(r"[^\W_]+")
+_POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(RUN)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +148,86 @@ class Excluded:
             "n_runs": np.array([len(sentence.runs) for sentence in ordered], np.int64),
             "needed": np.array([sentence.needed for sentence in ordered], np.int64),
         }
+
+
+# -- word 8-grams ------------------------------------------------------------------------------------------------------
+
+
+def word_runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Hash every word 8-gram of the joined texts to 64 bits; also return the word index of the end of each text.
+
+    The end of a text counts as a word, so an 8-gram across two texts matches no 8-gram of a single text.
+    """
+    joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
+    words = np.frombuffer(b"".join(map(_WORDS.__getitem__, joined.lower().split())), np.uint64)
+    if len(_WORDS) > _MOST_WORDS:
+        _WORDS.clear()
+    return np.convolve(words, _POWERS, "valid") if len(words) >= RUN else NO_RUNS, np.flatnonzero(words == 0)
+
+
+def runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
+    """Yield the distinct 8-grams of each text."""
+    runs, ends = word_runs(texts)
+    start = 0
+    for end in ends.tolist():
+        yield np.unique(runs[start : max(start, end - RUN + 1)])
+        start = end + 1
+
+
+class _Words(dict[str, bytes]):
+    """Cache of the hashes of a token's words (none, one or several), eight bytes each; the end of a text is 0."""
+
+    def __missing__(self, token: str) -> bytes:
+        words = _WORD.findall(unicodedata.normalize("NFC", token))
+        hashes = b"".join(hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
+        self[token] = bytes(8) if token == _END else hashes
+        return self[token]
+
+
+_WORDS, _MOST_WORDS = _Words(), 1 << 18
+
+
+# -- files of test and validation data ---------------------------------------------------------------------------------
+
+
+def sentences_of_file(path: Path) -> Iterator[str]:
+    """Yield the sentences of a file.
+
+    JSONL (`tokens` or `text`), CFRL splits (tab-separated), JSON lists or objects of lists whose items hold `tokens`,
+    `token`, `text` or `sents` (FewRel, TACRED, DocRED), or plain text with one sentence per line.
+    """
+    endings = [ending for ending in path.suffixes if ending not in (".gz", ".bz2")]
+    if endings and endings[-1] == ".json":
+        yield from _from_json(path)
+        return
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        if line.startswith("{"):
+            yield from _from_value(decode_json(line, dict, place=f"{path}:{number}"), f"{path}:{number}")
+        else:
+            fields = line.split("\t")
+            yield fields[2] if len(fields) == N_FIELDS else line
+
+
+def _from_json(path: Path) -> Iterator[str]:
+    walk = JsonWalk(path)
+    for _ in [None] if walk.begins_with("[") else walk.fields():
+        for line, value in walk.array():
+            yield from _from_value(value, f"{path}:{line}")
+    walk.end()
+
+
+def _from_value(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("sents"), list):
+            yield from (" ".join(map(str, sentence)) for sentence in value["sents"])
+            return
+        for name in ("tokens", "token"):
+            if isinstance(value.get(name), list):
+                yield " ".join(map(str, value[name]))
+                return
+        if isinstance(value.get("text"), str):
+            yield value["text"]
+            return
+    raise DataError(f"{place}: no sentence; expected 'tokens', 'token', 'text' or 'sents'.")

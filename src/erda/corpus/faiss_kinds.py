@@ -39,7 +39,8 @@ def choose_factory(n_rows: int, dim: int) -> str:
     if n_rows <= EXACT_ROWS:
         return "Flat"
     codes = "SQ8" if dim % 8 else f"PQ{dim // 4}x4fsr"
-    return f"IVF{_power_of_two(2 * math.sqrt(n_rows))},{codes}"
+    n_lists = 2 ** round(math.log2(2 * math.sqrt(n_rows)))
+    return f"IVF{n_lists},{codes}"
 
 
 def make_index(factory: str, shards: VectorShards) -> Any:
@@ -121,10 +122,6 @@ def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.n
     scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
     scores[rows < 0] = -np.inf
     return scores
-
-
-def _power_of_two(number: float) -> int:
-    return int(2 ** round(math.log2(number)))
 
 
 def _sample(shards: VectorShards, n: int) -> np.ndarray:

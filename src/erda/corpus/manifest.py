@@ -88,11 +88,6 @@ class Segment:
     parts: tuple[CorpusPart, ...]
     lookup: tuple[StoredFile, StoredFile]  # sorted keys, their rows
 
-    def files(self) -> Iterator[StoredFile]:
-        """Every file of the segment."""
-        yield from (part.file for part in self.parts)
-        yield from self.lookup
-
     @property
     def dropped(self) -> Counter[str]:
         """Number of dropped rows by reason."""
@@ -158,7 +153,8 @@ class Manifest:
     def files(self) -> Iterator[StoredFile]:
         """Every file of the corpus."""
         for segment in self.segments:
-            yield from segment.files()
+            yield from (part.file for part in segment.parts)
+            yield from segment.lookup
         if self.excluded:
             yield self.excluded
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from erda.corpus.sources.jsonl_source import JsonlSource
-from erda.corpus.sources.plain_text_source import PlainSource
-from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally
+from erda.corpus.sources.source import CorpusRow, Limits, Source, SourceBatch, Tally, pair_rows
 from erda.corpus.sources.wikipedia_source import WikipediaSource
 from erda.data.entity_model import GET, NAME, model_folder
 from erda.errors import SettingsError, unknown_name
 from erda.text.names import NameTagger, read_names
-from erda.text.spacy_tagger import fetched_tagger, spacy_tagger
+from erda.text.spacy_tagger import Tagger, fetched_tagger, spacy_tagger
 
 __all__ = ["SOURCES", "CorpusRow", "Limits", "Source", "SourceBatch", "SourceSettings", "Tally", "open_source"]
 
@@ -30,6 +29,20 @@ class SourceSettings:
     def __post_init__(self) -> None:
         if self.n_workers < 1:
             raise SettingsError(f"workers must be at least 1, got {self.n_workers}.")
+
+
+class PlainSource(Source):
+    """Sentences of a text file, whose entities a tagger finds; a sentence never spans two lines."""
+
+    def __init__(self, path: Path, tagger: Tagger) -> None:
+        super().__init__(path)
+        self._tag = tagger
+
+    def rows(self, number: int, unit: str, limits: Limits, tally: Tally) -> Iterator[CorpusRow]:
+        """Rows of all sentences of a line."""
+        for sentence in self._tag(unit):
+            tally.read += 1
+            yield from pair_rows(sentence, source=f"{self.path.name}:{number}", limits=limits, tally=tally)
 
 
 def _plain(path: Path, settings: SourceSettings) -> Source:
