@@ -174,7 +174,7 @@ def test_plain_text_needs_names_or_spacy(tmp_path, monkeypatch):
         read_names(tmp_path / "names.txt")
     tagger = NameTagger({"York": None, "Ann": "Q1"})
     monkeypatch.setattr("erda.corpus.sources.model_folder", lambda: tmp_path)
-    monkeypatch.setattr("erda.corpus.sources.fetched_tagger", {tmp_path: tagger}.get)
+    monkeypatch.setattr("erda.corpus.sources.spacy_tagger", {tmp_path: tagger}.get)
     (tmp_path / "x.txt").write_text("Ann left York.")
     rows, _ = read(tmp_path / "x.txt", spacy="entities")
     assert [(row.head_name, row.head_id) for row in rows] == [("Ann", "Q1"), ("York", None)]

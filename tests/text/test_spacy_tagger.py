@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
-from erda.text.spacy_tagger import fetched_tagger, pipeline_tagger, spacy_tagger
+from erda.text.spacy_tagger import pipeline_tagger, spacy_tagger
 
 
 def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
@@ -46,10 +46,10 @@ def test_pipelines_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SettingsError, match="erda data get entities"):
         spacy_tagger("en_nothing")
     with pytest.raises(ModelError, match="erda data get entities"):
-        fetched_tagger(tmp_path)
+        spacy_tagger(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "spacy", None)
     with pytest.raises(SettingsError, match=r"erda\[entities\]"):
         spacy_tagger("en_nothing")
     monkeypatch.setattr("erda.errors.find_spec", lambda name: None)
     with pytest.raises(ErdaError, match=r"erda\[entities\]"):
-        fetched_tagger(tmp_path)
+        spacy_tagger(tmp_path)

@@ -199,16 +199,13 @@ class CandidatePool:
             for answer in extraction.answers:
                 chosen = next(one for one in answer.ranked if relation in (None, one.relation))
                 key, example = pair_key(answer.example), answer.example
-                if chosen.confidence < LEAST_CONFIDENCE or key in judged or pair_key(_reversed(example)) in holds:
+                reverse = replace(example, head=example.tail, tail=example.head)
+                if chosen.confidence < LEAST_CONFIDENCE or key in judged or pair_key(reverse) in holds:
                     continue
                 pair = sentence, frozenset((answer.head_name, answer.tail_name))
                 if pair not in best or best[pair].confidence < chosen.confidence:
                     best[pair] = Candidate(replace(example, relation=None), chosen.relation, chosen.confidence, key)
         return list(best.values())
-
-
-def _reversed(example: Example) -> Example:
-    return replace(example, head=example.tail, tail=example.head)
 
 
 def _by_sentence(questions: PairQuestions) -> Iterator[PairQuestions]:

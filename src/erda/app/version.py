@@ -194,10 +194,11 @@ class Version:
         `min_confidence` replaces the thresholds of the version and the default.
         """
         if isinstance(given, str | Example | Mapping):
-            return self._answers(examples_of([given]), top=top, least=min_confidence)[0]
+            return self.answer_pairs(examples_of([given]), top=top, min_confidence=min_confidence)[0]
         questions, answers = examples_of(given), list[Answer]()
         for start in range(0, len(questions), AT_ONCE):
-            answers += self._answers(questions[start : start + AT_ONCE], top=top, least=min_confidence)
+            some = questions[start : start + AT_ONCE]
+            answers += self.answer_pairs(some, top=top, min_confidence=min_confidence)
             if progress:
                 progress(len(answers), len(questions))
         return answers
@@ -240,21 +241,6 @@ class Version:
             found |= {i: one.answered(islice(answers, len(one.examples))) for i, one in some}
         return [found[i] for i in range(len(texts))]
 
-    def answer_pairs(
-        self,
-        examples: Sequence[Example],
-        sentences: Sequence[Hashable],
-        *,
-        top: int = TOP,
-        min_confidence: float | None = None,
-        tagged: bool = False,
-    ) -> list[Answer]:
-        """Answer all pairs of entities of some sentences; `sentences` are the keys of the sentences of the pairs.
-
-        `tagged`: the installed tagger adds types to untyped taught examples.
-        """
-        return self._answers(examples, sentences, top=top, least=min_confidence, tagged=tagged)
-
     def over(self, encoder: Encoder) -> Version:
         """Return this version over another encoder with the same weights, such as a caching one."""
         method = forked(self.method)
@@ -294,7 +280,8 @@ class Version:
     @cached_property
     def taught_names(self) -> NameTagger | None:
         """Finds the entities of the taught examples in other texts; None if nothing is taught."""
-        found = (entity for one in self.state.known for entity in _entities(one))
+        taught = (lesson.example for one in self.state.known for lesson in one.lessons)
+        found = (entity for example in taught for entity in (example.head, example.tail))
         names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
         return NameTagger(names) if names else None
 
@@ -302,11 +289,12 @@ class Version:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
-        answer, *others = self._answers([example, *(one for _, one in shorter)], top=len(self.relations))
+        answer, *others = self.answer_pairs([example, *(one for _, one in shorter)], top=len(self.relations))
         best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
+        changes = [{one.relation: one.confidence for one in other.ranked}[best] - confidence for other in others]
         effects = [
-            WordEffect(example.tokens[place], place, other.relation, _confidence(other, best) - confidence)
-            for (place, _), other in zip(shorter, others, strict=True)
+            WordEffect(example.tokens[place], place, other.relation, change)
+            for (place, _), other, change in zip(shorter, others, changes, strict=True)
         ]
         effects.sort(key=lambda effect: -abs(effect.change))
         near = [one.relation for one in answer.ranked[:COMPARED]]
@@ -318,22 +306,26 @@ class Version:
         short = replace(answer, ranked=answer.ranked[:TOP])
         return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
 
-    def _answers(
+    def answer_pairs(
         self,
         questions: Sequence[Example],
         sentences: Sequence[Hashable] | None = None,
         *,
         top: int,
-        least: float | None = None,
+        min_confidence: float | None = None,
         tagged: bool = False,
     ) -> list[Answer]:
+        """Answer pairs that a person marked, or all pairs of some sentences, of which `sentences` are the keys.
+
+        `tagged`: the installed tagger adds types to untyped taught examples.
+        """
         if not questions:
             return []
-        check_confidence(least)
+        check_confidence(min_confidence)
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
         opposite = {names.index(one): names.index(other) for one, other in self.inverses.items()}
-        holds = found.holds(self._thresholds(in_text=sentences is not None), least)
+        holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
             held = without_inverses([column for column in columns if holds[row, column]], opposite)
@@ -372,14 +364,6 @@ class Version:
         competing = compete(log_odds, pairs.starts, groups)  # pronouns change no answer about names:
         competing[named] = compete(log_odds[named], pairs.starts[named], groups[named])
         return Scored(names, scores, text_confidences(competing), least_in_text(head))
-
-
-def _confidence(answer: Answer, relation: str) -> float:
-    return next(one.confidence for one in answer.ranked if one.relation == relation)
-
-
-def _entities(known: Known) -> Iterable[Entity]:
-    return (entity for lesson in known.lessons for entity in (lesson.example.head, lesson.example.tail))
 
 
 def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:

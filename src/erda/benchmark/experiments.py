@@ -56,20 +56,16 @@ def has_default_settings(run: Run) -> bool:
     return _filled(run.method, run.settings["method"]) == _filled(run.method, {})
 
 
-def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Names of the values that differ between two shapes or choices."""
-    return [name for name in {**there, **here} if there.get(name) != here.get(name)]
-
-
 def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
     """Reject a folder that holds a run of another experiment, or of the same method with other settings."""
     there, here = ({name: one for name, one in shape_of(run).items() if name != "n_tasks"} for run in (then, now))
     if then.method == now.method:
         there, here = {**there, **choice_of(then)}, {**here, **choice_of(now)}
         there["corpus"], here["corpus"] = _corpora(then, now)
-    names = sorted(differing(there, here))
+    names = sorted(name for name in {**there, **here} if there.get(name) != here.get(name))
     if names:
-        what = "\n".join(f"  {name}: {_said(there, name)} there, {_said(here, name)} now" for name in names)
+        unset = "not set"
+        what = "\n".join(f"  {name}: {there.get(name, unset)} there, {here.get(name, unset)} now" for name in names)
         raise SettingsError(
             f"{directory} holds results with other settings:\n{what}\nChoose another --out, or delete that folder."
         )
@@ -86,10 +82,6 @@ def _corpora(then: Run, now: Run) -> tuple[str, str]:
         return names
     today = read_manifest(folder).digest
     return (before, before) if before == today else (f"{names[0]} ({before[:12]})", f"{names[1]} ({today[:12]})")
-
-
-def _said(values: Mapping[str, Any], name: str) -> str:
-    return str(values.get(name, "not set"))
 
 
 # -- lines and experiments ---------------------------------------------------------------------------------------------

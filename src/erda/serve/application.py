@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,14 +81,9 @@ def build_application(
     app.add_middleware(
         Guard,
         limits=settings.limits,
-        hosts=host_names(settings.host, settings.hosts),
+        hosts=frozenset(one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)),
         any_address=not is_loopback(settings.host),
         token=settings.token,
     )
     app.add_middleware(Measured, metrics=app.state.metrics)
     return app
-
-
-def host_names(host: str, more: Iterable[str]) -> frozenset[str]:
-    """The names by which a server may be addressed."""
-    return frozenset(one.lower().strip("[]") for one in (*LOOPBACK, host, *more))

@@ -283,7 +283,9 @@ class Client:
             failure = answer.json()
             message = str(failure["message"])
         except (requests.RequestException, ValueError, KeyError, TypeError) as fault:
-            raise ModelError(f"{self.url}: no answer of erda serve ({_short(fault)}). Is it running there?") from None
+            raise ModelError(
+                f"{self.url}: no answer of erda serve ({type(fault).__name__}). Is it running there?"
+            ) from None
         kind = DataError if answer.status_code in (409, 422) else ModelError if answer.status_code == 503 else ErdaError
         raise kind(message)
 
@@ -342,7 +344,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_none(one) for name, one in value.items() if one is not None}
     return [_without_none(one) for one in value] if isinstance(value, list) else value
-
-
-def _short(fault: Exception) -> str:
-    return type(fault).__name__

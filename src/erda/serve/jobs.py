@@ -90,7 +90,8 @@ class Jobs:
             for one in orphans:
                 if one.n_runs >= MOST_RUNS:
                     message = "The server ended twice while this job ran. Post it again in smaller parts."
-                    self._save(replace(one, state="failed", failure=_failure("interrupted", message)))
+                    failure = Failure(error="interrupted", message=message).model_dump()
+                    self._save(replace(one, state="failed", failure=failure))
                 else:
                     self._submit(replace(one, state="waiting", done=0, worker=self._token))
 
@@ -233,7 +234,3 @@ def _is_free(worker: Path) -> bool:
         return False
     lock.release()
     return True
-
-
-def _failure(error: str, message: str) -> dict[str, str]:
-    return Failure(error=error, message=message).model_dump()

@@ -20,14 +20,9 @@ NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTIT
 UNUSED = ("tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched pipeline: three quarters of its time
 
 
-def spacy_tagger(pipeline: str) -> Tagger:
-    """Build a tagger from an installed spaCy pipeline or from a folder."""
+def spacy_tagger(pipeline: str | Path) -> Tagger:
+    """Build a tagger from a pipeline (`load_pipeline`)."""
     return pipeline_tagger(load_pipeline(pipeline))
-
-
-def fetched_tagger(folder: Path) -> Tagger:
-    """Build a tagger from the pipeline of `erda data get entities`."""
-    return pipeline_tagger(load_pipeline(folder))
 
 
 def load_pipeline(pipeline: str | Path) -> Any:

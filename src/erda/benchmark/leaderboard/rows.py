@@ -168,11 +168,7 @@ def published_rows(rows: Sequence[Published] = (*PAPER, *LATER)) -> list[Leaderb
                 published="Qin and Joty 2022" if row in PAPER else "later work",
             )
         )
-    return _once(made)
-
-
-def _once(rows: Iterable[LeaderboardRow]) -> list[LeaderboardRow]:
-    return list({(row.setting, row.method, row.encoder, row.all_seen is None): row for row in rows}.values())
+    return list({(row.setting, row.method, row.encoder, row.all_seen is None): row for row in made}.values())
 
 
 def ranked(rows: Iterable[LeaderboardRow]) -> list[LeaderboardRow]:

@@ -43,13 +43,8 @@ def outcome_of(work: Work, compute: Callable[[], Result]) -> Outcome[Work, Resul
         if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
             return Outcome(work, None, ErdaError(not_installed([error.name])))
         print(getattr(error, "traceback", "") or traceback.format_exc(), file=sys.stderr)
-        return Outcome(work, None, unexpected(error))
-
-
-def unexpected(error: BaseException) -> ErdaError:
-    """Fault for an exception other than `ErdaError`, whose traceback has been printed."""
-    reason = (str(error).splitlines() or [""])[0]
-    return ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})")
+        reason = (str(error).splitlines() or [""])[0]
+        return Outcome(work, None, ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})"))
 
 
 def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:

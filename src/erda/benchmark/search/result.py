@@ -38,7 +38,7 @@ def best_table(asked: Search, found: SearchResult, *, n_shown: int = N_SHOWN) ->
     return Table(
         name="best",
         title=f"Best settings of {asked.method}: {asked.protocol} accuracy (%) on validation data, seeds {seeds}",
-        columns=("trial", "accuracy", *(_short(name, asked) for name in names)),
+        columns=("trial", "accuracy", *(name.removeprefix(f"{asked.method}.") for name in names)),
         rows=tuple(rows),
         notes=tuple(notes),
     )
@@ -88,7 +88,3 @@ def _toml(value: Any) -> str:
 def _summary(one: Tried) -> Summary | None:
     found = Summary.of(one.accuracies)
     return found.scaled(PERCENT) if found else None
-
-
-def _short(name: str, asked: Search) -> str:
-    return name.removeprefix(f"{asked.method}.")

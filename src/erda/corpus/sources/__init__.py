@@ -12,7 +12,7 @@ from erda.corpus.sources.wikipedia_source import WikipediaSource
 from erda.data.entity_model import GET, NAME, model_folder
 from erda.errors import SettingsError, unknown_name
 from erda.text.names import NameTagger, read_names
-from erda.text.spacy_tagger import Tagger, fetched_tagger, spacy_tagger
+from erda.text.spacy_tagger import Tagger, spacy_tagger
 
 __all__ = ["SOURCES", "CorpusRow", "Limits", "Source", "SourceBatch", "SourceSettings", "Tally", "open_source"]
 
@@ -50,7 +50,7 @@ def _plain(path: Path, settings: SourceSettings) -> Source:
         return PlainSource(path, NameTagger(read_names(settings.names)))
     if settings.spacy:
         folder = model_folder() if settings.spacy == NAME else None
-        return PlainSource(path, fetched_tagger(folder) if folder else spacy_tagger(settings.spacy))
+        return PlainSource(path, spacy_tagger(folder or settings.spacy))
     raise SettingsError(
         f"{path}: plain text has no entity marks; give a list of entity names with --names FILE, or a spaCy pipeline "
         f"with --spacy MODEL ('{GET}' fetches one: --spacy {NAME})."

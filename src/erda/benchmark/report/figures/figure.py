@@ -102,7 +102,8 @@ def paint(panels: Sequence[Panel], *, title: str = "") -> mpl_figure.Figure:
     height = max(panel.height for panel in panels) + (0.3 if title else 0.0)
     if named:
         room = int(sum(widths) * 14)  # characters per row, approximately
-        names = [shorten(name, room - 8) for name in named]
+        longest = room - 8
+        names = [name if len(name) <= longest else f"{name[: longest - 1]}…" for name in named]
         columns = max(1, min(4, len(names), room // (max(map(len, names)) + 6)))
         figure.legend(list(named.values()), names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         height += 0.2 * -(-len(names) // columns)
@@ -118,11 +119,6 @@ def as_text(text: str) -> str:
     """Escape text for Matplotlib: dollars start no formula, a leading underscore hides no label."""
     shown = text.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
-
-
-def shorten(name: str, longest: int) -> str:
-    """Truncate a name to `longest` characters."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def tidy(axes: Axes) -> None:
