@@ -50,8 +50,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield an empty temporary file beside `path`; on success, sync it to disk and replace `path` in one step.
 
-    On failure, `path` is unchanged and the temporary file is removed. The name is random and the file is created
-    exclusively, so a planted link is never followed.
+    On failure, `path` is unchanged. A random name and exclusive creation keep planted links out.
     """
     temporary = temporary_name(path)
     ours: list[Path] = []
@@ -213,6 +212,14 @@ def read_arrays(path: Path, *, error: type[ErdaError] = DataError, remedy: str =
         raise error(f"{path}: is damaged ({first_line(fault)}).{remedy and f' {remedy}'}") from None
 
 
+def file_state(path: Path) -> tuple[int, ...] | None:
+    """Return numbers that change whenever a file is replaced or written; None if there is no such file."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -237,19 +244,12 @@ def sealed(value: Any) -> dict[str, Any]:
     return {**fields, SEAL: _seal_of(fields)}
 
 
-def decode_sealed(
-    content: bytes | str,
-    kind: type[T],
-    *,
-    place: str,
-    needs_seal: bool = True,
-    **how: Unpack[Decoding],
-) -> T:
+def decode_sealed(content: bytes | str, kind: type[T], *, place: str, **how: Unpack[Decoding]) -> T:
     """Decode JSON as `decode_json` does, and reject a missing or wrong seal: the content has been changed."""
     found = decode_json(content, kind, place=place, **how)
     with suppress(ValueError, RecursionError, KeyError):
         fields = json.loads(content)
-        if (SEAL not in fields and not needs_seal) or fields.pop(SEAL) == _seal_of(fields):
+        if fields.pop(SEAL) == _seal_of(fields):
             return found
     error, remedy = how.get("error", DataError), how.get("remedy", "")
     raise error(f"{place}: was changed or damaged since it was written.{remedy and f' {remedy}'}")

@@ -48,6 +48,21 @@ def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None
     remove_unfinished(out.parent, of=out.name)
 
 
+def append_lines(path: Path, content: bytes) -> None:
+    """Append whole lines to a file and sync it to disk; a line that a kill cut short is ended first."""
+    try:
+        with path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class FolderOwner:
     """`.erda.json`: the proof that erda created a folder, and for what."""

@@ -35,7 +35,7 @@ def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
     ]
     store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
     found = Augmenter(store, build_index(store, model), model)
-    monkeypatch.setattr("erda.app.suggesting.open_augmenter", lambda corpus: found)
+    monkeypatch.setattr("erda.corpus.augment.open_augmenter", lambda corpus: found)
     extractor = open_toy(tmp_path / "mine")
     extractor.teach_many({"author": WROTE, "coast": COAST})
     return extractor

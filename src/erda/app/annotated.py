@@ -20,9 +20,10 @@ from typing import Any, TypeGuard
 from pydantic import StrictInt, StrictStr
 
 from erda.app.answers import Answer
+from erda.app.inputs import read_each
 from erda.app.texts import TextRow
 from erda.data.formats.jsonl_examples import EntityRow, Identifier
-from erda.errors import DataError, join_faults
+from erda.errors import DataError
 from erda.files import decode, decode_json
 from erda.text.reading import Faults, read_lines
 
@@ -110,15 +111,9 @@ def read_annotated(source: str | Path | Iterable[AnnotatedText | Mapping[str, An
         found = list(_of_file(Path(source), faults))
         faults.raise_if_any()
         return found
-    texts, wrong = list[AnnotatedText](), list[str]()
-    for place, one in enumerate(source, 1):
-        try:
-            texts.append(one if isinstance(one, AnnotatedText) else decode(one, AnnotatedText))
-        except DataError as fault:
-            wrong.append(f"text {place}: {fault}")
-    if wrong:
-        raise DataError(join_faults(wrong))
-    return texts
+    return read_each(
+        source, lambda one: one if isinstance(one, AnnotatedText) else decode(one, AnnotatedText), what="text"
+    )
 
 
 def _of_file(path: Path, faults: Faults) -> Iterator[AnnotatedText]:

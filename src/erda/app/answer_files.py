@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,9 +20,16 @@ from typing import Any
 
 from erda.app.answer_tables import COLUMNS, PlainRow, rows_for, writer_for
 from erda.data.dataset import Stamps
-from erda.errors import DataError, WriteError
-from erda.files import SEAL, cannot_write, read_sealed, remove_own, remove_unfinished, sealed, write_json
-from erda.outputs import refuse_existing, refuse_overwriting_input, remove_left_work, remove_work, work_folder
+from erda.errors import DataError
+from erda.files import SEAL, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.outputs import (
+    append_lines,
+    refuse_existing,
+    refuse_overwriting_input,
+    remove_left_work,
+    remove_work,
+    work_folder,
+)
 from erda.text.reading import Faults
 
 JOB, ROWS = "job.json", "rows.jsonl"
@@ -184,13 +190,7 @@ def _append(path: Path, piece: Piece, before: str) -> str:
     """Append a piece and sync it to disk; return the digest of all rows so far."""
     content = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in piece.rows]
     digest = _digest(before, content, piece.n_read)
-    try:
-        with path.open("ab") as file:
-            file.writelines((*content, _end_of_piece(piece.n_read, digest)))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise WriteError(cannot_write(path, error)) from error
+    append_lines(path, b"".join((*content, _end_of_piece(piece.n_read, digest))))
     return digest
 
 

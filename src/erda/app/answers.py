@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from erda.errors import counted
 from erda.text.marks import example_to_marks
@@ -12,6 +12,7 @@ from erda.text.pronouns import is_possessive, is_pronoun
 from erda.types import Entity, Example, Span
 
 Progress = Callable[[int, int], None]  # receives (done, total)
+Pairs = Literal["likelier", "both", "all"]  # which pairs of entities to report
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,12 @@ class Extraction:
             if relations := tuple(one for one in answer.relations if (number, one) in kept):
                 answers.append(replace(answer, relation=relations[0], relations=relations))
         return tuple(answers)
+
+    def kept(self, pairs: Pairs) -> tuple[Answer, ...]:
+        """The pairs to report: with a relation, in the likelier direction or in both; or all."""
+        if pairs == "all":
+            return self.answers
+        return self.found if pairs == "likelier" else self.found_both_ways
 
     def _declared_fact(self, answer: Answer, relation: str) -> object:
         """A key that a triple of a declared relation shares with triples of the same or the opposite meaning."""

@@ -34,6 +34,8 @@ AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a min
 BATCH = 256  # texts or pairs between two calls of `progress`
 LEAST_CONFIDENCE = 0.05  # of a pair that is worth showing
 LIKELY, UNCERTAIN = 4, 1  # of five candidates, the number of the most likely and of the least certain ones
+MOST_ASKED = 50  # taught examples whose neighbours are searched in a corpus
+WIDER = 10  # times as many candidates of a corpus as suggestions
 _WORD = re.compile(r"\w+")
 
 
@@ -306,15 +308,42 @@ def suggest(
 ) -> list[Suggestion]:
     """The most useful candidates of a relation; vectors are kept in the store, and pairs shown in reviews left out."""
     given = user_path(texts) if isinstance(texts, str | Path) else texts
-    if isinstance(given, Path) and not given.is_file():
-        if not given.exists():
-            raise DataError(f"{given}: no such file or corpus. Put a text into a list: [text].")
-        from erda.app.suggesting import suggest_from_corpus
-
-        return suggest_from_corpus(version, relation, given, n=n)
+    if isinstance(given, Path) and not given.exists():
+        raise DataError(f"{given}: no such file or corpus. Put a text into a list: [text].")
     if n < 1:
         raise DataError(f"n: must be at least 1, got {n}.")
+    if isinstance(given, Path) and not given.is_file():
+        return _suggest_from_corpus(version, relation, given, n)
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
     found = pool.ranked(version, name, without=shown_keys(store, held_keys(version)), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
+
+
+def _suggest_from_corpus(version: Version, relation: str, corpus: Path, n: int) -> list[Suggestion]:
+    """Find sentences near the taught examples of a relation, the least certain answers first.
+
+    A confident answer teaches little, and a sentence that the extractor would reject is rarely an example.
+    """
+    from erda.corpus.augment import MOST_NEIGHBOURS, open_augmenter
+
+    known = version.known(relation)
+    if not known.lessons:
+        raise DataError(f"'{known.id}' was taught by its name alone; suggestions need at least one example of it.")
+    taught = [lesson.example for lesson in known.lessons[-MOST_ASKED:]]
+    each = min(-(-WIDER * n // len(taught)), MOST_NEIGHBOURS)
+    found = open_augmenter(corpus).find(
+        taught,
+        known=[lesson.example for one in version.state.known for lesson in one.lessons],
+        match_threshold=0.0,
+        max_matches=each,
+        n_neighbours=each,
+        search_matched=True,
+    )
+    extras = {extra.example: extra.score for extra in found.extras}
+    answers = version.predict(list(extras), top=len(version.relations))
+    suggestions = [
+        Suggestion(extra, next(one.confidence for one in answer.ranked if one.relation == known.id), score)
+        for (extra, score), answer in zip(extras.items(), answers, strict=True)
+    ]
+    return sorted(suggestions, key=lambda one: (abs(one.confidence - 0.5), -(one.similarity or 0)))[:n]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from erda.errors import DataError, join_faults, printable, unknown_name
 from erda.text.marks import example_from_marks
 from erda.text.relation_names import readable_name, spaced
 from erda.types import NO_RELATION, Example, Relation
 
+T = TypeVar("T")
+R = TypeVar("R")
 Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
@@ -42,26 +44,40 @@ def says_it_holds(given: Given) -> bool:
     return not isinstance(given, Mapping) or given.get("holds") is not False
 
 
-def examples_of(given: Iterable[Given], relation: str | None = None) -> list[Example]:
-    """Read examples of one relation, or questions; faults name the position of the example, counted from 1."""
-    where = f"{relation}: " if relation else ""
-    return [replace(one, relation=relation) for one in labelled_examples_of(given, where=where)]
+def examples_of(given: Iterable[Given]) -> list[Example]:
+    """Read questions; their relations are dropped."""
+    return [replace(one, relation=None) for one in labelled_examples_of(given)]
 
 
-def labelled_examples_of(given: Iterable[Given], *, where: str = "") -> list[Example]:
-    """Read examples with the relations that they name, counterexamples without; report all faults at once."""
+def labelled_examples_of(given: Iterable[Given]) -> list[Example]:
+    """Read examples with the relations that they name, counterexamples without."""
+    rows = labelled_rows_of(given)
+    return [example if holds else replace(example, relation=None) for example, holds in rows]
+
+
+def labelled_rows_of(given: Iterable[Given]) -> list[tuple[Example, bool]]:
+    """Read examples, and whether the relation of each holds."""
+    refuse_single(given)
+    return read_each(given, lambda one: (example_of(one), says_it_holds(one)))
+
+
+def refuse_single(given: object) -> None:
+    """Reject a single example in place of a list."""
     if isinstance(given, str | Example | Mapping) or not isinstance(given, Iterable):
         raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
-    examples, faults = list[Example](), list[str]()
+
+
+def read_each(given: Iterable[T], read: Callable[[T], R], *, what: str = "example") -> list[R]:
+    """Read every item of a list; report all faults at once, by position counted from 1."""
+    found, faults = list[R](), list[str]()
     for place, one in enumerate(given, 1):
         try:
-            example = example_of(one)
-            examples.append(example if says_it_holds(one) else replace(example, relation=None))
+            found.append(read(one))
         except DataError as fault:
-            faults.append(f"{where}example {place}: {fault}")
+            faults.append(f"{what} {place}: {fault}")
     if faults:
         raise DataError(join_faults(faults))
-    return examples
+    return found
 
 
 def relation_of(given: str | Relation, description: str = "", known: Iterable[Relation] = ()) -> Relation:

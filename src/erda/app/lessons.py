@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from erda.app.inputs import Given, check_bool, example_of, known_relation, relation_of, says_it_holds
+from erda.app.inputs import Given, check_bool, example_of, known_relation, refuse_single, relation_of, says_it_holds
 from erda.errors import DataError, counted, join_faults
 from erda.types import NO_RELATION, Example, Relation, Task
 
@@ -133,8 +133,7 @@ class _Reader:
     def _add(
         self, some: Iterable[Given], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
     ) -> None:
-        if isinstance(some, str | Example | Mapping) or not isinstance(some, Iterable):
-            raise DataError(f"expected a list of examples, got a single {type(some).__name__}; put it in a list.")
+        refuse_single(some)
         for place, given in enumerate(some, 1):
             try:
                 example = example_of(given)

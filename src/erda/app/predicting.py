@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from erda.app.answer_files import AnswerJob, Asking, Piece
 from erda.app.answer_tables import INPUT, TEXT_COLUMNS, PlainRow
-from erda.app.answers import Answer, Extraction
+from erda.app.answers import Pairs
 from erda.app.entities import find_tagger
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
@@ -28,13 +28,6 @@ from erda.text.reading import opened
 from erda.types import Example
 
 PIECE = 1024  # questions or lines per piece
-# entity pairs to report: related pairs in the more confident direction, or in both; all pairs
-Pairs = Literal["likelier", "both", "all"]
-KEPT: dict[Pairs, Callable[[Extraction], tuple[Answer, ...]]] = {
-    "likelier": lambda found: found.found,
-    "both": lambda found: found.found_both_ways,
-    "all": lambda found: found.answers,
-}
 Ask = Callable[[TextRow], PairQuestions]
 
 
@@ -181,7 +174,7 @@ def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: f
             continue
         text = own.row.text if len(own.row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
         found = next(extractions)
-        for one in KEPT[pairs](found):
+        for one in found.kept(pairs):
             answer = one.to_json()
             sentence = {"text": text, "sentence": answer["text"]}
             rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})

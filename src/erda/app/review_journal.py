@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,9 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from erda.app.lessons import Judgement, Known, present_id
-from erda.errors import BusyError, DataError, WriteError
+from erda.errors import BusyError, DataError
 from erda.files import (
-    cannot_write,
     decode_json,
     locked,
     read_sealed,
@@ -33,6 +31,7 @@ from erda.files import (
     sealed,
     write_json,
 )
+from erda.outputs import append_lines
 from erda.types import EncoderSpec, Example
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
@@ -97,27 +96,14 @@ class ReviewJournal:
         if judgements:
             self.write_pending((*self.pending, *judgements))
         if decisions:
-            self._append(decisions)
+            lines = [json.dumps([one.key, one.relation, one.said]).encode() + b"\n" for one in decisions]
+            append_lines(self.folder / SHOWN, b"".join(lines))
             self.decisions = _without_undone([*self.decisions, *decisions])
 
     def write_pending(self, judgements: Iterable[Judgement]) -> None:
         """Replace the pending judgements."""
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
-
-    def _append(self, decisions: Sequence[Decision]) -> None:
-        path = self.folder / SHOWN
-        lines = b"\n".join(json.dumps([one.key, one.relation, one.said]).encode() for one in decisions)
-        try:
-            with path.open("ab+") as file:
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                    lines = lines if file.read(1) == b"\n" else b"\n" + lines  # after a line cut by a kill
-                file.write(lines + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise WriteError(cannot_write(path, error)) from error
 
 
 def _read_decisions(path: Path) -> Iterator[Decision]:

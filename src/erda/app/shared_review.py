@@ -45,7 +45,7 @@ from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import BusyError, DataError, ErdaError
-from erda.files import locked, read_json, read_sealed, sealed, write_json
+from erda.files import file_state, locked, read_json, read_sealed, sealed, write_json
 from erda.types import Example
 
 SCREEN_SECONDS = 600.0  # after which the pair on a silent device is shown elsewhere
@@ -244,18 +244,12 @@ class SharedReview:
         return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
 
     def _use(self, pool: CandidatePool | None) -> None:
-        self._pool, self._pool_is_of = pool, self._stamp()
+        self._pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
         self._ranked_by, self._candidates = -1, {}
-
-    def _stamp(self) -> object:
-        with suppress(OSError):
-            found = (self._folder / TEXTS).stat()
-            return found.st_ino, found.st_mtime_ns, found.st_size
-        return None
 
     def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
         """The candidates that nobody has decided about, most useful first."""
-        if self._stamp() != self._pool_is_of:  # another process has begun this review
+        if file_state(self._folder / TEXTS) != self._pool_is_of:  # another process has begun this review
             path = self._folder / TEXTS
             texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else None
             self._use(self._read_pool(version, texts) if texts else None)

@@ -17,12 +17,12 @@ import numpy as np
 
 from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
 from erda.app.answers import Progress, RelationScore, Tuned, TunedRelation
-from erda.app.inputs import Given, example_of, find_relation, names_of, says_it_holds
+from erda.app.inputs import Given, find_relation, labelled_rows_of, names_of
 from erda.app.state import Thresholds
 from erda.app.version import Version
 from erda.data.formats import Reading
 from erda.data.own_data import read_examples
-from erda.errors import DataError, join_faults
+from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example, pair_in_sentence
 
@@ -60,22 +60,8 @@ def labelled_cells(
         rows = [*((one, True) for one in (*reading.examples, *reading.unrelated))]
         rows += [(one, False) for one in reading.counterexamples]
     else:
-        rows = _rows(labelled)  # type: ignore[arg-type]  # annotated texts were read above
+        rows = labelled_rows_of(labelled)  # type: ignore[arg-type]  # annotated texts were read above
     return _row_cells(version, rows, {None, NO_RELATION, *no_relation}, progress)
-
-
-def _rows(given: Iterable[Given]) -> list[tuple[Example, bool]]:
-    if isinstance(given, Example | Mapping) or not isinstance(given, Iterable):
-        raise DataError(f"expected a list of examples, got a single {type(given).__name__}; put it in a list.")
-    rows, faults = list[tuple[Example, bool]](), list[str]()
-    for place, one in enumerate(given, 1):
-        try:
-            rows.append((example_of(one), says_it_holds(one)))
-        except DataError as fault:
-            faults.append(f"example {place}: {fault}")
-    if faults:
-        raise DataError(join_faults(faults))
-    return rows
 
 
 def _row_cells(

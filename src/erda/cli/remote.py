@@ -66,8 +66,7 @@ def extracted_rows(
         hint = found.hint or hint
         place = {"id": line.row.id, "line": line.line, "entities": found.tagger}
         given = {INPUT: line.columns} if line.columns else {}
-        kept = {"likelier": found.found, "both": found.found_both_ways, "all": found.answers}[options.pairs]
-        for answer in kept:
+        for answer in found.kept(options.pairs):
             row = answer.to_json()
             yield {**place, **row, "sentence": row["text"], "text": line.row.text, **given}
     if hint:

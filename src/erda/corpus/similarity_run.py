@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from erda.corpus.training_pairs import (
 from erda.encoders.devices import check_device
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
-from erda.errors import DataError, one_line
+from erda.errors import DataError
 from erda.files import data_folder, write_json
 from erda.types import Example
 
@@ -188,7 +188,6 @@ def run_training(
     resume: bool = True,
     measure: bool = True,
     command: str | None = None,
-    say: Callable[[str], None] = lambda line: print(one_line(line), file=sys.stderr),
 ) -> TrainingReport:
     """Train on the pairs of `sources`; save the model and `training.json` in `out`."""
     from erda.corpus.similarity import SimilarityModel
@@ -202,7 +201,8 @@ def run_training(
     validation = read_validation(sources.validation) if measure else []
     tokenizer = load_tokenizer(folder, mode="markers")
     rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
-    say(f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled")
+    counts = f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled"
+    print(counts, file=sys.stderr)
 
     def model(weights: TrainedWeights | None) -> SimilarityModel:
         return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)

@@ -27,10 +27,9 @@ import numpy as np
 from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
 from erda.corpus.sql import disk_faults
 from erda.encoders.devices import memory_faults_explained
-from erda.errors import DataError, ErdaError, ModelError, WriteError
+from erda.errors import DataError, ErdaError, ModelError
 from erda.files import (
     UNREADABLE,
-    cannot_write,
     decode_sealed,
     is_unfinished,
     locked,
@@ -40,6 +39,7 @@ from erda.files import (
     sealed,
     whole_file,
 )
+from erda.outputs import append_lines
 
 if TYPE_CHECKING:
     from erda.corpus.corpus_store import CorpusStore
@@ -102,19 +102,8 @@ def write_shard(folder: Path, plan: ShardPlan, vectors: np.ndarray) -> Shard:
 
 
 def add_to_journal(folder: Path, shard: Shard) -> None:
-    """Append a finished shard to the journal and sync the journal to disk."""
-    path = folder / JOURNAL
-    try:
-        with path.open("ab+") as journal:
-            if journal.tell():
-                journal.seek(-1, os.SEEK_END)
-                if journal.read(1) != b"\n":  # an interruption cut the last line short
-                    journal.write(b"\n")
-            journal.write(json.dumps(sealed(shard)).encode() + b"\n")
-            journal.flush()
-            os.fsync(journal.fileno())
-    except OSError as error:
-        raise WriteError(cannot_write(path, error)) from error
+    """Append a finished shard to the journal."""
+    append_lines(folder / JOURNAL, json.dumps(sealed(shard)).encode() + b"\n")
 
 
 def read_journal(folder: Path) -> dict[ShardPlan, Shard]:

@@ -160,7 +160,7 @@ def relations_beside(path: Path) -> list[Relation]:
     return next((read_relation_list(file) for file in relation_files(path) if file.is_file()), [])
 
 
-def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str] = ()) -> Dataset:
+def read_own(path: Path, *, no_relation: Collection[str] = ()) -> Dataset:
     """Load a dataset from one file, or from a folder with `train.jsonl` and optional `validation` and `test` files.
 
     Files end in `.jsonl`, `.json` or `.csv`, optionally followed by `.gz` or `.bz2`. The dataset has only the relations
@@ -175,9 +175,8 @@ def read_own(path: Path, *, name: str | None = None, no_relation: Collection[str
     )
     if not relations:
         raise DataError(f"{path}: no example has a relation.")
-    stem = path.name.split(".")[0] if path.is_file() else path.name
     return Dataset(
-        name or stem,
+        path.name.split(".")[0] if path.is_file() else path.name,
         relations,
         **pools,
         checksum=data_checksum(files.values(), relations=relations),

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from erda.errors import ModelError
-from erda.files import read_arrays, write_arrays
+from erda.files import file_state, read_arrays, write_arrays
 
 FILE = "unlabelled.npz"
 AGAIN = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
@@ -54,10 +54,9 @@ class UnlabelledFile:
 
     def read(self) -> Unlabelled | None:
         """Read the pairs; None if there are none for these weights."""
-        path, found = self.folder / FILE, None
-        if path.is_file():
-            about = path.stat()
-            found = _read(path, self.fingerprint, (about.st_ino, about.st_mtime_ns, about.st_size))
+        path = self.folder / FILE
+        state = file_state(path)
+        found = _read(path, self.fingerprint, state) if state else None
         if found is None and self.remedy:
             raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
         return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, Given, example_of
+from erda.app.answers import Pairs
+from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, Given, example_of, read_each
 from erda.app.version import TOP
 from erda.data.formats import example_to_json
-from erda.errors import DataError, join_faults
+from erda.errors import DataError
 from erda.serve.failures import Refused
 from erda.text.marks import Mark
 from erda.types import Example
@@ -105,15 +106,9 @@ def given_of(body: str | ExampleBody) -> Given:
 
 def givens_of(bodies: Iterable[str | ExampleBody]) -> list[Given]:
     """Many of them; all faults are reported at once."""
-    found, faults = list[Given](), list[str]()
-    for place, body in enumerate(bodies, 1):
-        try:
-            found.append(body.given() if isinstance(body, LabelledBody) else example_of(given_of(body)))
-        except DataError as fault:
-            faults.append(f"example {place}: {fault}")
-    if faults:
-        raise DataError(join_faults(faults))
-    return found
+    return read_each(
+        bodies, lambda body: body.given() if isinstance(body, LabelledBody) else example_of(given_of(body))
+    )
 
 
 def refuse_many(given: Sequence[object], most: int, where: str) -> None:
@@ -146,16 +141,13 @@ class DocumentBody(Body):
         return [one if isinstance(one, str) else one.mark(self.text) for one in self.entities]
 
 
-Keep = Literal["likelier", "both", "all"]
-
-
 class ExtractBody(Body):
     """One text, or many as `documents`, which become a job."""
 
     text: Annotated[str, Field(max_length=1_000_000)] | None = None
     entities: Annotated[list[Name | EntityBody], Field(max_length=10_000)] | None = None
     documents: Annotated[list[DocumentBody], Field(max_length=50_000)] | None = None
-    keep: Annotated[Keep, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
+    keep: Annotated[Pairs, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
         "likelier"
     )
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP

@@ -56,7 +56,7 @@ class HotRoute:
             return
         scope["route"] = ROUTE
         try:
-            found = await self._service.ask([example], top=question.top, least=question.min_confidence)
+            found = await self._service.batcher.ask([example], top=question.top, least=question.min_confidence)
             content = _encode({"version": found.version.number, **answer_row(found.answers[0])})
         except Exception as fault:
             await refusal(refused(fault, self._service.folder))(scope, receive, send)

@@ -43,7 +43,7 @@ router = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 async def predict(body: PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     if body.questions is None:
-        found = await service.ask([body.example()], top=body.top, least=body.min_confidence)
+        found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
         return Json({"version": found.version.number, **answer_row(found.answers[0])})
     if body.text is not None or body.tokens is not None:
         raise DataError("give one sentence or 'questions', not both.")
@@ -51,7 +51,7 @@ async def predict(body: PredictBody, service: TheService) -> Response:
     questions = [example_of(one) for one in givens_of(body.questions)]
     if not questions:
         return Json({"version": service.version.number, "answers": []})
-    found = await service.ask(questions, top=body.top, least=body.min_confidence)
+    found = await service.batcher.ask(questions, top=body.top, least=body.min_confidence)
     return Json({"version": found.version.number, "answers": [answer_row(one) for one in found.answers]})
 
 

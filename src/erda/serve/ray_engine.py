@@ -129,9 +129,8 @@ def serve_on_ray(
     n_replicas: int = 1,
     address: str | None = None,
     started: Callable[[str], None] = lambda address: None,
-    stop: Event | None = None,
 ) -> None:
-    """Serve on a Ray cluster until interrupted, or until `stop` is set; a local cluster is started for None."""
+    """Serve on a Ray cluster until interrupted; a local cluster is started for None."""
     refuse_open_address(settings)
     serve = require_ray("ray.serve")
     with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
@@ -153,7 +152,7 @@ def serve_on_ray(
             raise SettingsError(f"Ray Serve did not start ({str(fault).splitlines()[0][:200]}).") from None
         started(page_address(settings, settings.port))
         try:
-            (stop or interrupted()).wait()
+            interrupted().wait()
         finally:
             serve.shutdown()
 

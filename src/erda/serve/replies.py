@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from erda.app.answers import Answer, Change, Evaluation, Explanation, Extraction, Taught
+from erda.app.answers import Answer, Change, Evaluation, Explanation, Extraction, Pairs, Taught
 from erda.app.lessons import Lesson
 from erda.app.state import VersionInfo
 from erda.app.version import Version
@@ -144,11 +144,10 @@ def answer_row(answer: Answer) -> Row:
     return row
 
 
-def extraction_row(found: Extraction, keep: str) -> Row:
+def extraction_row(found: Extraction, keep: Pairs) -> Row:
     """The kept answers of a text."""
-    kept = {"likelier": found.found, "both": found.found_both_ways, "all": found.answers}[keep]
     about = {"tagger": found.tagger, "n_entities": found.n_entities, "n_left_out": found.n_left_out, "hint": found.hint}
-    return {"answers": [answer_row(one) for one in kept], **about, "inverses": dict(found.inverses)}
+    return {"answers": [answer_row(one) for one in found.kept(keep)], **about, "inverses": dict(found.inverses)}
 
 
 def explanation_row(found: Explanation) -> Row:

@@ -53,6 +53,6 @@ TheService = Annotated[Service, Depends(service_of)]
 TheJobs = Annotated[Jobs, Depends(jobs_of)]
 
 
-def replies(model: type[BaseModel], about: str, *, status: int = 200, **more: Any) -> dict[int | str, dict[str, Any]]:
+def replies(model: type[BaseModel], about: str, *, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """The documented success of a route; the answer itself is written without a second validation."""
-    return {status: {"model": model, "description": about, **more}}
+    return {status: {"model": model, "description": about}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +19,11 @@ from erda.app.store import HEAD
 from erda.app.version import Version
 from erda.encoders.base import sharing
 from erda.errors import ErdaError
-from erda.serve.batching import Answered, Batcher
+from erda.files import file_state
+from erda.serve.batching import Batcher
 from erda.serve.failures import Refused
 from erda.serve.limits import Limits
 from erda.text.marks import example_from_marks
-from erda.types import Example
 
 T = TypeVar("T")
 READERS = 4  # threads for explanations, evaluations and tagging
@@ -68,17 +68,13 @@ class Service:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> Answered:
-        """Answer questions in the next batch; `least` is the minimum confidence of an answer."""
-        return await self.batcher.ask(questions, top=top, least=least)
-
     async def read(self, work: Callable[[Version], T]) -> T:
         """Run slow work on the current version in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: work(self.newest()))
 
     def newest(self) -> Version:
         """The version that answers, after a look at what other processes have taught."""
-        head = self._head()
+        head = file_state(self.folder / HEAD)
         with self._lock:
             loaded = self._writer.submit(self._refresh) if head != self._seen else None
             self._seen, is_free = head, self._n_writes == 0
@@ -96,12 +92,6 @@ class Service:
             return
         if self.extractor.version is not self.version:  # else this process has taught it
             self._publish()
-
-    def _head(self) -> tuple[int, ...] | None:
-        with suppress(OSError):
-            found = (self.folder / HEAD).stat()
-            return found.st_ino, found.st_mtime_ns, found.st_size
-        return None
 
     # -- writes --------------------------------------------------------------------------------------------------------
 

@@ -150,9 +150,9 @@ def read_start(path: Path, size: int = 4096) -> str:
 class JsonWalk:
     """Reads a large JSON file item by item, in pieces, and tracks the line on which each item begins."""
 
-    def __init__(self, path: Path, meter: Meter | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._pieces = _pieces(path, meter)
+        self._pieces = _pieces(path)
         self._text, self._at = "", 0
         self._counted, self._line = 0, 1
         self._decoder = json.JSONDecoder()
@@ -263,10 +263,10 @@ class JsonWalk:
         return DataError(f"{self._path}:{self._line_here()}: not JSON: {message}.")
 
 
-def _pieces(path: Path, meter: Meter | None) -> Iterator[str]:
+def _pieces(path: Path) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line = 1
-    with opened(path, meter) as file:
+    with opened(path) as file:
         for raw in iter(partial(file.read, _PIECE), b""):
             if line == 1:
                 _refuse_utf16(path, raw)

@@ -112,9 +112,9 @@ def example_from_json(row: Mapping[str, Any]) -> Example:
     return _example(decode(row, ExampleRow))
 
 
-def example_from_line(line: str, default_id: str = "") -> Example:
-    """Build an example from a line of JSON; `default_id` applies to a row without `id`."""
-    return _example(decode_json(line, ExampleRow), default_id)
+def example_from_line(line: str) -> Example:
+    """Build an example from a line of JSON."""
+    return _example(decode_json(line, ExampleRow))
 
 
 def _example(row: ExampleRow, default_id: str = "") -> Example:
