@@ -1,7 +1,5 @@
 """A real Ray cluster of two nodes on loopback, for tests of the engines that use one."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

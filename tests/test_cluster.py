@@ -1,7 +1,5 @@
 """Connecting to Ray where it is not installed or does not run."""
 
-from __future__ import annotations
-
 import socket
 import sys
 

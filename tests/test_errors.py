@@ -1,7 +1,5 @@
 """How faults are put together."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
 

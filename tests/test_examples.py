@@ -1,7 +1,5 @@
 """Every program of examples/ runs and prints what it promises; so does the notebook."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 import tomllib

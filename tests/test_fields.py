@@ -1,7 +1,5 @@
 """Settings are found whatever the annotation style, and every fault is said in our words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 

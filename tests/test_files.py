@@ -1,7 +1,5 @@
 """Files are written whole or not at all and read into typed values."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The toy world of `erda.testing`, and tools for tests of our own methods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

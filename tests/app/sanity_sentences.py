@@ -6,8 +6,6 @@ answered with "founded by". They come from no dataset. One constant of the opera
 before the operating point that they check, and nothing was adjusted to them.
 """
 
-from __future__ import annotations
-
 TAUGHT = {
     "founded by": [
         "[[Microsoft]] was founded by {{Bill Gates}} and Paul Allen in 1975.",

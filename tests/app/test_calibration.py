@@ -1,7 +1,5 @@
 """Confidences against numbers worked by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

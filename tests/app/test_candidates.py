@@ -1,7 +1,5 @@
 """Entity pairs of one's own texts: order, parts of long texts, vectors on disk, suggestions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

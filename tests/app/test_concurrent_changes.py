@@ -1,7 +1,5 @@
 """Another process changes the relations while this one waits for the lock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

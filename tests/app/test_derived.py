@@ -1,7 +1,5 @@
 """The derived file of a store: used when it belongs to the version, ignored when it is missing, damaged or stale."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Relations that are renamed, merged or described anew equal relations that were taught that way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An exported extractor answers as the extractor does, where there is neither erda nor PyTorch."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

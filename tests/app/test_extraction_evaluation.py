@@ -1,7 +1,5 @@
 """Triples of annotated texts: precision, recall and F1; symmetric and inverse relations count once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What people do with an extractor: teach, ask, correct, undo."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What goes wrong with what people hand in: a clear answer, and nothing is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

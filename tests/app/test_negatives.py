@@ -1,7 +1,5 @@
 """Counterexamples, unrelated sentences and declarations: stored, moved, taken back, and never learned by the method."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The default operating point on hand-written sentences; what counterexamples, types and thresholds change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Answers to a file: resumed after a kill, written over nothing of the user's."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

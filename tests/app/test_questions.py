@@ -1,7 +1,5 @@
 """Extracting from a text, explaining an answer, answers beside the truth, suggestions out of a corpus."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

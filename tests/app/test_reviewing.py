@@ -1,7 +1,5 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Teaching a stream through the extractor is learning it (FewRel: benchmarks/teaching.py fewrel)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The component of a spaCy pipeline; the pipeline is a blank one with rules for its entities."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A store under hostile hands: backups put back, files swapped, links, foreign files, the format of erda 0.1.0."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Changes of a store without its method: forgetting and going back give the versions that the method would give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

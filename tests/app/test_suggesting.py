@@ -1,7 +1,5 @@
 """Sentences of a corpus to accept or reject."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Thresholds for a precision: against the obvious computation, kept with a version, and honest where out of reach."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The store: versions whole or not there, whatever happens to the process, the disk or the folder."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

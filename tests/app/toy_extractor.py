@@ -1,7 +1,5 @@
 """An extractor over a world of a few words: vectors are sums over words, so that nothing has to be loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An encoder of a few words without PyTorch: vectors are sums over words, so that nothing has to be loaded."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Fixtures of the benchmark's tests; pytest also makes the toys of this folder importable from the folders below."""
 
-from __future__ import annotations
-
 import pytest
 from toy_runs import toy_record
 

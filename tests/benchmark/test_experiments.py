@@ -1,7 +1,5 @@
 """Records -> lines of one table: records with the most common settings; notes count the others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metrics of both protocols, checked against a slow loop and hand-computed values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

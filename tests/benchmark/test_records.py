@@ -1,7 +1,5 @@
 """Records are complete, sealed and validated when read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

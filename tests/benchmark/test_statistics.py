@@ -1,7 +1,5 @@
 """Significance tests, checked against SciPy, plain loops and hand-computed values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Bundles: valid records only, the same bytes every time, and every tampering found."""
 
-from __future__ import annotations
-
 import json
 import random
 import zipfile

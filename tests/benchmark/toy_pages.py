@@ -1,7 +1,5 @@
 """A report with every view, for the tests of the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

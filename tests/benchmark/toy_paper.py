@@ -1,7 +1,5 @@
 """Small tables of the paper for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from erda.benchmark.paper.paper_tables import ROWS, PaperRow, PaperTable

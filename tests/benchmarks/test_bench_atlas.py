@@ -1,7 +1,5 @@
 """The embedded dataset is hard, but not impossible, for a word-counting classifier."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Core figures and their targets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Taught and asked examples of the open-set benchmark, and its measures, on a toy dataset."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

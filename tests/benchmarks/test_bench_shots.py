@@ -1,7 +1,5 @@
 """Accuracy over the number of examples: the measured points, and the figure, also from saved points."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`results/`: documents are rebuilt from records, and the records in the repository are valid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The trial of `make torture`: a small one runs here, and it notices what it is there to notice."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

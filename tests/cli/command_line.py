@@ -1,7 +1,5 @@
 """What tests of the command line share: the type of its fixture, a few questions, files of rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line of an extractor over a toy encoder."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Excel files in the commands of an extractor."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`erda extract`: entities, files that cannot be read in part, and pairs left out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands of an extractor: messages, bad input, tables with other columns, output files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

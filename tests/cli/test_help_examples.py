@@ -1,7 +1,5 @@
 """The examples in the help of an extractor's commands do what the help says."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A pipe as the input of a command: `erda predict <(cat q.txt)`."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """`erda predict` and `erda extract` continue where they were stopped, with the same result."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

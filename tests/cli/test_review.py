@@ -1,7 +1,5 @@
 """`erda review`: commands by line and by key, marks, resumption."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

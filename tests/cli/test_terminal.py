@@ -1,7 +1,5 @@
 """What reaches the terminal: nothing that steers it, help that ends with examples, and what to install."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import subprocess

@@ -1,7 +1,5 @@
 """The method in docs/howto/method.md works from a file and from an installed package, and keeps the contract."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

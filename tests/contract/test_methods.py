@@ -1,7 +1,5 @@
 """Every method keeps the public contract (`erda.testing`); built-in methods also keep promises about PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

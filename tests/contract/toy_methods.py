@@ -1,7 +1,5 @@
 """Methods over a toy encoder, for the contract tests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from erda.encoders.trainable import TrainableEncoder as Encoder

@@ -1,7 +1,5 @@
 """The background of trained weights, made from tagged sentences."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An interrupted build of a corpus resumes: after every step, a kill, a full disk or a changed source."""
 
-from __future__ import annotations
-
 import errno
 import pydoc
 import random

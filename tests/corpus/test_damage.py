@@ -1,7 +1,5 @@
 """A damaged corpus gives the same answers as before, or raises one clear message."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Excluded sentences and their near-duplicates."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

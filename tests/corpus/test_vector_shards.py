@@ -1,7 +1,5 @@
 """The journal of vector shards, and errors of embedding processes."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path

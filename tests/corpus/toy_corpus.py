@@ -1,7 +1,5 @@
 """Toy corpora for the tests of this folder."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

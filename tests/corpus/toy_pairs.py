@@ -1,7 +1,5 @@
 """Sentences over the tiny vocabulary; the words between two names express the relation."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Sequence

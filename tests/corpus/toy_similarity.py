@@ -1,7 +1,5 @@
 """A similarity model without weights: vectors count the words outside the entities in hashed bins."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Sequence

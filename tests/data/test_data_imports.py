@@ -1,7 +1,5 @@
 """Importing erda.data loads no PyTorch and no NumPy; importing erda.text loads no pydantic either."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

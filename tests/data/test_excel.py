@@ -1,7 +1,5 @@
 """Excel workbooks are tables: the first sheet, cells as text, faults with their rows."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Every reader, given a mutated file, returns a value or raises an `ErdaError` (long: `benchmarks/fuzz_readers.py`)."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

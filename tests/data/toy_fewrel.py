@@ -1,7 +1,5 @@
 """A toy copy of FewRel's data folder: 80 relations, three training and two test lines each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Backgrounds: cluster centres stored beside the weights that made them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

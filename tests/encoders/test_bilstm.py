@@ -1,7 +1,5 @@
 """The compiled LSTM against `nn.LSTM`, forward and backward, and the encoder around it."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

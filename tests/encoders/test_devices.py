@@ -1,7 +1,5 @@
 """Device names, and out-of-memory errors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

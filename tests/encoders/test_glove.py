@@ -1,7 +1,5 @@
 """Word vectors from text files, valid and invalid, and from the PyPI package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

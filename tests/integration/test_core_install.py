@@ -1,7 +1,5 @@
 """The core install: every extractor command works with the core dependencies alone and never imports PyTorch."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The report's page in a real browser, as wide as a desk and as narrow as a telephone."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """The gradient loop: one pass per epoch, order from the generator, clipped gradients."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Entity swaps keep both spans right for mentions of any position and length."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Each loss against a slow loop over its equation, and against values computed by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

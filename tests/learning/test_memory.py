@@ -1,7 +1,5 @@
 """Selection and order of exemplars."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

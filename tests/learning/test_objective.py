@@ -1,7 +1,5 @@
 """ERDA's loss against the four losses, computed one example at a time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity

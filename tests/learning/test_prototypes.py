@@ -1,7 +1,5 @@
 """Relation embeddings from names and exemplars."""
 
-from __future__ import annotations
-
 import torch
 
 from erda.learning.prototypes import relation_embeddings

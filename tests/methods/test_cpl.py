@@ -1,7 +1,5 @@
 """CPL: the contrastive loss within a batch and with prototypes, and the nearest mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """DCRE: its losses against slow computations, its descriptions and the fusion of ranks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

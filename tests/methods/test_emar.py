@@ -1,7 +1,5 @@
 """EMAR: activation and reconsolidation, step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Algorithm 1 of the paper, step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

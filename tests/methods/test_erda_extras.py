@@ -1,7 +1,5 @@
 """ERDA with extra examples from a corpus, and with the names of future relations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace

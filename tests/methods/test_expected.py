@@ -1,7 +1,5 @@
 """Normal distributions of taught and unseen relations, compared with the formulas written out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

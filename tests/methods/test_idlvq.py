@@ -1,7 +1,5 @@
 """IDLVQ-C: how reference vectors start, their losses, and how they follow the encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

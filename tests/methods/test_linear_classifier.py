@@ -1,7 +1,5 @@
 """Posterior's classifier: its optimum, its weight by the number of examples, and the scores it changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Posterior scores, compared with the formulas written out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal

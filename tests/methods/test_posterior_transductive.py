@@ -1,7 +1,5 @@
 """Posterior with unlabelled questions, compared with the model written out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

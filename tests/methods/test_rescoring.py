@@ -1,7 +1,5 @@
 """`names` and `whiten`: Posterior's score over the vectors of any trained method."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

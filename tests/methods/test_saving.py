@@ -1,7 +1,5 @@
 """Saved methods: full disks and kills leave the earlier save intact; damaged files are rejected by name."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The model before a task teaches three stages of the one after it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

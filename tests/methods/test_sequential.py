@@ -1,7 +1,5 @@
 """SeqRun keeps nothing, Joint everything, EMR one exemplar a relation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SIRUS: clusters of similar relations, and negatives that count more within them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

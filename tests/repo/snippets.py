@@ -13,8 +13,6 @@ A page runs from top to bottom in one empty folder:
 Numbers with a decimal point may differ by 0.1, dates and times are not compared, and `...` stands for anything.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """What pyproject.toml lists is what the code imports: no more, no less, and each in its extra."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """The package as others get it: metadata that agree, the paper's form, and a source distribution with everything."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -11,8 +11,6 @@ invalid bodies of every shape                      test_openapi.py (Schemathesis
 files of the page                                  test_routes.py, test_health..
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import shutil

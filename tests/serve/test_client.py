@@ -1,7 +1,5 @@
 """`erda.Client` gives what `Extractor` gives, and the command line can use it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

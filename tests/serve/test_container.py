@@ -1,7 +1,5 @@
 """The container files: what they promise, and their steps in a clean virtual environment, since no daemon is needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Jobs: progress, cancellation, and what a restart does with them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Label Studio's ML-backend protocol."""
 
-from __future__ import annotations
-
 from toy_server import Served
 
 CONFIG = '<View><Labels name="ner" toName="doc"><Label value="ORG"/></Labels><Text value="$body" name="doc"/></View>'

@@ -1,7 +1,5 @@
 """The start of a server: address, token, port."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several processes over one store: `--workers N`, and replicas on a Ray cluster of two nodes with one writer."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Schemathesis over the whole OpenAPI document: no 500, and every answer is as documented."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The page in a real Chromium: one server, one browser and a tiny store for all tests of this file."""
 
-from __future__ import annotations
-
 import csv
 import re
 import time

@@ -1,7 +1,5 @@
 """A review on the server: two devices, undo, restart, the reasons when nothing is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

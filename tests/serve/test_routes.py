@@ -1,7 +1,5 @@
 """Every route, over a real connection."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

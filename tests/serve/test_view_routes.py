@@ -1,7 +1,5 @@
 """Routes of the page's views: entities, map, judgements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from toy_server import Served

@@ -1,7 +1,5 @@
 """What the tests of the page type, and how they find its parts."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real server on loopback, in a thread, over the extractor of a few words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a method is handed beside its encoder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

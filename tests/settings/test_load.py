@@ -1,7 +1,5 @@
 """Settings from five places: which wins, what is refused, and that all faults come at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Entities marked inline, by offsets or by names, and their ordered pairs."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from itertools import pairwise, permutations

@@ -1,7 +1,5 @@
 """Pronouns: which are mentions, of what type, and the name they are resolved to."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Text files: plain and packed, UTF-8 and other encodings, and JSON item by item."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

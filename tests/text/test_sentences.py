@@ -1,7 +1,5 @@
 """Tokens, sentences and sentence keys."""
 
-from __future__ import annotations
-
 import doctest
 import unicodedata
 from itertools import pairwise

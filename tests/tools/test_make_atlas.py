@@ -1,7 +1,5 @@
 """The embedded dataset: its files are what the generator makes, and its patterns, pools and corpus keep their rules."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter, defaultdict
 from pathlib import Path

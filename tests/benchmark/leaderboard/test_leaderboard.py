@@ -1,7 +1,5 @@
 """The leaderboard shows records beside published rows, marked as such, with the facts that a number needs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`erda paper`: runs of the tables and their sections in a report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Published results, and the rows that match a record."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The paper's tables: the plan, and changes and tables rejected or skipped before the first run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

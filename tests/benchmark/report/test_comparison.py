@@ -1,7 +1,5 @@
 """Tables of differences: our results beside published ones, and methods compared pairwise."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures show the values of the records."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """The page is standalone and complete, its links work, and it escapes untrusted text."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from html.parser import HTMLParser

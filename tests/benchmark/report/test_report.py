@@ -1,7 +1,5 @@
 """Records on disk -> experiments, tables and files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """REPRODUCIBILITY.md and its commands, which repeat the records."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict, fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables in three formats."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Local engines: the same results in one process and in several; a fault or a killed process fails one job."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A run end to end: its record, its resumption, and the errors it raises."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

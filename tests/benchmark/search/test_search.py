@@ -1,7 +1,5 @@
 """A search over small runs: its best settings, resumption, and errors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Search spaces: parsing, suggested values, and all faults at once."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
