@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.leaderboard.leaderboard import to_page_html, to_page_markdown
-from erda.benchmark.leaderboard.rows import published_rows, ranked, record_rows
 from erda.benchmark.paper.paper_sections import asked_tables, note_tables, paper_layout
 from erda.benchmark.paper.paper_tables import TABLES
 from erda.benchmark.records import RECORD, Records, read_records
@@ -27,6 +25,8 @@ from erda.benchmark.report.sections import Section
 from erda.benchmark.submission import audit_record, compact_record, record_bytes
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
+from leaderboard.leaderboard import to_page_html, to_page_markdown
+from leaderboard.rows import published_rows, ranked, record_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from erda.benchmark.leaderboard.rows import UNKNOWN, LeaderboardRow
 from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.table_formats import DASH, Cells, Table, escape_markdown, to_markdown
+from leaderboard.rows import UNKNOWN, LeaderboardRow
 
 HERE = Path(__file__).parent
 INTRODUCTION = """\

@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import grouped
+from toy_runs import grouped, toy_record
 
-from erda.benchmark.leaderboard.leaderboard import to_page_html, to_page_markdown
-from erda.benchmark.leaderboard.rows import LeaderboardRow, published_rows, ranked, record_rows
 from erda.benchmark.records import Record
 from erda.benchmark.report.sections import experiment_section
+from leaderboard.leaderboard import to_page_html, to_page_markdown
+from leaderboard.rows import LeaderboardRow, published_rows, ranked, record_rows
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def as_fewrel(template: Record, method: str, encoder: str = "minilm", **settings: object) -> Record:
