@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from erda.learning.objective import Objective
+from erda.learning.losses import Objective
 
 PAPERS = {
     "temperature": 0.2,

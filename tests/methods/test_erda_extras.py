@@ -11,8 +11,7 @@ import torch
 
 from erda.corpus.augment import AugmentSettings
 from erda.errors import StreamError
-from erda.learning.losses import cosine_similarity, cross_entropy, multi_margin, pairwise_margin
-from erda.learning.objective import Objective
+from erda.learning.losses import Objective, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
 from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key

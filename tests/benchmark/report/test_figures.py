@@ -15,7 +15,7 @@ from erda.benchmark.report.figures import figure as module
 from erda.benchmark.report.figures.figure import Figure, Panel, page_panels, paint, save_figure
 from erda.benchmark.report.figures.measures import accuracy_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
-from erda.benchmark.report.mistakes import mistakes_table
+from erda.benchmark.report.result_tables import mistakes_table
 from erda.errors import RecordError
 from erda.files import write_arrays
 

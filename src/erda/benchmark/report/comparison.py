@@ -85,15 +85,15 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
     return Family(first, compare(first, others, protocol=protocol), tuple(refused.values()))
 
 
-def compare(reference: Line, others: Sequence[Line], *, protocol: str, k: int = -1) -> tuple[Comparison, ...]:
-    """`reference` minus each of `others` by accuracy after task `k` (-1: the last), corrected as one family.
+def compare(reference: Line, others: Sequence[Line], *, protocol: str) -> tuple[Comparison, ...]:
+    """`reference` minus each of `others` by accuracy after the last task, corrected as one family.
 
     Raises `RecordError` if lines were run on different streams under the same seed (`different_streams`).
     """
     refused = [said for other in others if (said := different_streams(reference, other))]
     if refused:
         raise RecordError("\n".join(refused))
-    found = [_compare_two(reference, other, protocol, k) for other in others]
+    found = [_compare_two(reference, other, protocol) for other in others]
     by_t, by_sign = holm([one.p_t for one in found]), holm([one.p_sign for one in found])
     return tuple(
         replace(one, p_t_corrected=t, p_sign_corrected=sign) for one, t, sign in zip(found, by_t, by_sign, strict=True)
@@ -113,9 +113,9 @@ def different_streams(first: Line, second: Line) -> str:
     return ""
 
 
-def _compare_two(first: Line, second: Line, protocol: str, k: int) -> Comparison:
+def _compare_two(first: Line, second: Line, protocol: str) -> Comparison:
     ours, theirs = (
-        {record.seed: _accuracy(line, record, protocol, k) for record in line.records} for line in (first, second)
+        {record.seed: _accuracy(line, record, protocol) for record in line.records} for line in (first, second)
     )
     differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     summary = Summary.of(differences)
@@ -125,7 +125,7 @@ def _compare_two(first: Line, second: Line, protocol: str, k: int) -> Comparison
         n=len(differences),
         difference=summary.mean if summary else None,
         interval=mean_interval(differences),
-        relation_interval=_relation_interval(first, second, protocol) if k == -1 else None,
+        relation_interval=_relation_interval(first, second, protocol),
         p_t=paired_t(differences),
         p_sign=sign_flip(differences),
         note=" ".join(_notes(differences, sorted(set(ours) ^ set(theirs)))),
@@ -143,8 +143,8 @@ def _relation_interval(first: Line, second: Line, protocol: str) -> tuple[float,
     return relation_interval([ours[name][0] - theirs[name][0] for name in tests], list(tests.values()))
 
 
-def _accuracy(line: Line, record: Record, protocol: str, k: int) -> float:
-    value = record.after("accuracy", protocol, k)
+def _accuracy(line: Line, record: Record, protocol: str) -> float:
+    value = record.after("accuracy", protocol, -1)
     if value is None:
         raise RecordError(f"'{line.label}' was not measured by protocol {protocol}: its dataset lists no candidates.")
     return value

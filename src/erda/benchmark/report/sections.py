@@ -15,7 +15,6 @@ from erda.benchmark.report import result_tables as results
 from erda.benchmark.report.figures.figure import Figure
 from erda.benchmark.report.figures.measures import accuracy_figure, sweep_figure
 from erda.benchmark.report.figures.tsne import tsne_figure
-from erda.benchmark.report.mistakes import mistakes_table
 from erda.benchmark.report.table_formats import Table
 from erda.errors import RecordError, unknown_name
 
@@ -134,7 +133,7 @@ VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
-    "mistakes": lambda one: [mistakes_table(one.reference_line, one.experiment)],
+    "mistakes": lambda one: [results.mistakes_table(one.reference_line, one.experiment)],
     "tsne": lambda one: [tsne_figure(one.experiment)],
     "cost": lambda one: [results.cost_table(one.experiment)],
     "runs": lambda one: [results.runs_table(one.experiment), results.orders_table(one.experiment)],
