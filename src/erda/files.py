@@ -70,10 +70,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path, *, of: str = "") -> None:
-    """Remove the temporary files that killed processes left in a folder: all of them, or those `of` one file.
-
-    The caller holds the lock of the folder or file.
-    """
+    """Remove temporary files of killed processes, all or those `of` one file; the caller holds the folder's lock."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_unfinished(path.name, of=of):
             remove_own(path)

@@ -39,10 +39,7 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
 
 
 def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:
-    """Reject an output file that is an input, or that exists unless the user agreed to replace it.
-
-    What a killed command left of it is removed.
-    """
+    """Reject an output that is an input or exists, unless the user agreed; remove what a killed command left of it."""
     refuse_overwriting_input(out, *inputs)
     refuse_existing(out, overwrite=overwrite)
     remove_unfinished(out.parent, of=out.name)

@@ -57,10 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A file to answer; `pieces(n_read)` yields the answers after the first `n_read` rows or lines.
-
-    `inputs` are all files that are read.
-    """
+    """A file to answer and all files read; `pieces(n_read)` yields the answers after the first `n_read` rows."""
 
     path: Path
     inputs: tuple[Path, ...]

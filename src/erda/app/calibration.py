@@ -112,10 +112,7 @@ def _logistic(log_odds: np.ndarray) -> np.ndarray:
 
 
 def without_inverses(held: Iterable[int], inverses: Mapping[int, int]) -> list[int]:
-    """The relations that hold from head to tail, best first, without inverses of better ones.
-
-    Of two inverse relations (parent, child) one holds in a direction. A symmetric relation is its own inverse.
-    """
+    """The relations that hold from head to tail, best first; of two inverse relations, only the better one."""
     kept = list[int]()
     for one in held:
         if inverses.get(one, one) == one or inverses[one] not in kept:

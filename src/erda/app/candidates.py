@@ -57,10 +57,7 @@ def held_keys(version: Version) -> frozenset[str]:
 
 
 class VectorFile:
-    """Vectors by the key of a pair, in memory and in a file that is written when it has grown.
-
-    A missing or damaged file is ignored.
-    """
+    """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
 
     def __init__(self, path: Path | None) -> None:
         self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0

@@ -39,10 +39,7 @@ class Tagged:
 
 
 def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
-    """Split a text into sentences with the given entities; without any, find them with `find_tagger`.
-
-    To search many texts for the same names, pass a `NameTagger`, which is built once.
-    """
+    """Split a text into sentences with the given entities (a `NameTagger` serves many texts), or find them."""
     if not isinstance(text, str):
         raise DataError(f"expected a text, got {text!r:.80}; pass one text at a time.")
     if not text.strip():
@@ -103,10 +100,7 @@ def find_tagger() -> Finder:
 
 
 def installed_pipeline() -> str | None:
-    """The name of the spaCy pipeline to use, or None if none is installed; English ones first.
-
-    spaCy is not imported for that: it takes a second, and two more where PyTorch is installed.
-    """
+    """The spaCy pipeline to use, English ones first, or None; spaCy is not imported, which would take seconds."""
     if find_spec("spacy") is None:
         return None
     loaded = sys.modules.get("spacy")

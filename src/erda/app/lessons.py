@@ -84,10 +84,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The content of a teaching: relations, and examples that name theirs, in the order given.
-
-    Each counterexample names the relation that does not hold. `unrelated` are sentences in which no relation holds.
-    """
+    """The content of a teaching; a counterexample names the relation that does not hold, `unrelated` sentences none."""
 
     relations: tuple[Relation, ...] = ()
     examples: tuple[Example, ...] = ()
@@ -187,10 +184,7 @@ def wanted(
 
 
 def present_id(relation: str, identity: str, known: Sequence[Known]) -> str | None:
-    """Find the present id of a relation, which may be renamed or merged; None if it is gone.
-
-    A relation that was forgotten and taught again counts as the same.
-    """
+    """Find the present id of a relation that may be renamed, merged or taught again; None if it is gone."""
     by_identity = {one: own.id for own in known for one in (*own.merged, own.identity)}
     if identity in by_identity:
         return by_identity[identity]

@@ -148,10 +148,7 @@ def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
 
 
 def purge_reviews(store: Path, known: Sequence[Known]) -> None:
-    """Remove the folder of reviews of a store, except the pending judgements of known relations.
-
-    These then name their relations as they are called now.
-    """
+    """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
     folder = store / FOLDER
     if not folder.is_dir() or folder.is_symlink():
         return

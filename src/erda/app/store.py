@@ -272,10 +272,7 @@ class Store:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, state: State, near: State | None = None) -> State:
-        """Write a version with the next free number and make it current; objects shared with `near` are not rewritten.
-
-        Returns the state as it was written, with its number and identity.
-        """
+        """Write a version with the next free number, make it current and return it; objects of `near` stay."""
         before = {part.known.id: part for part in parts_of(near)} if near else {}
         files = {
             part.known.id: self._written(part, before.get(part.known.id), near) or self.objects.write_relation(part)
@@ -332,10 +329,7 @@ class Store:
         return replace(version, stamp=replace(version.stamp, number=max([last, *beyond]) + 1))
 
     def prune(self, keep: Collection[int]) -> int:
-        """Remove all versions except these and the current one, with their objects; return the number removed.
-
-        Files that erda did not write stay.
-        """
+        """Remove all versions except these and the current one, with their objects; return the number removed."""
         current = self.head().current
         remove_own(self.folder / DERIVED)
         numbers = self.numbers()

@@ -167,10 +167,7 @@ def fit(cells: Cells, precision: float, chosen: np.ndarray | None = None) -> Fit
 
 
 def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float | None:
-    """The threshold with the highest recall among those that reach a precision, and of these the highest threshold.
-
-    None if no threshold reaches it with `LEAST_ANSWERS` answers.
-    """
+    """The highest threshold with the highest recall at a precision; None if too few answers reach it."""
     order = np.argsort(-confidences, kind="stable")
     sorted_, right = confidences[order], np.cumsum(holds[order])
     counts = np.arange(1, len(order) + 1)

@@ -45,10 +45,7 @@ def run_demo(
     n_sentences: int = N_SENTENCES,
     show: Callable[[str], None] = lambda line: None,
 ) -> Demo:
-    """Run the preset `demo` into `out`, or read the finished runs there, and write the report.
-
-    `show` receives a line for each step.
-    """
+    """Run the preset `demo` into `out`, or read finished runs there, and write the report; `show` receives steps."""
     if not 1 <= n_sentences <= N_SENTENCES:
         raise SettingsError(f"--sentences: must be between 1 and {N_SENTENCES:,}, got {n_sentences:,}.")
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")

@@ -229,10 +229,7 @@ class CheckedBundle:
 
 
 def check_bundle(path: Path) -> CheckedBundle:
-    """Check a bundle: members, checksums, seals, protocols and counts; raise one `RecordError` with all faults.
-
-    Nothing of the bundle is executed.
-    """
+    """Check a bundle without executing anything of it; raise one `RecordError` with all faults."""
     members = _unzipped(path)
     about: dict[str, Any] = {"error": RecordError, "remedy": "Pack it again with `erda submit`."}
     bundle = decode_sealed(members.pop(CONTENTS, b"{}"), Bundle, place=f"{path}: {CONTENTS}", **about)

@@ -108,10 +108,7 @@ def stored(options: argparse.Namespace) -> Store:
 
 @contextmanager
 def input_file(given: str, *, plain: bool = False) -> Iterator[Path]:
-    """Yield a file to read. Standard input (`-`), a pipe and a sentence are copied into a temporary file.
-
-    With `plain`, a sentence needs no marks.
-    """
+    """Yield a file to read; standard input (`-`), a pipe or a sentence (`plain`: without marks) is copied into one."""
     is_sentence = _is_sentence(given, plain=plain)
     is_pipe = not is_sentence and Path(given).is_fifo()  # as <(command) in a shell
     if given != STANDARD_INPUT and not is_sentence and not is_pipe:

@@ -68,10 +68,7 @@ def set_effort(index: Any, effort: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """Search parameters of an index, and their recall@1 against exact search.
-
-    `effort` is nprobe (0: exact search); `spare` is the number of extra rows to rescore.
-    """
+    """Search parameters of an index: nprobe (0: exact), extra rows to rescore; and recall@1 against exact search."""
 
     effort: int = 0
     spare: int = 0

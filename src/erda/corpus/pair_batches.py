@@ -24,10 +24,7 @@ class PairBatch:
 
 
 class PairBatches:
-    """The batches of a training by step number, determined by the seed.
-
-    `among` are the training rows, `limit` is the maximum number of pairs per epoch.
-    """
+    """The batches of a training by step number, determined by the seed: at most `limit` pairs of `among` per epoch."""
 
     def __init__(
         self, rows: PairRows, among: np.ndarray, settings: TrainingSettings, *, limit: int | None = None

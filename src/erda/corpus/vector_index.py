@@ -77,10 +77,7 @@ class VectorIndex:
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
-        """Open the index of a corpus for a model, memory-mapped where FAISS supports it.
-
-        Files that changed since their last check are verified by sha256.
-        """
+        """Open the index of a corpus for a model, memory-mapped where possible; changed files are verified."""
         folder = vectors_folder(store.folder, model.fingerprint)
         again = f"run: erda corpus index {store.folder}"
         if not (folder / _ABOUT).exists():

@@ -308,10 +308,7 @@ def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
 
 
 def process_embedder(worker: ShardWorker, n_processes: int) -> Embedder:
-    """Embed in several processes, each with its own model and share of the cores.
-
-    For machines with many cores, or for a GPU that one process cannot keep busy.
-    """
+    """Embed in several processes, each with its own model and share of the cores."""
     worker = replace(worker, n_threads=max(1, (os.cpu_count() or 1) // n_processes))
 
     def embed(folder: Path, plans: Sequence[ShardPlan]) -> Iterator[Shard]:

@@ -127,10 +127,7 @@ def _load_tacred(folder: Path) -> Dataset:
 
 
 def embedded_file(name: str) -> Path:
-    """Return the path of a file of the embedded dataset `atlas`.
-
-    `corpus.jsonl.gz` holds its unlabelled sentences (docs/atlas.md).
-    """
+    """Return the path of a file of the embedded dataset `atlas`; `corpus.jsonl.gz` holds its unlabelled sentences."""
     return Path(__file__).with_name("atlas") / name
 
 

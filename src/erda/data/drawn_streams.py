@@ -86,10 +86,7 @@ def draw_stream(
 
 
 def without_ambiguous(dataset: Dataset) -> tuple[Dataset, int]:
-    """Drop examples whose sentence and entities occur with two relations; return the rest and the number dropped.
-
-    Such an example has no single correct answer.
-    """
+    """Drop examples whose sentence and entities occur with two relations; return the rest and the number dropped."""
     relations = relations_by_pair(chain(dataset.train, dataset.validation, dataset.test))
     kept = dataset.only(lambda example: len(relations[pair_in_sentence(example)]) == 1)
     before, after = (len(each.train) + len(each.validation) + len(each.test) for each in (dataset, kept))

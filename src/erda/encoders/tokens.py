@@ -161,10 +161,7 @@ class MarkedTokenizer:
         return known
 
     def parts(self, examples: Sequence[Example]) -> list[list[list[int]]]:
-        """Tokenise sentences in five parts: before, first entity, between, second entity, after; without a limit.
-
-        An entity without pieces becomes the unknown token.
-        """
+        """Tokenise sentences in five parts: before, entity, between, entity, after; an empty entity is unknown."""
         known = self._read_words(chain.from_iterable(example.tokens for example in examples))
         return [self._parts(example, known) for example in examples]
 

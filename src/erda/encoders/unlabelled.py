@@ -43,10 +43,7 @@ class Unlabelled:
 
 @dataclass(frozen=True, slots=True)
 class UnlabelledFile:
-    """Folder of the file, and the fingerprint of the weights it must belong to.
-
-    With a `remedy` the file must exist for these weights: without it, answers would differ.
-    """
+    """Folder of the file and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
 
     folder: Path
     fingerprint: str

@@ -174,10 +174,7 @@ def half_copy(name: str, out: Path) -> ModelFolder:
 
 
 def _checked_folder(name: str, path: Path, *, settings: Sequence[str] = TOKENIZER_SETTINGS) -> ModelFolder:
-    """Verify that a folder is complete, and compute its fingerprint from configuration, tokenizer and weights.
-
-    `settings` names the files of tokenizer settings that the fingerprint covers as well.
-    """
+    """Verify a folder; fingerprint its configuration, tokenizer, weights and these `settings` of the tokenizer."""
     if (path / ADAPTER_FILE).exists():  # transformers would load the model that this file names
         raise ModelError(f"{path / ADAPTER_FILE}: merge this PEFT adapter into its model, or remove the file.")
     missing = [] if (path / "config.json").is_file() else ["config.json"]

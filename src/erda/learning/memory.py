@@ -19,10 +19,7 @@ def nearest_to_centroid(vectors: np.ndarray, n: int = 1, *, centre: np.ndarray |
 def nearest_of_each(
     examples: Sequence[Example], vectors: np.ndarray, *, n: int = 1, centres: Mapping[str, np.ndarray] | None = None
 ) -> list[Example]:
-    """Select the `n` examples of each relation nearest to its centroid; `vectors` [n_examples, dim] embed `examples`.
-
-    `centres` overrides the means of these examples as centroids.
-    """
+    """Select the `n` examples of each relation nearest to the mean of their `vectors`, or to that of `centres`."""
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         rows.setdefault(str(example.relation), []).append(row)

@@ -72,10 +72,7 @@ class SavedMethod(Marker):
 
 
 def save_method(method: Method, directory: Path) -> None:
-    """Write new weights beside the old, then `method.json`, which names them.
-
-    A kill or a full disk leaves the earlier save intact.
-    """
+    """Write new weights beside the old, then `method.json`, which names them: a kill leaves the earlier save intact."""
     check_path(directory)
     directory = directory.resolve()
     before = _own_files(directory)

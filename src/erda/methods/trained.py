@@ -80,10 +80,7 @@ class Trained(Method):
         parameters: Sequence[nn.Parameter] = (),
         own_rate: float = 0.0,
     ) -> None:
-        """Train the encoder's trainable parameters, if any, and the method's own `parameters`.
-
-        `own_rate` is the learning rate of `parameters`; 0: the same as the encoder's.
-        """
+        """Train the encoder's trainable parameters and `parameters`, which have `own_rate` (0: the encoder's rate)."""
         rate, encoders = self.learning_rate or self.encoder.learning_rate, self.encoder.trained_parameters()
         self.encoder.train(bool(encoders))
         try:

@@ -33,10 +33,7 @@ class PaperPlan:
 
 
 def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES) -> PaperPlan:
-    """Plan all runs of the tables, stream by stream, so that methods can be compared early.
-
-    Data and weights must exist on this machine. Tables whose runs are all finished need neither.
-    """
+    """Plan all runs of the tables, stream by stream; unfinished ones need their data and weights on this machine."""
     tables = tuple(tables)
     check_changes(tables, changes)
     runs: dict[Path, PlannedRun] = {}

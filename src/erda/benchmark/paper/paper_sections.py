@@ -50,10 +50,7 @@ def table_titles() -> dict[str, str]:
 
 
 def paper_layout(found: Records) -> tuple[Section, ...]:
-    """One section per requested table with records, and one per experiment among the other records.
-
-    A table that was run on several datasets has a section for each.
-    """
+    """One section per requested table and dataset with records, and one per experiment among the other records."""
     by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
     for one in found.found:
         if one.folder is not None:

@@ -59,10 +59,7 @@ def run_paper(
 
 
 def _reject_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
-    """Split off rows whose folders hold runs with other settings; return the other runs and the faults.
-
-    A finished row is not checked here: its records are checked when they are read.
-    """
+    """Split off unfinished rows whose folders hold runs with other settings; return the other runs and the faults."""
     faults: dict[str, str] = {}
     for one in {row_name(one): one for one in runs if not one.is_finished}.values():
         try:

@@ -19,10 +19,7 @@ N_BASE, N_NEW = 4, 2  # relations of the first task and of the second, as in the
 
 
 def keep_vectors(planned: PlannedRun) -> Path:
-    """Repeat the first two tasks of a run and write vectors of test examples of some relations, unless they exist.
-
-    The relations are sampled with the run's seed.
-    """
+    """Repeat two tasks and write vectors of test examples of relations drawn by the seed, unless they exist."""
     path, run = planned.folder / EMBEDDINGS, planned.asked
     if path.exists():
         return path

@@ -56,10 +56,7 @@ def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Itera
 def run_in_processes(
     function: Callable[[Work], Result], works: Sequence[Work], *, n_processes: int
 ) -> Iterator[Outcome[Work, Result]]:
-    """Run jobs in parallel processes that share the cores evenly; `function` must be importable by name.
-
-    A killed process fails only its own job and is replaced.
-    """
+    """Run jobs in processes that share the cores evenly; a killed process fails only its own job and is replaced."""
     from pebble import ProcessExpired, ProcessPool
 
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang

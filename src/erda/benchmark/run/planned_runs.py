@@ -96,10 +96,7 @@ def run_planned(
     show_bars: bool = True,
     on_outcome: Callable[[RunOutcome], None] | None = None,
 ) -> Finished:
-    """Run each planned run into its own folder; call `on_outcome` when it ends.
-
-    `n_processes` runs are parallel.
-    """
+    """Run planned runs, `n_processes` at once, each into its own folder; call `on_outcome` when one ends."""
     is_pool = n_processes > 1
     before = {one.folder for one in runs if one.is_finished}
     records: dict[Path, Record] = {}

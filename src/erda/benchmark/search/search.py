@@ -141,10 +141,7 @@ class SearchResult:
 def search(
     asked: Search, *, out: Path, n_trials: int | None = None, n_processes: int = 1, show_bars: bool = True
 ) -> SearchResult:
-    """Search until `out` holds `n_trials` trials (default: the whole grid, or 40).
-
-    A space with at most `n_trials` choices of values is tried completely.
-    """
+    """Search until `out` holds `n_trials` trials (default: the whole grid, or 40) or the space is exhausted."""
     n_trials = n_trials or (asked.n_grid if asked.sampler == "grid" else N_TRIALS)
     n_trials = min(n_trials, asked.n_grid or n_trials)
     _check_protocol(asked)

@@ -77,10 +77,7 @@ def parse_space(
     grid: bool = False,
     check: Callable[[str, str], object] = lambda name, value: None,
 ) -> tuple[Choice, ...]:
-    """Parse choices, and report all faults at once.
-
-    `check(name, value)` raises a `SettingsError` for an invalid value. A `grid` needs values or whole numbers.
-    """
+    """Parse choices and report all faults at once; `check(name, value)` raises for an invalid value."""
     from erda.encoders import encoder_settings
     from erda.methods import METHODS
 

@@ -70,10 +70,7 @@ def _or_none(text: str) -> str | None:
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:
-    """Write examples as CSV lines with inline marks, after a header. Entity names are those in the text.
-
-    Only with counterexamples is there a column `holds`.
-    """
+    """Write examples as CSV lines with inline marks, after a header; with counterexamples it has a column `holds`."""
     yield csv_line((*WRITTEN, *(["holds"] if counterexamples else [])))
     for pool, holds in ((examples, "true"), (counterexamples, "false")):
         for each in pool:

@@ -90,10 +90,7 @@ def read_rows(
 
 
 class RowCollector:
-    """Collects the examples and faults of a file, row by row.
-
-    Duplicates (equal tokens, spans and relation) are counted; with `once`, only the first is kept.
-    """
+    """Collects the examples and faults of a file; equal examples are counted and, with `once`, kept only once."""
 
     def __init__(
         self,
