@@ -342,7 +342,10 @@ class Extractor(Corrections):
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""
         with self._log.writing():
-            return self._log.go_to(version)
+            found = self._log.at(version)
+            self._log.store.point(version)
+            self._log.current = found
+            return version
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""

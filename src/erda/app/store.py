@@ -121,7 +121,9 @@ class Store:
         busy = f"another process has been teaching this extractor for {WAIT:g} seconds; try again when it is done"
         try:
             with locked(self.folder, busy=busy, error=BusyError, wait=WAIT):
-                self._refuse_links()
+                for path in (self.folder / HEAD, self.folder / VERSIONS, self.folder / OBJECTS):
+                    if path.is_symlink():
+                        raise ModelError(f"{path}: is a symbolic link; erda does not write through it. {DAMAGED}")
                 for folder in (self.folder, self.folder / VERSIONS, self.folder / OBJECTS):
                     remove_unfinished(folder)
                 is_new = begin and not (self.folder / HEAD).exists() and self.numbers() in ([], [0])
@@ -129,24 +131,15 @@ class Store:
                     yield
                 except BaseException:
                     if is_new:
-                        self._remove_all()
+                        remove_own(self.folder / HEAD)
+                        remove_own(self.folder / DERIVED)
+                        self._remove_but(versions=(), objects=())
                     raise
         finally:
             for path in new_folders:
                 if any(path.glob("*")):
                     break
                 remove_own(path)
-
-    def _refuse_links(self) -> None:
-        for path in (self.folder / HEAD, self.folder / VERSIONS, self.folder / OBJECTS):
-            if path.is_symlink():
-                raise ModelError(f"{path}: is a symbolic link; erda does not write through it. {DAMAGED}")
-
-    def _remove_all(self) -> None:
-        """Remove a store whose first teaching failed."""
-        remove_own(self.folder / HEAD)
-        remove_own(self.folder / DERIVED)
-        self._remove_but(versions=(), objects=())
 
     def point(self, number: int) -> None:
         """Make a version the current one, even if `extractor.json` is damaged."""

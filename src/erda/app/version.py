@@ -64,11 +64,6 @@ class PairQuestions:
     hint: str = ""
     inverses: Mapping[str, str] = field(default_factory=dict)  # as in `Extraction`
 
-    @property
-    def has_tagger_types(self) -> bool:
-        """Whether a spaCy pipeline found the entities and their types."""
-        return self.tagger.startswith("spacy:")
-
     def answered(self, answers: Iterable[Answer]) -> Extraction:
         """The extraction, given an answer to each example."""
         placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
@@ -228,7 +223,7 @@ class Version:
         """Answer the questions of several texts; the pairs of a sentence compete for each relation."""
         found: dict[int, Extraction] = {}
         for tagged in (True, False):
-            some = [(i, one) for i, one in enumerate(texts) if one.has_tagger_types == tagged]
+            some = [(i, one) for i, one in enumerate(texts) if one.tagger.startswith("spacy:") == tagged]
             answers = iter(
                 self.answer_pairs(
                     [example for _, one in some for example in one.examples],

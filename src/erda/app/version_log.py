@@ -100,13 +100,6 @@ class VersionLog:
         self.current = self.keep(self.store.write(replace(after, stamp=stamp), near=before), method)
         return self.current
 
-    def go_to(self, number: int) -> int:
-        """Make a version on disk the current version."""
-        version = self.at(number)
-        self.store.point(number)
-        self.current = version
-        return number
-
     def refresh(self) -> int:
         """Load the current version from disk; return its number."""
         with self.lock:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from erda.errors import DataError, StreamError
-from erda.files import decode_json
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task, TestSet
 
@@ -49,11 +48,6 @@ class StreamManifest:
         """Return the manifest as plain JSON values, without empty `notes`."""
         value: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return value if self.notes else {name: part for name, part in value.items() if name != "notes"}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> StreamManifest:
-        """Restore a manifest from `to_json`."""
-        return decode_json(json.dumps(value), cls, place="stream manifest")
 
     def summary(self) -> dict[str, Any]:
         """Return the manifest with its digest and with counts instead of example ids, small enough for every record."""

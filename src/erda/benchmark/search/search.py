@@ -110,15 +110,10 @@ class Tried:
     """A trial that has ended: its values and measured accuracies, in the order of the seeds."""
 
     number: int
-    state: str  # WHOLE, CUT or FAILED
+    state: str  # WHOLE (it ran on every stream), CUT or FAILED
     values: Values = field(default_factory=dict)
     accuracies: tuple[float, ...] = ()
     fault: str = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the trial ran on every stream."""
-        return self.state == WHOLE
 
     @property
     def accuracy(self) -> float:
@@ -135,7 +130,7 @@ class SearchResult:
 
     def ranked(self) -> list[Tried]:
         """Complete trials, best first."""
-        return sorted((one for one in self.trials if one.is_whole), key=lambda one: (-one.accuracy, one.number))
+        return sorted((one for one in self.trials if one.state == WHOLE), key=lambda one: (-one.accuracy, one.number))
 
 
 def search(

@@ -96,7 +96,7 @@ class Limits:
 
 
 class Source:
-    """A file of sentences with entity pairs, read unit by unit. A unit is a line unless `units` is overridden."""
+    """A file of sentences with entity pairs, read line by line; the line is the unit of `rows` and of `skip`."""
 
     batch_size = 1000
 
@@ -108,7 +108,7 @@ class Source:
         """Yield batches in the order of the file, after the first `skip` units."""
         rows: list[CorpusRow] = []
         tally, number = Tally(), skip
-        for number, unit in self.units(skip):
+        for number, unit in read_lines(self.path, skip=skip, meter=self.meter):
             if number <= skip:
                 continue
             rows += self.rows(number, unit, limits, tally)
@@ -116,10 +116,6 @@ class Source:
                 yield SourceBatch(number, rows, tally)
                 rows, tally = [], Tally()
         yield SourceBatch(number, rows, tally)
-
-    def units(self, skip: int) -> Iterator[tuple[int, Any]]:
-        """Yield the units of the file, numbered from 1; the first `skip` may be omitted."""
-        return read_lines(self.path, skip=skip, meter=self.meter)
 
     def rows(self, number: int, unit: Any, limits: Limits, tally: Tally) -> Iterable[CorpusRow]:
         """Rows of one unit; dropped items are counted in `tally`."""
