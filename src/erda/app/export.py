@@ -15,8 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from erda import __version__
 from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
@@ -104,8 +102,10 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
             with suppress(ErdaError), work_folder(work, purpose="export", busy=busy):
                 remove_work(work, _is_own)
         raise DataError(f"{folder} exists and is not empty; name another folder.")
-    method = version.method
-    arrays = _score_arrays(version)
+    method, head = version.fitted
+    if not isinstance(method, Posterior) or method.trains:
+        raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
+    arrays = {**method.fitted.arrays(), **(head.arrays() if head else {})}
     packed = _packed(method, engine)
     with work_folder(work, purpose="export", busy=busy):
         remove_left_work(work, _is_own)
@@ -128,13 +128,6 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
 
 def _is_own(name: str) -> bool:
     return name.removeprefix("export/") in FILES
-
-
-def _score_arrays(version: Version) -> dict[str, np.ndarray]:
-    method, head = version.fitted
-    if not isinstance(method, Posterior) or method.trains:
-        raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
-    return {**method.fitted.arrays(), **(head.arrays() if head else {})}
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:

@@ -25,7 +25,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, Stamp, State, VersionInfo, parts_of
-from erda.app.store_format import FORMAT, StoreHead, StoreMarker, VersionFile, object_names
+from erda.app.store_format import FORMAT, StoreHead, StoreMarker, UnrelatedFile, VersionFile, object_names
 from erda.app.store_objects import DAMAGED, DECODING, StoreObjects
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
@@ -277,7 +277,7 @@ class Store:
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
         unrelated = near.unrelated_file if near and near.unrelated == state.unrelated else ""
         if not self.objects.has([f"{unrelated}.json"]):
-            unrelated = self.objects.write_unrelated(state.unrelated)
+            unrelated = self.objects.write_about(UnrelatedFile(state.unrelated)) if state.unrelated else ""
         stamp = self.add(
             VersionFile(
                 state.stamp,

@@ -37,7 +37,7 @@ def forget(store: Store, relation: str) -> int:
         stay = [files for files, about in abouts.items() if about.known.id != gone]
         known = without_lost_inverses(abouts[files].known for files in stay)
         relations = tuple(
-            store.objects.replace_about(files, RelationFile(after, abouts[files].kept))
+            replace(files, about=store.objects.write_about(RelationFile(after, abouts[files].kept)))
             if after != abouts[files].known
             else files
             for files, after in zip(stay, known, strict=True)

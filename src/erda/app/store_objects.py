@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,19 +83,11 @@ class StoreObjects:
     def write_relation(self, part: RelationPart) -> RelationFiles:
         """Write a relation; return the names of its objects."""
         return RelationFiles(
-            self._write_about(RelationFile(part.known, part.kept)),
+            self.write_about(RelationFile(part.known, part.kept)),
             self.write_tensors(part.rows),
             len(part.known.lessons),
             len(part.known.counterexamples),
         )
-
-    def replace_about(self, files: RelationFiles, about: RelationFile) -> RelationFiles:
-        """Write a relation whose arrays stay."""
-        return replace(files, about=self._write_about(about))
-
-    def write_unrelated(self, unrelated: tuple[Lesson, ...]) -> str:
-        """Write the sentences in which no relation holds; return the sha256, empty if there are none."""
-        return self._write_about(UnrelatedFile(unrelated)) if unrelated else ""
 
     def write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
         """Write arrays; return the sha256, empty if there are none."""
@@ -105,7 +97,8 @@ class StoreObjects:
         plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
         return self._write(save(plain), "safetensors") if plain else ""
 
-    def _write_about(self, value: RelationFile | UnrelatedFile) -> str:
+    def write_about(self, value: RelationFile | UnrelatedFile) -> str:
+        """Write a relation without its arrays, or the sentences in which none holds; return the sha256."""
         content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
         return self._write(content.encode(), "json")
 

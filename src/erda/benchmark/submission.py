@@ -187,7 +187,9 @@ def pack_bundle(directory: Path, out: Path, *, name: str, method_files: Sequence
     if faults:
         raise RecordError(join_faults([f"{directory}: no bundle was written.", *faults]))
     digests = {place: hashlib.sha256(content).hexdigest() for place, content in sorted(members.items())}
-    bundle = Bundle(FORMAT, one_line(name), {**versions(), "packages": _packages()}, digests)
+    installed = ((one.metadata["Name"], one.version) for one in metadata.distributions())
+    packages = sorted({f"{name}=={version}" for name, version in installed if name}, key=str.lower)
+    bundle = Bundle(FORMAT, one_line(name), {**versions(), "packages": packages}, digests)
     head = json.dumps(sealed(bundle), ensure_ascii=False, indent=1).encode() + b"\n"
     write_bytes(out, _zipped({CONTENTS: head, **members}))
     return bundle
@@ -201,11 +203,6 @@ def _unknown_methods(records: Iterable[Record], *, has_files: bool) -> list[str]
         if own and not has_files
         else []
     )
-
-
-def _packages() -> list[str]:
-    found = ((one.metadata["Name"], one.version) for one in metadata.distributions())
-    return sorted({f"{name}=={version}" for name, version in found if name}, key=str.lower)
 
 
 def _zipped(members: Mapping[str, bytes]) -> bytes:

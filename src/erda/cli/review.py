@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
@@ -133,7 +133,7 @@ def _show(review: Review, one: Candidate) -> None:
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
     print_line()
-    if _has_colour(sys.stdout):
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
         stream = getattr(sys.stdout, "stream", sys.stdout)
         stream.write(f"{text}{one_line(stands_for)}\n")
@@ -141,10 +141,6 @@ def _show(review: Review, one: Candidate) -> None:
         print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
     print_line(f"  {head} | {relations.get(one.relation, one.relation)} | {tail}?   {one.confidence:.2f}   ({counts})")
-
-
-def _has_colour(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class Rescoring:
 
         `rows` are those of the method, before this call; `kept` are its exemplars.
         """
-        centres = self._centres(kept)
+        vectors, owners = unit_rows(self.encoder.embed(kept)), np.array([str(example.relation) for example in kept])
+        centres = {owner: vectors[owners == owner].mean(axis=0) for owner in dict.fromkeys(owners.tolist())}
         posterior = self._restored(rows, None, (one for one in known if one.id in rows.get(OWN + "count", {})))
         means, before = posterior.rows.get("mean", {}), rows.get(EXEMPLARS, {})
         taught = {relation.id for relation in task.relations}
@@ -85,7 +86,3 @@ class Rescoring:
         posterior._know(known)
         posterior._prepare()
         return posterior
-
-    def _centres(self, kept: Sequence[Example]) -> dict[str, np.ndarray]:
-        vectors, owners = unit_rows(self.encoder.embed(kept)), np.array([str(example.relation) for example in kept])
-        return {owner: vectors[owners == owner].mean(axis=0) for owner in dict.fromkeys(owners.tolist())}

@@ -123,13 +123,9 @@ def merged(layers: Iterable[Layer]) -> dict[str, Given]:
     """Merge layers; a later setting of all methods also replaces an earlier one of a single method."""
     result: dict[str, Given] = {}
     for layer in layers:
-        below = {name: one for name, one in result.items() if name.startswith("encoder.") or _tail(name) not in layer}
-        result = {**below, **layer}
+        kept = (name for name in result if name.startswith("encoder.") or name.rpartition(".")[2] not in layer)
+        result = {**{name: result[name] for name in kept}, **layer}
     return result
-
-
-def _tail(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 # -- validation --------------------------------------------------------------------------------------------------------

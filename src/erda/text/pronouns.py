@@ -176,11 +176,6 @@ class _Name:
         """Whether a pronoun of this gender may stand for it; a name without type and gender may be anything."""
         return self.gender in ("", gender) and not (gender == "n" and _is_person(self.entity))
 
-    @property
-    def is_known(self) -> bool:
-        """Whether its gender is known, or that it is a person."""
-        return bool(self.gender) or _is_person(self.entity)
-
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
@@ -265,7 +260,7 @@ def _only_fitting(gender: str, groups: Iterable[Sequence[_Name]], *, has_people:
             longest = max(fitting, key=lambda one: len(one.entity.name))
             is_only = all(_same(one.entity.name, longest.entity.name) for one in fitting)
             all_fit = gender == "n" and len(names) == len(fitting) and not has_people
-            is_sure = any(one.is_known for one in fitting) or all_fit
+            is_sure = all_fit or any(one.gender or _is_person(one.entity) for one in fitting)
             is_subject = any(one.is_subject for one in fitting)
             return longest if is_only and is_sure and is_subject else None
     return None

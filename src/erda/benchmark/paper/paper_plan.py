@@ -113,7 +113,8 @@ class _Parts:
         for run in sorted(first.values(), key=lambda one: one.seed)[: None if self.all_seeds else 1]:
             stream = [run.dataset, run.shots, run.order_family, run.seed, run.settings["stream"]]
             encoder = [run.encoder, run.settings["encoder"]]
-            fault = self._try(stream, run, open_run_stream) or self._try(encoder, run, _build_encoder)
+            on_cpu = replace(run, device="cpu")
+            fault = self._try(stream, run, open_run_stream) or self._try(encoder, on_cpu, build_run_encoder)
             if fault is not None:
                 return fault
         return None
@@ -127,10 +128,6 @@ class _Parts:
             except ErdaError as fault:
                 self.known[key] = fault
         return self.known[key]
-
-
-def _build_encoder(run: Run) -> object:
-    return build_run_encoder(replace(run, device="cpu"))
 
 
 def _is_lacking(fault: ErdaError, changes: Layer) -> bool:

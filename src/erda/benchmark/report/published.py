@@ -105,7 +105,9 @@ def find_published(record: Record, protocol: str) -> Published | None:
     """Row of the paper for a record, with a remark on further differences; None if the paper has none."""
     components = _components(record)
     for row in PAPER:
-        if row.method == record.method and row.components == components and _is_beside(record, row, protocol):
+        same_encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
+        same_method = row.method == record.method and row.components == components
+        if same_method and same_encoder and _same_setting(record, row, protocol):
             by_seed = row.by_seed if record.order_family == PAPER_ORDERS else {}
             return replace(row, by_seed=by_seed, remark=_remark(record))
     return None
@@ -120,12 +122,6 @@ def is_base_size(record: Record) -> bool:
     """Whether the encoder is a base-size transformer, judged by name: `mpnet`, `bert-base-uncased`, ..."""
     names = [record.encoder, str(record.encoder_spec.get("name", ""))]
     return any("base" in re.split(r"[^a-z0-9]+", name.lower()) or name == "mpnet" for name in names)
-
-
-def _is_beside(record: Record, row: Published, protocol: str) -> bool:
-    """Whether a row of the paper matches the setting and the kind of encoder of a record."""
-    same_encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
-    return same_encoder and _same_setting(record, row, protocol)
 
 
 def _same_setting(record: Record, row: Published, protocol: str) -> bool:

@@ -35,6 +35,7 @@ _OPENING_OR_CLOSING = re.compile(
 )
 _CLOSES = {"-->": "<!--", "}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
 _NEVER_CLOSED = frozenset({"br", "hr", "li", "dt", "dd", "td", "th", "tr", "wbr", "img"})
+# Bold and italic quotes, and stray commas of removed templates.
 _LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
@@ -134,8 +135,9 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
     body = _FOOT.sub("", wikitext)
     parsed = _Text(wiki, tally)
     parsed.walk(mwparserfromhell.parse(body, skip_style_tags=True))
-    text = _tidied("".join(parsed.pieces))
-    own = _own_title(title)
+    text = _LEFTOVERS.sub(lambda found: " " * len(found.group()), "".join(parsed.pieces))  # offsets stay valid
+    bare = _BRACKETS.sub("", title) or title
+    own = [bare[left:right] for left, right in tokens_of(bare)]
     links, k = parsed.links, 0
     for start, end in split_sentences(text, [(left, right) for left, right, _ in links]):
         offsets = tokens_of(text, start, end)
@@ -171,16 +173,6 @@ def n_unclosed(wikitext: str) -> int:
         elif not (tag and (found["empty"] or tag.lower() in _NEVER_CLOSED)):
             depth[mark] = depth.get(mark, 0) + 1
     return sum(depth.values())
-
-
-def _tidied(text: str) -> str:
-    """Replace bold and italic quotes, and stray commas of removed templates, by spaces; offsets stay valid."""
-    return _LEFTOVERS.sub(lambda found: " " * len(found.group()), text)
-
-
-def _own_title(title: str) -> list[str]:
-    bare = _BRACKETS.sub("", title) or title
-    return [bare[left:right] for left, right in tokens_of(bare)]
 
 
 def _own_mentions(tokens: list[str], own: list[str], entity_id: str, linked: list[Entity]) -> Iterator[Entity]:
