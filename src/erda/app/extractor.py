@@ -279,26 +279,12 @@ class Extractor(Corrections):
         return self._add(lambda: judged(given, self.relations))
 
     def _teach(
-        self,
-        what: Teachable,
-        progress: Progress | None,
-        *,
-        examples: Iterable[Given] = (),
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
-        description: str = "",
+        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[Given]
     ) -> Taught:
-        given, *some = map(listed, (what, examples, counterexamples, unrelated))
+        given, some = listed(what), {kind: listed(one) for kind, one in sentences.items()}
 
         def read() -> tuple[Wanted, str]:
-            new = wanted(
-                given,
-                self.relations,
-                examples=some[0],
-                counterexamples=some[1],
-                unrelated=some[2],
-                description=description,
-            )
+            new = wanted(given, self.relations, description=description, **some)
             return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
 
         return self._add(read, progress, as_it_stands=isinstance(what, Task))

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line
@@ -29,8 +29,10 @@ from erda.types import NO_RELATION
 
 if TYPE_CHECKING:
     from erda.app.answers import Taught
+    from erda.app.extractor import Extractor
     from erda.app.lessons import Known
     from erda.data.formats import Reading
+    from erda.serve.client import Client
     from erda.types import Example
 
 TEACH = """\
@@ -169,26 +171,13 @@ def run_teach(options: argparse.Namespace) -> None:
     options.kept = f"{options.store} is unchanged; run the same command again."
     found = _read(options)
     if options.server:
-        print_line(str(_taught_by_server(options, found)))
+        client = open_client(options, "method", "encoder", "relearn")
+        print_line(str(_taught(client, options, found)))
         return
     asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=not nothing_new, progress=progress, **asked)
-        if nothing_new:
-            taught = None
-        elif options.relation is None:
-            taught = extractor.teach_many(
-                found.examples, counterexamples=found.counterexamples, unrelated=found.unrelated, progress=progress
-            )
-        else:
-            taught = extractor.teach(
-                options.relation,
-                found.examples,
-                counterexamples=found.counterexamples,
-                unrelated=found.unrelated,
-                description=options.description,
-                progress=progress,
-            )
+        taught = None if nothing_new else _taught(extractor, options, found, progress=progress)
     if taught:
         print_line(str(taught))
     say_what_is_known(options)
@@ -203,13 +192,11 @@ class _Found:
     unrelated: list[Example]
 
 
-def _taught_by_server(options: argparse.Namespace, found: _Found) -> Taught:
-    """Teach over a running server."""
-    client = open_client(options, "method", "encoder", "relearn")
-    negatives = {"counterexamples": found.counterexamples, "unrelated": found.unrelated}
+def _taught(to: Extractor | Client, options: argparse.Namespace, found: _Found, **more: Any) -> Taught:
+    more |= {"counterexamples": found.counterexamples, "unrelated": found.unrelated}
     if options.relation is None:
-        return client.teach_many(found.examples, **negatives)
-    return client.teach(options.relation, found.examples, description=options.description, **negatives)
+        return to.teach_many(found.examples, **more)
+    return to.teach(options.relation, found.examples, description=options.description, **more)
 
 
 def _read(options: argparse.Namespace) -> _Found:
