@@ -214,7 +214,7 @@ def test_a_search_on_test_data_is_rejected(tmp_path: Path, capsys: pytest.Captur
     file.write_text('evaluate_on = "test"\n')
     ask = [str(file) if part == "FILE" else part for part in ask]
     assert main(["search", "--out", str(tmp_path / "out"), *ask]) == 2
-    assert "a search looks at validation data only" in capsys.readouterr().err
+    assert "a search uses validation data only" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
