@@ -29,7 +29,7 @@ from erda.corpus.training_pairs import (
 from erda.encoders.devices import check_device
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
-from erda.errors import DataError
+from erda.errors import DataError, one_line
 from erda.files import data_folder, write_json
 from erda.types import Example
 
@@ -202,7 +202,7 @@ def run_training(
     tokenizer = load_tokenizer(folder, mode="markers")
     rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
     counts = f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled"
-    print(counts, file=sys.stderr)
+    print(one_line(counts), file=sys.stderr)
 
     def model(weights: TrainedWeights | None) -> SimilarityModel:
         return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
