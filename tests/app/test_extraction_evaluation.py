@@ -14,8 +14,6 @@ from erda.app.version import Version
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
 
-PAIR = "[[Ann]] knows {{Bob}}"
-
 
 def answer(text: str, relation: str | None, confidence: float) -> Answer:
     example = example_from_marks(text)

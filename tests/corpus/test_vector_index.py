@@ -36,10 +36,6 @@ def add_rows(store: CorpusStore, n: int, seed: int = 1) -> CorpusStore:
     return CorpusStore.open(store.folder)
 
 
-def small_shards(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setitem(embed_corpus.__kwdefaults__, "shard_rows", rows)
-
-
 def test_shards_never_span_two_versions() -> None:
     plans = plan_shards([CorpusVersion(5, "a"), CorpusVersion(9, "b")], 3)
     assert [(plan.start, plan.stop, plan.version) for plan in plans] == [
@@ -217,7 +213,7 @@ def test_a_full_disk_keeps_finished_shards(
         return write(folder, plan, vectors)
 
     monkeypatch.setattr(vector_shards, "write_shard", full)
-    small_shards(monkeypatch, 60)
+    monkeypatch.setitem(embed_corpus.__kwdefaults__, "shard_rows", 60)
     with pytest.raises(WriteError, match="disk is full"):
         build_index(store, model)
     monkeypatch.setattr(vector_shards, "write_shard", write)

@@ -16,9 +16,6 @@ from erda.errors import ModelError, SettingsError
 from erda.settings.load import given_values, preset_names
 from erda.settings.runs import Run
 
-ERDA_LABELS = {"ERDA", "ERDA w.o. DA"}
-
-
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
