@@ -1,5 +1,7 @@
 """The open-text benchmark: its questions, its measures and its cache."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

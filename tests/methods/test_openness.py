@@ -1,5 +1,7 @@
 """The open-text head: its parts against slow or known answers, and what it promises."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
