@@ -27,6 +27,7 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(tmp_path: Path, monkeyp
     shown: list[str] = []
     demonstrate(tmp_path / "store", show=shown.append)
     assert "of 8 after for the first four relations; " in shown[-4]
+    assert "| erda predict --store" in shown[-1]
     first = list(shown)
     demonstrate(tmp_path / "store", show=shown.append)
     assert [line for line in shown[len(first) :] if "seconds" not in line] == [

@@ -36,6 +36,11 @@ def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
     assert "\x1b" not in done.out
     assert "'x' is not a command" in done.out
     assert "To continue: erda review my-text.txt" in done.out
+    counts = [line[line.index("(") :] for line in done.lines if "left" in line]
+    assert counts[0].startswith("(judged 0, ")
+    assert counts[0].endswith(" left)"), "no counts of a relation that nobody has judged"
+    assert "capital of: 1 right, 0 wrong" in done.out
+    assert "% of the last" not in done.out, "too few for a share"
     extractor = Extractor.open("my-extractor")
     assert extractor.history()[-1].what == "judged 2 sentences: 1 right, 1 wrong"
     assert len(extractor.examples("capital of")) == len(CAPITAL) + 1

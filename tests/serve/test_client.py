@@ -102,7 +102,7 @@ def test_faults_are_those_of_the_library(client: Client, extractor: Extractor) -
     with pytest.raises(ModelError, match="Is it running there"):
         Client("http://127.0.0.1:9").predict(QUESTION)
     with serving(extractor, token="x" * 20) as served:
-        with pytest.raises(ErdaError, match="token is missing"):
+        with pytest.raises(ErdaError, match=r"token is missing.*\$ERDA_TOKEN"):
             Client(served.url).predict(QUESTION)
         assert Client(served.url, token="x" * 20).predict(QUESTION).relation == "founded by"
 

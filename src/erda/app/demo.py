@@ -18,8 +18,11 @@ QUESTIONS: Questions = _PARTS["questions"]
 LAST_QUESTIONS: Questions = _PARTS["last_questions"]
 
 
-def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
-    """Teach and ask an extractor in a folder, and show its answers; an existing extractor is reset first."""
+def demonstrate(folder: Path, *, show: Callable[[str], None], program: str = "erda") -> None:
+    """Teach and ask an extractor in a folder, and show its answers; an existing extractor is reset first.
+
+    `program` is how the user calls the command.
+    """
     extractor = Extractor.open(folder)
     if extractor.history():
         extractor.rollback(extractor.history()[0].number)
@@ -40,7 +43,7 @@ def demonstrate(folder: Path, *, show: Callable[[str], None]) -> None:
     show("A question mark means that the confidence is too low; the answer is then 'none'.")
     show("Ask it yourself:")
     question = "[[The Long Field]] is a story by {{Jane Marsh}}."
-    show(f"  echo {shlex.quote(question)} | erda predict --store {shlex.quote(str(folder))}")
+    show(f"  echo {shlex.quote(question)} | {program} predict --store {shlex.quote(str(folder))}")
 
 
 def _ask(extractor: Extractor, questions: Questions, show: Callable[[str], None] = lambda line: None) -> int:

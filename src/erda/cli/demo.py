@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +55,7 @@ def run(options: argparse.Namespace) -> None:
     print_line(f"Tables:  {demo.folder}")
     print_line(f"Records: {options.out}")
     print_line(flush=True)
-    demonstrate(options.out / "extractor", show=show)
+    program = "erda" if shutil.which("erda") else shlex.quote(sys.argv[0])  # make demo does not activate .venv
+    demonstrate(options.out / "extractor", show=show, program=program)
     if demo.faults:
         raise ErdaError(join_faults(demo.faults))

@@ -37,6 +37,7 @@ examples:
   erda review my-text.txt
   erda review my-text.txt --relation "founded by"
 """
+LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
 HEAD, TAIL, PLAIN = "\x1b[1;36m", "\x1b[1;35m", "\x1b[0m"
 
@@ -124,11 +125,15 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
+    from erda.app.reviewing import RECENT
+
     found, relations = review.progress, {own.id: own.name for own in review.version.relations}
-    so_far = f"{found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
-    counts = f"{so_far}; judged {found.n_judged}, {found.n_left} left"
-    if found.accepted is not None:
-        counts += f", {100 * found.accepted:.0f} % of the last {min(found.n_judged, 20)} right"
+    name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)
+    counts = f"judged {found.n_judged}, {found.n_left} left"
+    if one.relation in found.n_yes or one.relation in found.n_no:
+        counts += f"; {name}: {found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
+    if found.accepted is not None and n_recent >= LEAST_RECENT:
+        counts += f"; {100 * found.accepted:.0f} % of the last {n_recent} right"
     stands_for = "".join(
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
@@ -140,7 +145,7 @@ def _show(review: Review, one: Candidate) -> None:
     else:
         print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
-    print_line(f"  {head} | {relations.get(one.relation, one.relation)} | {tail}?   {one.confidence:.2f}   ({counts})")
+    print_line(f"  {head} | {name} | {tail}?   {one.confidence:.2f}   ({counts})")
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
 POLL_SECONDS = 0.2  # between two looks at a job
+NO_TOKEN = "The token is missing or wrong. Commands read it from $ERDA_TOKEN; in Python: Client(url, token=...)."
 Row = Mapping[str, Any]
 
 
@@ -281,7 +282,7 @@ class Client:
             if answer.status_code < 300:
                 return answer
             failure = answer.json()
-            message = str(failure["message"])
+            message = NO_TOKEN if answer.status_code == 401 else str(failure["message"])
         except (requests.RequestException, ValueError, KeyError, TypeError) as fault:
             raise ModelError(
                 f"{self.url}: no answer of erda serve ({type(fault).__name__}). Is it running there?"
