@@ -39,11 +39,15 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     ]
     assert run_example(erda, file).lines[-1] == "my-extractor knows 2 relations from 4 examples (version 2)."
     listed, examples = (run_example(erda, line) for line in commands_of(teach.RELATIONS))
-    assert listed.lines[:2] == ["    2  founded by", "    2  born in"]
+    assert listed.lines[:3] == ["examples  relation", "       2  founded by", "       2  born in"]
     assert examples.lines[1] == "    1  {{Jobs}} founded [[Apple]] in a garage ."
     taken, gone = (run_example(erda, line) for line in commands_of(teach.FORGET))
-    assert taken.lines == ["my-extractor knows 2 relations from 3 examples (version 3)."]
-    assert gone.lines == ["my-extractor knows 1 relation from 2 examples (version 4)."]
+    assert taken.lines[0].startswith("Version 3: took back")
+    assert taken.lines[1:] == ["my-extractor knows 2 relations from 3 examples (version 3)."]
+    assert gone.lines == [
+        "Version 4: forgot founded by.",
+        "my-extractor knows 1 relation from 2 examples (version 4).",
+    ]
     for line in commands_of(teach.HISTORY):
         shown = run_example(erda, line).lines
         assert [one[:5] for one in shown] == ["    0", "    1", "    2", "    3", "*   4"]
@@ -61,9 +65,9 @@ def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda)
     erda("teach", "set up by", "[[Ikea]] was set up by {{Ingvar}} .")
     described, cleared = commands_of(edit.DESCRIBE)
     run_example(erda, described)
-    assert erda("relations").lines[0] == "    3  founded by  the person who started an organisation"
+    assert erda("relations").lines[1] == "       3  founded by  the person who started an organisation"
     run_example(erda, cleared)
-    assert erda("relations").lines[0] == "    3  founded by"
+    assert erda("relations").lines[1] == "       3  founded by"
     (merge,), (rename,) = commands_of(edit.MERGE), commands_of(edit.RENAME)
     assert run_example(erda, merge).lines == [
         "Version 5: merged set up by into founded by.",
@@ -71,7 +75,7 @@ def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda)
     ]
     assert run_example(erda, cleared).lines[0] == "Nothing new."
     run_example(erda, rename)
-    assert erda("relations").lines[0] == "    4  established by"
+    assert erda("relations").lines[1] == "       4  established by"
     assert erda("undo").lines[0].startswith("Undone: renamed founded by to established by.")
 
 
@@ -129,13 +133,17 @@ def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> N
     assert said[0] == "1 row without a relation, not taught; write no_relation if none holds"
     assert said[1] == "Version 5: 1 new example, 1 new counterexample; new: born in."
     assert said[2] == "my-extractor knows 2 relations from 5 examples and 3 counterexamples (version 5)."
-    assert erda("relations").lines[:2] == ["    4   -2  founded by", "    1   -1  born in"]
+    assert erda("relations").lines[:3] == [
+        "examples  counterexamples  relation",
+        "       4                2  founded by",
+        "       1                1  born in",
+    ]
     assert erda("relations", "founded by").lines[-1] == "    5- [[Ulm]] is where {{Albert}} was born ."
     erda("teach", "no_relation", "[[Monday]] follows {{Sunday}}")
     assert erda("relations", "no_relation").lines == ["    8  [[Monday]] follows {{Sunday}}"]
     assert erda("forget", "founded by", "--example", "5").status == 0
     assert erda("forget", "no_relation", "--example", "8").status == 0
-    assert erda("relations").lines[0] == "    4   -1  founded by"
+    assert erda("relations").lines[1] == "       4                1  founded by"
     wrong = erda("teach", "--counterexamples", "wrong.txt")
     assert (wrong.status, "teach RELATION --counterexamples wrong.txt" in wrong.err) == (2, True)
     assert "Did you mean 'born in'" in erda("judge", "borne in", FOUNDED[0], "--no").err
@@ -166,4 +174,4 @@ def test_tuning_and_declaring_do_what_their_helps_say(erda: Erda) -> None:
     assert inverse == "parent: inverse of child; head types: PERSON; tail types: PERSON"
     assert gone == "parent: head types: PERSON; tail types: PERSON"
     assert erda("declare", "parent").status == 2
-    assert erda("relations").lines[0].endswith("spouse  (symmetric)")
+    assert erda("relations").lines[1].endswith("spouse  (symmetric)")

@@ -21,6 +21,7 @@ from erda.cli.store import (
     input_file,
     open_store,
     progress_bar,
+    say_what_changed,
     say_what_is_known,
     stored,
 )
@@ -47,7 +48,8 @@ examples:
   erda teach "founded by" --counterexamples "[[Apple]] hired {{Tim Cook}} as its CEO."
 """
 RELATIONS = """\
-A minus sign marks counterexamples. `erda relations no_relation` lists the sentences in which no relation holds.
+In the examples of a relation, a minus sign marks a counterexample. `erda relations no_relation` lists the sentences in
+which no relation holds.
 
 examples:
   erda relations
@@ -263,11 +265,14 @@ def run_relations(options: argparse.Namespace) -> None:
             print_line(line)
         return
     width = max((len(one.name) for one in known), default=0)
+    has_against = any(one.counterexamples for one in known.values())
+    if known:
+        print_line("examples  " + ("counterexamples  " if has_against else "") + "relation")
     for relation, one in known.items():
-        against = f" {-len(one.counterexamples):4d}" if any(each.counterexamples for each in known.values()) else ""
+        against = f"{len(one.counterexamples):17d}" if has_against else ""
         said = f"({'; '.join(declarations(one))})" if declarations(one) else ""
         about = " ".join(filter(None, (relation.description, said)))
-        print_line(f"{len(one.lessons):5d}{against}  {relation.name.ljust(width)}  {about}".rstrip())
+        print_line(f"{len(one.lessons):8d}{against}  {relation.name.ljust(width)}  {about}".rstrip())
     if content.unrelated:
         listing = command(options, f"relations {NO_RELATION}")
         print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")
@@ -292,6 +297,7 @@ def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
     from erda.app.store_edits import forget
 
+    before = stored(options).current().number
     if options.example is None:
         forget(stored(options), options.relation)
     else:
@@ -304,7 +310,7 @@ def run_forget(options: argparse.Namespace) -> None:
             listing = command(options, f"relations {shlex.quote(options.relation)}")
             raise DataError(f"'{options.relation}' has no example {options.example}; list them: {listing}")
         extractor.take_back(options.example)
-    say_what_is_known(options)
+    say_what_changed(options, before)
 
 
 def run_undo(options: argparse.Namespace) -> None:
