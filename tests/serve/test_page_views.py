@@ -382,7 +382,9 @@ def test_the_theme_can_be_switched_and_stays(page: Any) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
     page.reload()
     expect(page.get_by_role("button", name="Switch to the light theme")).to_be_visible()
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
-    page.keyboard.press("Escape")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard shortcuts").locator("kbd").first).to_be_visible()
+        page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
