@@ -28,7 +28,7 @@ import numpy as np
 
 import opentext_cache
 import opentext_choose
-from erda.app.calibration import least_in_text, text_confidences
+from erda.app.calibration import IN_TEXT, text_confidences
 from erda.encoders import build_encoder
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
@@ -41,6 +41,7 @@ PACKAGED = "minilm"
 LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
 N_BINS = 15
 ROUNDS, PER_ROUND = 5, 10
+OTHER_SHOTS = (1, 2, 20)  # examples of further draws from which constants are chosen
 SHARE_OF_OTHERS = 0.1  # of the sentences without a taught relation, in dense text
 TARGETS = {"score": (38, 36, 45, 35), "judge": (50, 55, 65, 40)}  # mean AP, precision at recall 0.5, precision, recall
 
@@ -58,6 +59,7 @@ class Measured:
     macro_recall: float  # mean over relations
     calibration: float  # expected calibration error over all questions, of the most likely relation
     answer_calibration: float  # the same over the answers alone
+    chance_calibration: float  # what the answers would show if every confidence were right
 
 
 def ranked(scores: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
@@ -77,8 +79,14 @@ def calibration_error(confidences: np.ndarray, right: np.ndarray) -> float:
     return 100 * float(np.abs(gap).sum() / max(len(right), 1))
 
 
-def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray, *, least: np.ndarray) -> Measured:
-    """Measure one draw. Arrays are [n_questions, n_relations]; `least` [n_relations] is the default threshold."""
+def chance_error(confidences: np.ndarray, *, n_samples: int = 100) -> float:
+    """Mean calibration error that chance alone gives: as many answers, each right with its confidence."""
+    drawn = np.random.default_rng(0).random((n_samples, len(confidences))) < confidences
+    return float(np.mean([calibration_error(confidences, right) for right in drawn]))
+
+
+def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray, *, least: float) -> Measured:
+    """Measure one draw. Arrays are [n_questions, n_relations]; `least` is the default threshold."""
     ranks = np.mean([ranked(scores[:, i], gold[:, i]) for i in range(gold.shape[1])], axis=0)
     answered = (confidences >= least) & (gold >= 0)
     found, asked = (answered & (gold == 1)).sum(axis=0), (gold == 1).sum(axis=0)
@@ -96,6 +104,7 @@ def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray, *, l
         100 * float((found / asked).mean()),
         calibration_error(confidences[rows, top][counted], gold[rows, top][counted] == 1),
         calibration_error(confidences[answered], gold[answered] == 1),
+        chance_error(confidences[answered]),
     )
 
 
@@ -210,7 +219,6 @@ class Scored:
 
     log_odds: np.ndarray  # after the competition of the pairs of a sentence
     likelihoods: np.ndarray
-    least: np.ndarray  # [n_relations], default thresholds of the confidence
     distinctness: np.ndarray  # [n_relations, 2]
 
 
@@ -235,7 +243,7 @@ def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np
     asked = bench.asked[rows]
     likelihoods, rivals = head.scores_and_rivals(method.fitted, asked.vectors)
     log_odds = compete(head.log_odds(likelihoods, rivals, asked), asked.starts, bench.sentences[rows])
-    return Scored(log_odds, likelihoods, least_in_text(head), distinctness(taught, bench.unlabelled))
+    return Scored(log_odds, likelihoods, distinctness(taught, bench.unlabelled))
 
 
 def judged_questions(bench: Bench, draw: Draw, gold: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -265,19 +273,21 @@ def chosen_constants(arguments: argparse.Namespace) -> Iterator[str]:
     """Fit the constants of the score to the labels of some draws."""
     bench = Bench(arguments.folder, arguments.vectors, arguments.types)
     units = []
-    for draw in draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws):
-        found, gold = scored(bench, draw, bench.odd), bench.gold([one.id for one in draw.relations])[bench.odd]
-        for i, relation in enumerate(draw.relations):
-            counted = gold[:, i] >= 0
-            odds, holds = found.log_odds[counted, i], gold[counted, i].astype(float)
-            units.append(opentext_choose.Unit(relation.id, odds, found.distinctness[i], holds))
+    for shots, n_draws in ((arguments.shots, arguments.draws), *((n, arguments.draws // 3) for n in OTHER_SHOTS)):
+        for draw in draws(bench, arguments.half, arguments.relations, shots, n_draws):
+            found, gold = scored(bench, draw, bench.odd), bench.gold([one.id for one in draw.relations])[bench.odd]
+            for i, relation in enumerate(draw.relations):
+                counted = gold[:, i] >= 0
+                odds, holds = found.log_odds[counted, i], gold[counted, i].astype(float)
+                n_examples = len(draw.rows[i])
+                units.append(opentext_choose.Unit(relation.id, odds, found.distinctness[i], n_examples, holds))
     return opentext_choose.report(units)
 
 
 def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     """Measure all draws and compare the means with the targets."""
     bench = Bench(arguments.folder, arguments.vectors, arguments.types)
-    found, before = [], []
+    found, before, answers_of_all = [], [], []
     chosen = draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws)
     for draw in chosen:
         gold = bench.gold([relation.id for relation in draw.relations])
@@ -286,7 +296,10 @@ def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
         answers = gold[bench.odd]
         kept = dense(bench.sentences[bench.odd], answers) if arguments.dense else np.arange(len(answers))
         odds, today, answers = scores.log_odds[kept], scores.likelihoods[kept], answers[kept]
-        found.append(measured(odds, text_confidences(odds), answers, least=scores.least))
+        confidences = text_confidences(odds)
+        found.append(measured(odds, confidences, answers, least=IN_TEXT))
+        given = (confidences >= IN_TEXT) & (answers >= 0)
+        answers_of_all.append(np.stack([confidences[given], answers[given] == 1]))
         before.append(np.mean([ranked(today[:, i], answers[:, i]) for i in range(today.shape[1])], axis=0))
     means = np.mean([astuple(one) for one in found], axis=0)
     has_targets = (arguments.relations, arguments.shots) == (5, 5)
@@ -301,7 +314,10 @@ def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("default: precision, mean over relations", means[5], "%")
     yield Figure("default: recall, mean over relations", means[6], "%")
     yield Figure("calibration error, all questions", means[7], "%", "<= 8" if has_targets else "")
-    yield Figure("calibration error, answers alone", means[8], "%")
+    together = calibration_error(*np.concatenate(answers_of_all, axis=1))
+    yield Figure("calibration error, answers of all draws together", together, "%", "<= 8" if has_targets else "")
+    yield Figure("calibration error, answers of one draw", means[8], "%")
+    yield Figure("the same if every confidence were right", means[9], "%")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erda.methods.openness import FREQUENCY, LINE
+from erda.methods.openness import COUNT_WEIGHT, FREQUENCY, LINE, USUAL_COUNT, relative_counts
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
@@ -19,19 +19,21 @@ class Unit:
     relation: str
     log_odds: np.ndarray  # [n], with the present constants
     distinctness: np.ndarray  # [2]
+    n_examples: int
     holds: np.ndarray  # [n], 1 or 0
 
     @property
     def inputs(self) -> np.ndarray:
-        """Evidence, a constant and the distinctness of the examples: [n, 4]."""
-        evidence = (self.log_odds - LINE[1] - self.distinctness @ FREQUENCY) / LINE[0]
-        return np.column_stack([evidence, np.ones(len(evidence)), np.tile(self.distinctness, (len(evidence), 1))])
+        """Evidence, a constant, the distinctness of the examples and their relative number: [n, 5]."""
+        count = float(relative_counts(np.array(self.n_examples)))
+        evidence = (self.log_odds - LINE[1] - self.distinctness @ FREQUENCY - COUNT_WEIGHT * count) / LINE[0]
+        return np.column_stack([evidence, np.tile([1, *self.distinctness, count], (len(evidence), 1))])
 
 
 def fitted_constants(units: Sequence[Unit], *, n_steps: int = 30) -> np.ndarray:
-    """Logistic regression of right and wrong by Newton steps: slope, intercept, two weights of distinctness."""
+    """Logistic regression of right and wrong by Newton steps: a weight of each of the `inputs`."""
     inputs, holds = (np.concatenate([getattr(one, name) for one in units]) for name in ("inputs", "holds"))
-    weights = np.array([*LINE, *FREQUENCY])
+    weights = np.array([*LINE, *FREQUENCY, COUNT_WEIGHT])
     for _ in range(n_steps):
         chance = 1 / (1 + np.exp(-np.clip(inputs @ weights, -50, 50)))
         curve = inputs.T @ (inputs * (chance * (1 - chance))[:, None]) + 1e-6 * np.eye(len(weights))
@@ -43,7 +45,8 @@ def fitted_constants(units: Sequence[Unit], *, n_steps: int = 30) -> np.ndarray:
 
 
 def at_thresholds(units: Sequence[Unit], weights: np.ndarray) -> Iterator[tuple[float, float, float]]:
-    """Precision and recall of all answers from each threshold on, in percent."""
+    """Precision and recall of all answers from each threshold on, in percent, with the usual number of examples."""
+    units = [one for one in units if one.n_examples == USUAL_COUNT]
     chance = 1 / (1 + np.exp(-np.concatenate([one.inputs @ weights for one in units])))
     holds = np.concatenate([one.holds for one in units])
     for threshold in THRESHOLDS:
@@ -54,8 +57,8 @@ def at_thresholds(units: Sequence[Unit], weights: np.ndarray) -> Iterator[tuple[
 def report(units: Sequence[Unit]) -> Iterator[str]:
     """Lines to print: the constants for `erda.methods.openness`, and what thresholds give with them."""
     weights = fitted_constants(units)
-    slope, intercept, types, vectors = np.round(weights, 2)
-    yield f"LINE, FREQUENCY = ({slope}, {intercept}), ({types}, {vectors})  # src/erda/methods/openness.py"
+    slope, intercept, types, vectors, count = np.round(weights, 2)
+    yield f"LINE, FREQUENCY, COUNT_WEIGHT = ({slope}, {intercept}), ({types}, {vectors}), {count}  # openness.py"
     yield "least confidence: precision / recall with these constants; with those of the other half, mean of six halves"
     crossed = np.mean([list(at_thresholds(*one)) for one in _cross_fitted(units)], axis=0)
     for (threshold, *own), (_, *other) in zip(at_thresholds(units, weights), crossed, strict=True):

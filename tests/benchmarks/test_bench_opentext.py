@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.methods.openness import FREQUENCY, LINE
+from erda.methods.openness import COUNT_WEIGHT, FREQUENCY, LINE, relative_counts
 from erda.types import Entity, Example, Span
-from opentext import calibration_error, ranked
+from opentext import calibration_error, chance_error, ranked
 from opentext_cache import CachedEncoder
 from opentext_choose import Unit, fitted_constants, report
 from opentext_documents import questions_of
@@ -46,6 +46,10 @@ def test_measures_ignore_what_is_ignored() -> None:
     assert precision == pytest.approx(100 * (1 + 2 / 3) / 2)
     assert at_half == 100
     assert calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0])) == pytest.approx(15)
+    assert chance_error(np.array([1.0, 1.0])) == 0
+    few, many = (chance_error(np.full(n, 0.7)) for n in (10, 1000))
+    assert 5 < few < 20
+    assert many < 3
 
 
 def test_a_cached_vector_is_found_under_any_relation(tmp_path: Path) -> None:
@@ -60,11 +64,13 @@ def test_constants_are_recovered_from_labels() -> None:
     """Labels drawn from known log odds: the fit returns their constants, whatever the present ones are."""
     draw, units = np.random.default_rng(0), []
     for number in range(40):
-        evidence, distinct = draw.normal(size=2_000), draw.normal(size=2)
-        chance = 1 / (1 + np.exp(-(0.8 * evidence - 1 + distinct @ (-0.5, 0.2))))
+        evidence, distinct, n_examples = draw.normal(size=2_000), draw.normal(size=2), 5 if number % 2 else 1
+        count = float(relative_counts(np.array(n_examples)))
+        chance = 1 / (1 + np.exp(-(0.8 * evidence - 1 + distinct @ (-0.5, 0.2) + 0.4 * count)))
         holds = (draw.random(2_000) < chance).astype(float)
-        units.append(Unit(str(number), LINE[0] * evidence + LINE[1] + distinct @ FREQUENCY, distinct, holds))
-    assert fitted_constants(units) == pytest.approx([0.8, -1, -0.5, 0.2], abs=0.05)
+        present = LINE[0] * evidence + LINE[1] + distinct @ FREQUENCY + COUNT_WEIGHT * count
+        units.append(Unit(str(number), present, distinct, n_examples, holds))
+    assert fitted_constants(units) == pytest.approx([0.8, -1, -0.5, 0.2, 0.4], abs=0.05)
     first, _, *rows = report(units)
-    assert first.startswith("LINE, FREQUENCY = (0.8")
+    assert first.startswith("LINE, FREQUENCY, COUNT_WEIGHT = (0.8")
     assert len(rows) == 8

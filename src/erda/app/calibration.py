@@ -64,8 +64,7 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.25  # default thresholds: of a pair that a person marked; of all pairs of a text
-JUDGED_IN_TEXT = 0.35  # the latter for relations with counterexamples
+MARKED, IN_TEXT = 0.5, 0.22  # default thresholds: of a pair that a person marked; of all pairs of a text
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
@@ -100,11 +99,6 @@ def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndar
 def text_confidences(log_odds: np.ndarray) -> np.ndarray:
     """Confidences for all pairs of a text, after their competition: [n, n_relations]. Several relations can hold."""
     return _logistic(log_odds)
-
-
-def least_in_text(head: OpenHead) -> np.ndarray:
-    """Default thresholds of answers in a text: [n_relations]."""
-    return np.where(head.against > 0, JUDGED_IN_TEXT, IN_TEXT)
 
 
 def _logistic(log_odds: np.ndarray) -> np.ndarray:

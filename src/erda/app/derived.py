@@ -20,7 +20,7 @@ from erda.files import locked, write_bytes
 if TYPE_CHECKING:
     import numpy as np
 
-FORMAT = 4  # raise it whenever the same examples lead to other arrays
+FORMAT = 5  # raise it whenever the same examples lead to other arrays
 LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
 SEAL_BYTES = 32
 

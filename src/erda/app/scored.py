@@ -15,14 +15,14 @@ from erda.errors import DataError
 class Scored:
     """Scores and confidences of questions for all relations: [n, n_relations] each.
 
-    `least` is the default threshold of a confidence, the same or one for each relation. Without it, all relations
-    together must reach `LEAST_KNOWN`, and the first is the answer.
+    `least` is the default threshold of a confidence. Without it, all relations together must reach `LEAST_KNOWN`, and
+    the first is the answer.
     """
 
     relations: tuple[str, ...]
     scores: np.ndarray  # of the method
     confidences: np.ndarray
-    least: float | np.ndarray | None
+    least: float | None
 
     @property
     def ranks(self) -> np.ndarray:

@@ -17,9 +17,9 @@ import numpy as np
 from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import (
     CALIBRATIONS,
+    IN_TEXT,
     MARKED,
     Calibration,
-    least_in_text,
     marked_confidences,
     text_confidences,
     without_inverses,
@@ -358,7 +358,7 @@ class Version:
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
         competing = compete(log_odds, pairs.starts, groups)  # pronouns change no answer about names:
         competing[named] = compete(log_odds[named], pairs.starts[named], groups[named])
-        return Scored(names, scores, text_confidences(competing), least_in_text(head))
+        return Scored(names, scores, text_confidences(competing), IN_TEXT)
 
 
 def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:

@@ -26,7 +26,8 @@ from erda.methods.open_head import NAME_COUNT, OpenHead, Pairs, plain_type
 RIDGES = (0.1, 10.0)  # of the mean variance
 NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
 LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
-RIVAL_WEIGHT, SAME_NAME = 0.2, 0.8  # of the lead over rivals; cosine from which a rival is the relation itself
+RIVAL_WEIGHT, MOST_RIVAL = 0.14, 0.5  # of the lead over rivals, by the root of 1 + number of examples; at most
+SAME_NAME = 0.8  # cosine from which a rival is the relation itself
 TYPE_WEIGHT, TYPE_PRIOR = 0.4, 0.5
 RARE_TYPE_WEIGHT = 0.6  # of log odds below 0, in addition: a type that no example has
 BY_HAND = 20.0  # number of examples that types set by hand count for
@@ -34,11 +35,12 @@ GAP_WEIGHT, GAP_PRIOR = 0.4, 2.0
 NEAR_WEIGHT = -0.75  # of the log distance, for every relation
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
 LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of a relation
-# Without counterexamples, log odds are LINE[0] x evidence + LINE[1] + FREQUENCY x `distinctness`; the four numbers come
-# from `python benchmarks/opentext.py choose`.
-LINE, FREQUENCY = (0.59, -1.9), (-0.45, -0.22)
+# Without counterexamples, log odds are LINE[0] x evidence + LINE[1] + FREQUENCY x `distinctness` + COUNT_WEIGHT x
+# `relative_counts`; the five numbers come from `python benchmarks/opentext.py choose`.
+LINE, FREQUENCY, COUNT_WEIGHT = (0.51, -1.81), (-0.43, -0.21), 0.65
+USUAL_COUNT = 5  # examples of a relation
 JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # over evidence minus level, before they are seen
-CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.03
+CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.1
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
 
@@ -73,7 +75,8 @@ def fit_open_head(
     levels = np.quantile(head.log_odds(likelihoods, rivals, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    slope, shift = np.full(len(taught), LINE[0]), LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY
+    shift = LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY + COUNT_WEIGHT * relative_counts(head.counts)
+    slope = np.full(len(taught), LINE[0])
     kernel = _Kernel.of(unlabelled)
     for i in np.flatnonzero(head.against).tolist():
         pairs = Pairs.joined([taught[i].examples[:MOST_JUDGED], against[i][:MOST_JUDGED]])
@@ -103,6 +106,11 @@ def distinctness(taught: Sequence[TaughtPairs], unlabelled: Unlabelled) -> np.nd
         spread = np.sqrt((np.square(weights) * variances).sum(axis=1))
         found[i, 1] = ((vectors * weights).sum(axis=1) / np.maximum(spread, 1e-9)).sum() / max(len(vectors), 1)
     return found
+
+
+def relative_counts(counts: np.ndarray) -> np.ndarray:
+    """Logarithms of numbers of examples, in relation to the usual number."""
+    return np.asarray(np.log((1 + counts) / (1 + USUAL_COUNT)))
 
 
 def _type_shares(unlabelled: Unlabelled, side: int) -> np.ndarray:
@@ -143,7 +151,7 @@ def _vector_part(
     nothing = np.zeros(len(taught))
     return OpenHead(
         scale[0] / spread,
-        np.full(len(taught), RIVAL_WEIGHT),
+        np.minimum(RIVAL_WEIGHT * np.sqrt(1 + counts), MOST_RIVAL),
         weights,
         -total.mean(axis=0) / spread,
         np.zeros((2, 1 + len(unlabelled.type_names), len(taught))),
@@ -298,13 +306,24 @@ def left_out_logits(rows: np.ndarray, weights: np.ndarray, offsets: np.ndarray, 
     return np.asarray(logits - leverage * (holds - chance) / np.maximum(1 - curve * leverage, 1e-2))
 
 
-def fitted_line(evidence: np.ndarray, holds: np.ndarray, *, n_steps: int = 30) -> np.ndarray:
+def fitted_line(evidence: np.ndarray, holds: np.ndarray, *, n_steps: int = 50) -> np.ndarray:
     """Slope and intercept of log odds over evidence: logistic regression with a normal prior around `JUDGED_LINE`."""
     inputs, prior = np.column_stack([evidence, np.ones(len(evidence))]), 1 / np.square(LINE_SPREAD)
     line = np.array(JUDGED_LINE)
+
+    def loss(line: np.ndarray) -> float:
+        logits = inputs @ line
+        fit = (np.logaddexp(0, logits) - holds * logits).sum()
+        return float(fit + prior @ np.square(line - JUDGED_LINE) / 2)
+
     for _ in range(n_steps):
         chance = 1 / (1 + np.exp(-np.clip(inputs @ line, -50, 50)))
         curve = inputs.T @ (inputs * (chance * (1 - chance))[:, None]) + np.diag(prior)
         step = np.linalg.solve(curve, inputs.T @ (chance - holds) + prior * (line - JUDGED_LINE))
-        line = line - step / max(1.0, float(np.abs(step).max()))  # a full step can overshoot
+        before = loss(line)
+        while loss(line - step) > before and np.abs(step).max() > 1e-9:  # a full step can overshoot
+            step = step / 2
+        line = line - step
+        if np.abs(step).max() < 1e-6:
+            break
     return line
