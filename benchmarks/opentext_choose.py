@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erda.methods.openness import COUNT_WEIGHT, FREQUENCY, LINE, USUAL_COUNT, relative_counts
+from erda.methods.open_head import COUNT_WEIGHT, USUAL_COUNT, relative_counts
+from erda.methods.openness import FREQUENCY, LINE
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
@@ -58,7 +59,7 @@ def report(units: Sequence[Unit]) -> Iterator[str]:
     """Lines to print: the constants for `erda.methods.openness`, and what thresholds give with them."""
     weights = fitted_constants(units)
     slope, intercept, types, vectors, count = np.round(weights, 2)
-    yield f"LINE, FREQUENCY, COUNT_WEIGHT = ({slope}, {intercept}), ({types}, {vectors}), {count}  # openness.py"
+    yield f"LINE, FREQUENCY = ({slope}, {intercept}), ({types}, {vectors}); COUNT_WEIGHT = {count}  # erda.methods"
     yield "least confidence: precision / recall with these constants; with those of the other half, mean of six halves"
     crossed = np.mean([list(at_thresholds(*one)) for one in _cross_fitted(units)], axis=0)
     for (threshold, *own), (_, *other) in zip(at_thresholds(units, weights), crossed, strict=True):

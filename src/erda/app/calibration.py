@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from erda.methods.open_head import OpenHead, leads
+from erda.methods.open_head import COUNT_WEIGHT, OpenHead, leads, relative_counts
 from erda.types import ScoreKind
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
@@ -68,7 +68,7 @@ MARKED, IN_TEXT = 0.5, 0.22  # default thresholds: of a pair that a person marke
 # Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
 # their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
 LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
-LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -0.3, -0.5
+LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -0.4, -0.5
 FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
 FEW_RELATIONS, MANY_RELATIONS = 2.88, 8  # with one to three relations, answers must be clearer; eight need not
 SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
@@ -86,7 +86,9 @@ def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndar
     counts = np.maximum(head.counts, LEAST_COUNT)
     far = (scores[rows, best] - head.usual[0]) / head.usual[1]
     lead = leads(scores[rows, best][:, None], rivals)[:, 0] / head.usual[1]
-    against = np.where(head.against[best] > 0, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(log_odds[rows, best] - OPEN_AT, 0)
+    is_judged = head.against[best] > 0
+    low = log_odds[rows, best] - np.where(is_judged, 0, COUNT_WEIGHT * relative_counts(head.counts[best])) - OPEN_AT
+    against = np.where(is_judged, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(low, 0)
     few = FEW_EXAMPLES / np.sqrt(counts[best])
     few -= FEW_RELATIONS * max(0.0, 1 - math.log(max(scores.shape[1], 3)) / math.log(MANY_RELATIONS))
     lead = RIVAL_SLOPE * np.minimum(lead - LEAST_LEAD, 0)

@@ -17,6 +17,7 @@ from erda.methods.expected import Expected, Fitted
 
 ARRAYS = ("likelihood", "lead", "weights", "constant", "types", "gap", "order", "counts", "against", "usual", "rivals")
 NAME_COUNT = 3.0  # number of examples that the name of a rival counts for, as in `Posterior`
+COUNT_WEIGHT, USUAL_COUNT = 0.65, 5  # of `relative_counts` in log odds; examples of a relation
 FIRST_ENTITY = 0.4  # added to log odds where the head is the first entity of its sentence
 COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use
@@ -137,6 +138,11 @@ def plain_type(name: str | None) -> str:
     """Return a type in the spelling of the tagger."""
     upper = (name or "").upper()
     return OTHER_NAMES.get(upper, upper)
+
+
+def relative_counts(counts: np.ndarray) -> np.ndarray:
+    """Logarithms of numbers of examples, in relation to the usual number."""
+    return np.asarray(np.log((1 + counts) / (1 + USUAL_COUNT)))
 
 
 @lru_cache(maxsize=2)  # by identity: questions of one version share it

@@ -21,7 +21,7 @@ import numpy as np
 from erda.encoders.base import unit_rows
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.expected import Fitted
-from erda.methods.open_head import NAME_COUNT, OpenHead, Pairs, plain_type
+from erda.methods.open_head import COUNT_WEIGHT, NAME_COUNT, OpenHead, Pairs, plain_type, relative_counts
 
 RIDGES = (0.1, 10.0)  # of the mean variance
 NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
@@ -37,8 +37,7 @@ N_SPREAD = 2_000  # pairs of the sample that scores are compared with
 LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of a relation
 # Without counterexamples, log odds are LINE[0] x evidence + LINE[1] + FREQUENCY x `distinctness` + COUNT_WEIGHT x
 # `relative_counts`; the five numbers come from `python benchmarks/opentext.py choose`.
-LINE, FREQUENCY, COUNT_WEIGHT = (0.51, -1.81), (-0.43, -0.21), 0.65
-USUAL_COUNT = 5  # examples of a relation
+LINE, FREQUENCY = (0.51, -1.81), (-0.43, -0.21)
 JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # over evidence minus level, before they are seen
 CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.1
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
@@ -106,11 +105,6 @@ def distinctness(taught: Sequence[TaughtPairs], unlabelled: Unlabelled) -> np.nd
         spread = np.sqrt((np.square(weights) * variances).sum(axis=1))
         found[i, 1] = ((vectors * weights).sum(axis=1) / np.maximum(spread, 1e-9)).sum() / max(len(vectors), 1)
     return found
-
-
-def relative_counts(counts: np.ndarray) -> np.ndarray:
-    """Logarithms of numbers of examples, in relation to the usual number."""
-    return np.asarray(np.log((1 + counts) / (1 + USUAL_COUNT)))
 
 
 def _type_shares(unlabelled: Unlabelled, side: int) -> np.ndarray:
