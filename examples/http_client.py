@@ -20,7 +20,7 @@ with TemporaryDirectory() as folder:
         try:
             client = Client(address)
             print(client.teach_many(read_examples(Path(__file__).with_name("founders.csv")).examples))
-            answer = client.predict("[[SpaceX]] was set up in 2002 by {{Elon Musk}}.")
+            answer = client.predict("[[SpaceX]] was founded in 2002 by {{Elon Musk}}.")
             print(answer.example.head.name, "|", answer.relation, "|", answer.example.tail.name)
             client.undo()
             print([relation.name for relation in client.relations])

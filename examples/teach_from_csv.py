@@ -10,7 +10,7 @@ from erda import Extractor, read_examples
 
 TABLE = Path(__file__).with_name("founders.csv")  # columns: text, head, tail, relation
 QUESTIONS = [
-    "[[SpaceX]] was set up in 2002 by {{Elon Musk}}.",
+    "[[SpaceX]] was founded in 2002 by {{Elon Musk}}.",
     "[[Nikola Tesla]], a native of {{Smiljan}}, moved to New York.",
     "[[Mozart]] wrote {{The Magic Flute}}.",
 ]

@@ -23,7 +23,6 @@ Mozart | None | The Magic Flute
     "review_own_text": """\
 before the review:
   Patagonia | Yvon Chouinard
-  Whole Foods | Jeff Bezos
   Lauder Cosmetics | She
 after 4 judgements:
   Patagonia | Yvon Chouinard

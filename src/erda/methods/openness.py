@@ -39,7 +39,7 @@ LEVEL = 0.9975  # share of unlabelled pairs whose evidence is below the level of
 # `relative_counts`; the five numbers come from `python benchmarks/opentext.py choose`.
 LINE, FREQUENCY = (0.51, -1.81), (-0.43, -0.21)
 JUDGED_LINE, LINE_SPREAD = (0.65, -2.82), (0.2, 1.0)  # over evidence minus level, before they are seen
-CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.1
+CORRECTION_SLOPE, CORRECTION_L2 = 2.0, 0.05
 KERNEL_RIDGE, KERNEL_TYPE, KERNEL_GAP, KERNEL_BIAS, USUAL_GAP = 3.0, 0.25, 0.15, 0.3, 2.0
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
 
