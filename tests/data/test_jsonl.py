@@ -45,6 +45,13 @@ def test_text_is_tokenised_at_entity_boundaries() -> None:
     assert inside.tokens == ("Oslo", "bound", "Ann")
 
 
+def test_names_mark_their_first_mentions_that_do_not_overlap() -> None:
+    tail = {"name": "New York", "type": "GPE"}
+    example = example_from_json({"text": "New York City is in New York.", "head": "New York City", "tail": tail})
+    assert (example.head.name, example.head.span) == ("New York City", Span(0, 3))
+    assert (example.tail.name, example.tail.span, example.tail.type) == ("New York", Span(5, 7), "GPE")
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -66,7 +73,11 @@ def test_text_is_tokenised_at_entity_boundaries() -> None:
         (row(id=7.5), "id: expected text, got 7.5."),
         (row(relation="meats"), "unknown relation 'meats'. Did you mean 'meets'? Known: meets."),
         ({**row(), "tokens": None}, "give either 'tokens' or 'text', both are missing."),
-        ({"head": {}, "tail": {}}, "head.span: is missing. (and 1 more faults)"),
+        (row(tail={}), "tail: its span is missing; only a text finds its entities by two names."),
+        (row(tail="Bob"), "tail: its span is missing; only a text finds its entities by two names."),
+        ({"text": "Ann met Bob", "head": "Ann", "tail": {"span": [8, 11]}}, "head: its span is missing;"),
+        ({"text": "Ann met Bob", "head": "Ann", "tail": "Eve"}, "the tail 'Eve' does not occur in the text."),
+        ({"text": "Ann met Bob", "head": 7, "tail": "Bob"}, "head: expected an object, got 7."),
         ({"text": "Ann Bob", "head": {"span": [0, 3]}, "tail": {"span": [4, 9]}}, "after the last character (7 char"),
         ({"text": "Ann   Bob", "head": {"span": [0, 3]}, "tail": {"span": [3, 5]}}, "tail span (3, 5) covers no word."),
         ("{'tokens': []}", "is not valid JSON (key must be a string at column 2)."),

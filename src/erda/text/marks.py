@@ -141,3 +141,20 @@ def example_to_marks(example: Example) -> str:
         tokens[first] = opening + (" " if tokens[first][0] in "[{" else "") + tokens[first]
         tokens[last] += (" " if tokens[last][-1] in "]}" else "") + closing
     return " ".join(tokens)
+
+
+def marks_of_names(text: str, head: str, tail: str) -> tuple[Mark, Mark]:
+    """Mark the first mentions of two entities that do not overlap."""
+    mentions = {}
+    for role, name in (("head", head), ("tail", tail)):
+        words = r"\s+".join(map(re.escape, name.split()))
+        mentions[role] = [Mark(*found.span()) for found in re.finditer(rf"(?<!\w){words}(?!\w)", text)]
+        if not mentions[role]:
+            raise DataError(f"the {role} {name[:80]!r} does not occur in the text.")
+    for first in mentions["head"]:
+        for second in mentions["tail"]:
+            if first.end <= second.start or second.end <= first.start:
+                return first, second
+    raise DataError(
+        f"the head {head[:80]!r} and the tail {tail[:80]!r} overlap in the text; mark two separate mentions."
+    )

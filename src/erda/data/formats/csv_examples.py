@@ -20,7 +20,7 @@ from pathlib import Path
 from erda.data.formats.row_collector import Rejected, SourceRow
 from erda.data.formats.table_files import Table, csv_table, excel_table
 from erda.errors import DataError, counted
-from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
+from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks, marks_of_names
 from erda.text.reading import Faults
 from erda.types import Example
 
@@ -141,7 +141,7 @@ def _untyped(columns: Sequence[str], fields: Sequence[str], default_id: str) -> 
         return example_from_text(row["text"], *marks, relation=relation, id=example_id, source=source)
     head, tail = row.get("head", "").strip(), row.get("tail", "").strip()
     if head and tail and not ("[[" in row["text"] and "{{" in row["text"]):
-        marks = _marks_of_names(row["text"], head, tail)
+        marks = marks_of_names(row["text"], head, tail)
         named = replace(marks[0], id=head_id), replace(marks[1], id=tail_id)
         return example_from_text(row["text"], *named, relation=relation, id=example_id, source=source)
     if not ("head" in row and "tail" in row) and not ("[[" in row["text"] or "{{" in row["text"]):
@@ -151,23 +151,6 @@ def _untyped(columns: Sequence[str], fields: Sequence[str], default_id: str) -> 
         )
     example = example_from_marks(row["text"], relation=relation, id=example_id, source=source)
     return replace(example, head=replace(example.head, id=head_id), tail=replace(example.tail, id=tail_id))
-
-
-def _marks_of_names(text: str, head: str, tail: str) -> tuple[Mark, Mark]:
-    """Mark the first mentions of two entities that do not overlap."""
-    mentions = {}
-    for role, name in (("head", head), ("tail", tail)):
-        words = r"\s+".join(map(re.escape, name.split()))
-        mentions[role] = [Mark(*found.span()) for found in re.finditer(rf"(?<!\w){words}(?!\w)", text)]
-        if not mentions[role]:
-            raise DataError(f"the {role} {name[:80]!r} does not occur in the text.")
-    for first in mentions["head"]:
-        for second in mentions["tail"]:
-            if first.end <= second.start or second.end <= first.start:
-                return first, second
-    raise DataError(
-        f"the head {head[:80]!r} and the tail {tail[:80]!r} overlap in the text; mark two separate mentions."
-    )
 
 
 def _number(row: Mapping[str, str], name: str) -> int:

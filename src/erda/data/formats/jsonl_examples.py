@@ -1,6 +1,7 @@
 """Our own format: one JSON object per line, plain or compressed.
 
-A row has `tokens` with token spans, `text` with character spans, or `text` with inline marks. Spans exclude their end.
+A row has `tokens` with token spans, `text` with character spans, `text` with the names of both entities, or `text` with
+inline marks. Spans exclude their end.
 With `"holds": false`, the relation of the row does not hold.
 """
 
@@ -18,7 +19,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 from erda.data.formats.row_collector import Reading, Rejected, SourceRow, read_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
-from erda.text.marks import Mark, example_from_marks, example_from_text
+from erda.text.marks import Mark, example_from_marks, example_from_text, marks_of_names
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example, Span
 
@@ -30,14 +31,29 @@ def _number_as_text(given: object) -> object:
     return str(given) if type(given) is int else given
 
 
+def _named(given: object) -> object:
+    return {"name": given} if isinstance(given, str) else given
+
+
 Identifier = Annotated[Text, BeforeValidator(_number_as_text)]  # a text or a whole number
+SpanRow = Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRow:
-    """An entity of a row."""
+    """An entity of a text."""
 
-    span: Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
+    span: SpanRow
+    name: Text = None
+    id: Identifier = None
+    type: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndRow:
+    """Head or tail of an example: a span, or the name of its first mention in the text."""
+
+    span: SpanRow | None = None
     name: Text = None
     id: Identifier = None
     type: Text = None
@@ -47,8 +63,8 @@ class EntityRow:
 class ExampleRow:
     """A row of the file; other fields are ignored."""
 
-    head: EntityRow | None = None
-    tail: EntityRow | None = None
+    head: Annotated[EndRow | None, BeforeValidator(_named)] = None
+    tail: Annotated[EndRow | None, BeforeValidator(_named)] = None
     tokens: Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1)] | None = None
     text: Text = None
     relation: Text = None
@@ -127,18 +143,32 @@ def _example(row: ExampleRow, default_id: str = "") -> Example:
     if row.head is None or row.tail is None:
         raise DataError(f"{'head' if row.head is None else 'tail'}: is missing.")
     if row.text is not None:
-        marks = [
-            Mark(entity.span[0], entity.span[1], entity.name, entity.id or None, entity.type or None)
-            for entity in (row.head, row.tail)
-        ]
+        marks = _marks(row.text, row.head, row.tail)
         return example_from_text(row.text, *marks, relation=relation, id=example_id, source=source)
     tokens = tuple(row.tokens or ())
     head, tail = _entity(row.head, "head", tokens), _entity(row.tail, "tail", tokens)
     return Example(tokens, head, tail, relation, example_id, source)
 
 
-def _entity(row: EntityRow, role: str, tokens: tuple[str, ...]) -> Entity:
-    start, end = row.span
+def _marks(text: str, *entities: EndRow) -> list[Mark]:
+    """Marks of head and tail: their spans, or the first mentions of their names."""
+    head, tail = entities
+    if head.span is None and tail.span is None and head.name and tail.name:
+        spans = [(mark.start, mark.end) for mark in marks_of_names(text, head.name, tail.name)]
+    else:
+        spans = [_span(head, "head"), _span(tail, "tail")]
+    about = [(one.name, one.id or None, one.type or None) for one in entities]
+    return [Mark(*span, *rest) for span, rest in zip(spans, about, strict=True)]
+
+
+def _span(row: EndRow, role: str) -> tuple[int, int]:
+    if row.span is None:
+        raise DataError(f"{role}: its span is missing; only a text finds its entities by two names.")
+    return row.span[0], row.span[1]
+
+
+def _entity(row: EndRow, role: str, tokens: tuple[str, ...]) -> Entity:
+    start, end = _span(row, role)
     try:
         span = Span(start, end)
     except DataError as error:
