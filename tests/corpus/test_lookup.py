@@ -14,7 +14,7 @@ def stored(folder, keys):
     return keys, PairLookup(folder / "keys.npy", folder / "rows.npy")
 
 
-def check(keys, lookup, asked):
+def assert_found(keys, lookup, asked):
     found = lookup.find(np.array(asked, np.uint64))
     for key, rows in zip(asked, found, strict=True):
         assert rows.tolist() == (10 * np.flatnonzero(keys == np.uint64(key))).tolist()
@@ -25,4 +25,4 @@ def check(keys, lookup, asked):
 def test_find_equals_a_scan(tmp_path_factory, keys, asked, data):
     if keys:
         asked = [*asked, *data.draw(st.lists(st.sampled_from(keys)))]
-    check(*stored(tmp_path_factory.mktemp("l"), keys), asked)
+    assert_found(*stored(tmp_path_factory.mktemp("l"), keys), asked)

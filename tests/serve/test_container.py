@@ -75,7 +75,8 @@ def test_compose_promises_a_read_only_root_no_rights_and_a_port_on_loopback() ->
 def test_the_image_is_built_where_a_daemon_runs() -> None:
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         pytest.skip("no Docker daemon runs on this machine; the steps run in a virtual environment instead")
-    subprocess.run(["docker", "build", "-q", "-t", "erda-test", str(ROOT)], check=True)
+    built = subprocess.run(["docker", "build", "-q", "-t", "erda-test", str(ROOT)], check=False)
+    assert built.returncode == 0
 
 
 @pytest.mark.long

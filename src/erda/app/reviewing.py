@@ -177,7 +177,7 @@ class Review:
         return True
 
     def save(self) -> None:
-        """Make one version of all pending judgements; those of unknown relations stay pending."""
+        """Make one version of all pending judgements; judgements of unknown relations stay pending."""
         rest = add_pending(self.extractor, self._journal.pending)
         if len(rest) < len(self._journal.pending):
             self._journal.write_pending(rest)

@@ -196,7 +196,7 @@ class SharedReview:
     # -- changes of the extractor --------------------------------------------------------------------------------------
 
     def save(self, extractor: Extractor) -> None:
-        """Make one version of the pending judgements; those of unknown relations stay pending."""
+        """Make one version of the pending judgements; judgements of unknown relations stay pending."""
         if not (self._folder / PENDING).exists():
             return
         with self._open(extractor.version) as journal:

@@ -146,7 +146,7 @@ class Client:
     def review(
         self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
     ) -> ClientReview:
-        """Judge pairs of entities of texts, one after another; without texts, continue with those of the server."""
+        """Judge pairs of entities of texts, one after another; without texts, continue with the server's texts."""
         from erda.serve.client_review import ClientReview
 
         return ClientReview(lambda *call: self._call("POST", *call), texts, relation=relation, pronouns=pronouns)
