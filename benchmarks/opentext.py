@@ -29,10 +29,11 @@ import numpy as np
 import opentext_cache
 import opentext_choose
 from erda.app.calibration import IN_TEXT, text_confidences
+from erda.data.patterns import described
 from erda.encoders import build_encoder
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
-from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
+from erda.methods.openness import NAME_WEIGHT, TaughtPairs, distinctness, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.types import Relation, Task
 from targets import Figure, measure
@@ -115,6 +116,7 @@ class Bench:
     folder: Path
     vectors: str  # name of the vectors
     types: str  # tagger, none
+    patterns: bool = False  # relations have written patterns
 
     @cached_property
     def loaded(self) -> tuple[opentext_cache.World, opentext_cache.CachedEncoder]:
@@ -200,7 +202,8 @@ class Draw:
 
 def draws(bench: Bench, half: str, n_relations: int, shots: int, n_draws: int) -> Iterator[Draw]:
     """Draw relations of one half, and sentences of each: the same ones for any number of relations."""
-    pool, known = bench.usable[half], {relation.id: relation for relation in bench.world.relations}
+    relations = map(described, bench.world.relations) if bench.patterns else bench.world.relations
+    pool, known = bench.usable[half], {relation.id: relation for relation in relations}
     for seed in range(n_draws):
         names = pool
         if n_relations < len(pool):
@@ -232,10 +235,13 @@ def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np
         examples += [replace(world.questions[row].example, relation=relation.id) for row in right]
     method = Posterior(bench.encoder)
     method.learn(Task(0, draw.relations, tuple(examples)))
-    names = method.centred_names()
+    names, weights = method.centred_names(), NAME_WEIGHT * method.relative_name_weights()
     taught = [
         TaughtPairs(
-            Pairs.joined([bench.lessons[own], bench.asked[right]]), names[i], counterexamples=bench.asked[wrong]
+            Pairs.joined([bench.lessons[own], bench.asked[right]]),
+            names[i],
+            counterexamples=bench.asked[wrong],
+            name_weight=weights[i],
         )
         for i, (own, (right, wrong)) in enumerate(zip(draw.rows, judged, strict=True))
     ]
@@ -271,7 +277,7 @@ def dense(sentences: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 def chosen_constants(arguments: argparse.Namespace) -> Iterator[str]:
     """Fit the constants of the score to the labels of some draws."""
-    bench = Bench(arguments.folder, arguments.vectors, arguments.types)
+    bench = Bench(arguments.folder, arguments.vectors, arguments.types, arguments.patterns)
     units = []
     for shots, n_draws in ((arguments.shots, arguments.draws), *((n, arguments.draws // 3) for n in OTHER_SHOTS)):
         for draw in draws(bench, arguments.half, arguments.relations, shots, n_draws):
@@ -286,7 +292,7 @@ def chosen_constants(arguments: argparse.Namespace) -> Iterator[str]:
 
 def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
     """Measure all draws and compare the means with the targets."""
-    bench = Bench(arguments.folder, arguments.vectors, arguments.types)
+    bench = Bench(arguments.folder, arguments.vectors, arguments.types, arguments.patterns)
     found, before, answers_of_all = [], [], []
     chosen = draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws)
     for draw in chosen:
@@ -343,6 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--draws", type=int, default=31 if name == "choose" else 10)
         one.add_argument("--half", choices=("choose", "report", "all"), default="all" if name == "choose" else "report")
         one.add_argument("--dense", action="store_true", help="leave out nine of ten sentences without a relation")
+        one.add_argument("--patterns", action="store_true", help="add written patterns to descriptions")
         one.add_argument("--types", choices=("tagger", "none"), default="tagger")
     given = parser.parse_args(arguments)
     if given.command == "tag":

@@ -16,13 +16,14 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
+from erda.data.patterns import described
 from erda.encoders.background import BackgroundFile, save_background
 from erda.encoders.base import Encoder, unit_rows
 from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
 from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_arrays, read_bytes, write_arrays, write_lines
 from erda.methods.open_head import Pairs, type_numbers
-from erda.methods.posterior import COMMON_NAMES, sentences_of
+from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
 from erda.text.spacy_tagger import UNUSED
 from erda.text.token_types import token_tagger, type_of
 from erda.types import EncoderSpec, Example, Relation, Span
@@ -66,6 +67,11 @@ def name_sentences(relations: Sequence[Relation]) -> list[Example]:
     return [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
 
 
+def pattern_sentences(relations: Sequence[Relation]) -> list[Example]:
+    """Written patterns of the relations, as `Posterior` embeds them."""
+    return [sentence for one in relations for sentence in sentences_of(described(one))[len(TEMPLATES) :]]
+
+
 @dataclass(frozen=True, slots=True)
 class Types:
     """Types of heads and tails by the tagger; "" is unknown."""
@@ -105,6 +111,7 @@ def embed(folder: Path, encoder: Encoder, *, statistics: Path | None = None) -> 
         "questions": encoder.embed([one.example for one in questions_of(documents)]),
         "teaching": encoder.embed(teaching),
         "names": encoder.embed(name_sentences(relations), blanked=True),
+        "patterns": encoder.embed(pattern_sentences(relations), blanked=True),
     }
     fingerprint = encoder.spec.fingerprint
     background = BackgroundFile(statistics, fingerprint).read() if statistics else encoder.background()
@@ -147,6 +154,7 @@ def load(folder: Path, encoder: str) -> tuple[World, CachedEncoder]:
     known = dict(zip(map(_place, teaching), pairs["teaching"].vectors, strict=True))
     known |= dict(zip((_place(one.example) for one in questions), pairs["questions"].vectors, strict=True))
     blanked = dict(zip(map(_place, name_sentences(relations)), arrays["names"].astype(np.float32), strict=True))
+    blanked |= dict(zip(map(_place, pattern_sentences(relations)), arrays["patterns"].astype(np.float32), strict=True))
     world = World(questions, pairs["questions"], relations, taught, teaching, pairs["teaching"])
     return world, CachedEncoder(place, fingerprint, known=known, blanked=blanked)
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from erda.methods.dcre import RANK_OFFSET, Dcre, hard_margin, ranks, soft_margin_triplet
+from erda.methods.posterior import sentences_of
+from erda.types import Relation
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 DISTANCES = torch.tensor([[0.0, 0.3, 0.2, 0.9], [0.3, 0.0, 0.6, 0.1], [0.2, 0.6, 0.0, 0.5], [0.9, 0.1, 0.5, 0.0]])
@@ -49,6 +51,16 @@ def test_scores_fuse_the_ranks_by_prototype_and_by_description(monkeypatch: pyte
             fused = 0.7 * RANK_OFFSET / (RANK_OFFSET + first) + 0.3 * RANK_OFFSET / (RANK_OFFSET + second)
             assert abs(found[row, column] - fused) < 1e-4
     assert len({*found[0].tolist()}) == 4, "equal fused ranks are told apart"
+
+
+def test_patterns_are_further_descriptions() -> None:
+    method, lines = Dcre(toy_encoder(), n_descriptions=1), ["[[X]] met {{Y}}", "{{Y}} was met by [[X]]"]
+    plain, told = Relation("r", "meets"), Relation("r", "meets", "\n".join(lines))
+    sentences = [sentences_of(told)[0], *sentences_of(told)[6:]]
+    with torch.no_grad():
+        vectors = torch.nn.functional.normalize(method.encoder.encode_blanked(sentences), dim=-1)
+        found = method._describe([plain, told])
+    torch.testing.assert_close(found, torch.stack([vectors[0], vectors.mean(dim=0)]))
 
 
 def test_descriptions_are_trained_and_read_again_after_each_task() -> None:

@@ -190,6 +190,28 @@ def test_name_and_description_become_sentences_with_two_blanks() -> None:
     assert " ".join(sentences_of(Relation("r", "x"))[0].tokens) == "something has x something ."
 
 
+def test_patterns_become_sentences_with_two_blanks() -> None:
+    description = "who started it\n{{Some Person}} and others set up [[the firm]].\n[[X]] began with {{Y}}"
+    relation = Relation("r", "founded by", description)
+    templates, patterns = sentences_of(relation)[:6], sentences_of(relation)[6:]
+    assert templates == sentences_of(Relation("r", "founded by", "who started it"))
+    assert [" ".join(one.tokens) for one in patterns] == [
+        "something and others set up something .",
+        "something began with something",
+    ]
+    assert (patterns[0].head.span.start, patterns[0].tail.span.start) == (5, 0)
+
+
+def test_every_pattern_counts_as_one_sentence() -> None:
+    name, patterns = Relation("r", "sign"), ["[[X]] one {{Y}}", "[[X]] two {{Y}}"]
+    method = Posterior(Cloud())
+    method.learn(Task(0, (Relation("r", "sign", "\n".join(patterns)), Relation("s", "other")), ()))
+    assert method.name_weights().tolist() == [5.0, 3.0]
+    vectors = method.encoder.embed(sentences_of(name), blanked=True).mean(axis=0)
+    told = method.encoder.embed(sentences_of(Relation("r", "sign", "\n".join(patterns)))[6:], blanked=True)
+    np.testing.assert_allclose(method.rows["name"]["r"], (3 * vectors + told.sum(axis=0)) / 5, rtol=1e-5)
+
+
 class Signs(Cloud):
     """A blanked sentence points to the cloud of relation `i` if it contains the name `ri`."""
 

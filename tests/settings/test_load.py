@@ -283,7 +283,13 @@ def test_a_preset_may_be_like_another() -> None:
     assert own == {**read_preset("fewrel-5-shot-adapter")["settings"]["seqrun"], "own_rate": 0.03, "epochs": 20}
 
 
-OWN = ("demo", "fewrel-5-shot-minilm", "fewrel-5-shot-posterior", "fewrel-5-shot-posterior-mpnet")
+OWN = (
+    "demo",
+    "fewrel-5-shot-minilm",
+    "fewrel-5-shot-posterior",
+    "fewrel-5-shot-posterior-mpnet",
+    "fewrel-fresh-patterns",
+)
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name not in OWN])

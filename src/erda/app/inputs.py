@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from erda.errors import DataError, join_faults, printable, unknown_name
+from erda.text.descriptions import tidy_description
 from erda.text.marks import example_from_marks
 from erda.text.relation_names import readable_name, spaced
 from erda.types import NO_RELATION, Example, Relation
@@ -92,13 +93,14 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     found = find_relation(name, known)
     if not found:
         refuse_sentence(name)
+    description = tidy_description(description)
     if isinstance(given, Relation):
-        words = description or given.description or (found.description if found else "")
+        words = description or tidy_description(given.description) or (found.description if found else "")
         relation = Relation(found.id if found else given.id, given.name, words)
     elif found:
-        relation = Relation(found.id, found.name, spaced(description) or found.description)
+        relation = Relation(found.id, found.name, description or found.description)
     else:
-        relation = Relation(spaced(name), readable_name(name), spaced(description))
+        relation = Relation(spaced(name), readable_name(name), description)
     for what, text in (("id", relation.id), ("name", relation.name), ("description", relation.description)):
         if _CONTROL.search(text):
             raise DataError(f"relation '{printable(relation.id)}': its {what} holds a control character.")

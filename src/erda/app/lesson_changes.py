@@ -9,7 +9,6 @@ from erda.app.answers import Moved, Taught
 from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
 from erda.app.lessons import Declaration, Known, Lesson, Wanted
 from erda.errors import DataError
-from erda.text.relation_names import spaced
 from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
 
 
@@ -234,7 +233,7 @@ def described(known: Sequence[Known], relation: Relation, description: str) -> t
     """The known relations with another description for one of them; an empty text removes it."""
     if not isinstance(description, str):
         raise DataError(f"description: expected a text, got {description!r:.80}.")
-    plain = relation_of(Relation(relation.id, relation.name, spaced(description)))
+    plain = relation_of(Relation(relation.id, relation.name, description))
     return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
 
 

@@ -1,8 +1,8 @@
 """DCRE: descriptive continual relation extraction (Nguyen et al., AAAI 2025), with templates as descriptions.
 
-The publication has a language model write several descriptions of a relation. Here the name and the one description of
-the dataset are written into several templates. Training, prototypes and memory are CPL's; the loss and the score are
-DCRE's.
+The publication has a language model write several descriptions of a relation. Here the name and the description of the
+dataset are written into several templates; the patterns of a description are further ones. Training, prototypes and
+memory are CPL's; the loss and the score are DCRE's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Dcre(Cpl):
     """
 
     _: KW_ONLY
-    n_descriptions: Annotated[int, Field(ge=1, le=len(TEMPLATES))] = 2  # templates per relation
+    n_descriptions: Annotated[int, Field(ge=1, le=len(TEMPLATES))] = 2  # templates per relation, besides its patterns
     soft_margin_weight: Weight = 1.0  # of L_st
     hard_margin_weight: Weight = 1.0  # of L_hm
     information_weight: Weight = 1.0  # of L_mi
@@ -64,9 +64,10 @@ class Dcre(Cpl):
 
     def _describe(self, relations: Iterable[Relation]) -> Tensor:
         """Mean unit vector of each relation's descriptions, with gradients: [n_relations, dim]."""
-        sentences = [one for relation in relations for one in sentences_of(relation)[: self.n_descriptions]]
-        vectors = F.normalize(self.encoder.encode_blanked(sentences), dim=-1)
-        return vectors.unflatten(0, (-1, self.n_descriptions)).mean(dim=1)
+        each = [sentences_of(relation) for relation in relations]
+        each = [own[: self.n_descriptions] + own[len(TEMPLATES) :] for own in each]
+        vectors = F.normalize(self.encoder.encode_blanked([one for own in each for one in own]), dim=-1)
+        return torch.stack([own.mean(dim=0) for own in vectors.split([len(own) for own in each])])
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         super()._learn(task, generator)

@@ -24,7 +24,7 @@ from erda.methods.expected import Fitted
 from erda.methods.open_head import COUNT_WEIGHT, NAME_COUNT, OpenHead, Pairs, plain_type, relative_counts
 
 RIDGES = (0.1, 10.0)  # of the mean variance
-NAME_WEIGHT = 1.0  # number of examples that a relation's name counts for in a ridge head
+NAME_WEIGHT = 1.0  # number of examples that a relation's name without patterns counts for in a ridge head
 LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
 RIVAL_WEIGHT, MOST_RIVAL = 0.14, 0.5  # of the lead over rivals, by the root of 1 + number of examples; at most
 SAME_NAME = 0.8  # cosine from which a rival is the relation itself
@@ -52,6 +52,7 @@ class TaughtPairs:
     name: np.ndarray  # [dim], vector of the name minus that of a usual name
     counterexamples: Pairs
     types_by_hand: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # of head and tail
+    name_weight: float = NAME_WEIGHT  # number of examples that name and patterns count for
 
 
 def fit_open_head(
@@ -74,7 +75,9 @@ def fit_open_head(
     levels = np.quantile(head.log_odds(likelihoods, rivals, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    shift = LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY + COUNT_WEIGHT * relative_counts(head.counts)
+    of_patterns = np.array([one.name_weight - NAME_WEIGHT for one in taught])
+    counted = COUNT_WEIGHT * relative_counts(head.counts + of_patterns)
+    shift = LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY + counted
     slope = np.full(len(taught), LINE[0])
     kernel = _Kernel.of(unlabelled)
     for i in np.flatnonzero(head.against).tolist():
@@ -100,7 +103,7 @@ def distinctness(taught: Sequence[TaughtPairs], unlabelled: Unlabelled) -> np.nd
     variances = unlabelled.variances.astype(np.float64)
     for i, one in enumerate(taught):
         vectors = (one.examples.vectors[:MOST_JUDGED] - unlabelled.mean) @ unlabelled.axes
-        others = vectors.sum(axis=0) + NAME_WEIGHT * one.name @ unlabelled.axes - vectors
+        others = vectors.sum(axis=0) + one.name_weight * one.name @ unlabelled.axes - vectors
         weights = others / (variances + RIDGES[0] * variances.mean())
         spread = np.sqrt((np.square(weights) * variances).sum(axis=1))
         found[i, 1] = ((vectors * weights).sum(axis=1) / np.maximum(spread, 1e-9)).sum() / max(len(vectors), 1)
@@ -133,8 +136,10 @@ def _vector_part(
 ) -> OpenHead:
     """Two-covariance score and ridge heads, each in units of its spread over the sample, their sum in units of its."""
     counts = np.array([len(one.examples) for one in taught], dtype=np.float64)
-    means = np.stack([(one.examples.vectors - unlabelled.mean).sum(axis=0) + NAME_WEIGHT * one.name for one in taught])
-    means = (means / (counts + NAME_WEIGHT)[:, None]) @ unlabelled.axes
+    of_names = np.array([one.name_weight for one in taught])
+    means = np.stack([(one.examples.vectors - unlabelled.mean).sum(axis=0) for one in taught])
+    means = means + of_names[:, None] * np.stack([one.name for one in taught])
+    means = (means / (counts + of_names)[:, None]) @ unlabelled.axes
     even = unlabelled.variances.mean()
     ridges = [unlabelled.axes @ (means / (unlabelled.variances + ridge * even)).T for ridge in RIDGES]
     parts = [likelihoods, *(sample.vectors @ weights for weights in ridges)]

@@ -3,8 +3,8 @@
 The two-covariance model draws relations around a centre g with covariance B, and the sentences of a relation around it
 with covariance W. Given n sentences with mean m, the posterior of a relation is normal, and the score of a new sentence
 is its likelihood under it. So relations with few and with many examples share one scale. Name and description, written
-as sentences with two blanks, count as `name_weight` further sentences: a relation can be taught by name before its
-first example, and examples soon outweigh the name.
+as sentences with two blanks, count as `name_weight` further sentences, and every pattern of the description as one: a
+relation can be taught by name before its first example, and examples soon outweigh the name.
 
 Scores are tempered log-likelihood ratios against an unseen relation (docs/calibration.md). With fewer than six
 relations, the background of the encoder replaces the missing ones (`expected.py`).
@@ -24,6 +24,8 @@ from erda.errors import StreamError
 from erda.fields import Fraction, Positive, Weight
 from erda.methods.base import Method
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
+from erda.text.descriptions import meaning_of, patterns_of
+from erda.text.marks import example_from_marks
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
@@ -89,18 +91,34 @@ class Posterior(Method):
         return vectors
 
     def _read_names(self, relations: Sequence[Relation]) -> None:
-        """Store the mean vector of each relation's templates and, once, the vectors of common names."""
+        """Store the vector of each relation's name and patterns and, once, the vectors of common names."""
         names = self.rows["name"] = dict(self.rows.get("name", {}))
         if not self.name_weight:
             names |= {relation.id: np.zeros(0, dtype=np.float32) for relation in relations}
             return
         common = [Relation(name, name) for name in COMMON_NAMES if "common" not in self.shared]
-        sentences = [sentence for relation in (*relations, *common) for sentence in sentences_of(relation)]
-        vectors = unit_rows(self.encoder.embed(sentences, blanked=True))
-        vectors = vectors.reshape(-1, len(TEMPLATES), vectors.shape[1]).mean(axis=1)
-        names |= {relation.id: row for relation, row in zip(relations, vectors, strict=False)}
+        sentences = [sentences_of(relation) for relation in (*relations, *common)]
+        vectors = unit_rows(self.encoder.embed([one for own in sentences for one in own], blanked=True))
+        each = np.split(vectors, np.cumsum([len(own) for own in sentences])[:-1])
+        found = [self._name_vector(own[: len(TEMPLATES)], own[len(TEMPLATES) :]) for own in each]
+        names |= {relation.id: row for relation, row in zip(relations, found, strict=False)}
         if common:
-            self.shared["common"] = vectors[len(relations) :]
+            self.shared["common"] = np.stack(found[len(relations) :])
+
+    def _name_vector(self, templates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+        """Mean vector of a name, which counts as `name_weight` sentences, and of its patterns: [dim]."""
+        total = self.name_weight * templates.mean(axis=0) + patterns.sum(axis=0)
+        return np.asarray(total / (self.name_weight + len(patterns)), dtype=np.float32)
+
+    def name_weights(self) -> np.ndarray:
+        """Number of sentences that each relation's name and patterns count for: [n_relations]."""
+        if not self.name_weight:
+            return np.zeros(len(self.relations))
+        return np.array([self.name_weight + len(patterns_of(one.description)) for one in self.relations])
+
+    def relative_name_weights(self) -> np.ndarray:
+        """Weight of each relation's name and patterns, relative to a name without patterns: [n_relations]."""
+        return np.asarray(self.name_weights() / self.name_weight) if self.name_weight else np.ones(len(self.relations))
 
     def _prepare(self) -> None:
         self._fitted: Fitted | None = None  # fitted lazily, at the first prediction
@@ -142,8 +160,9 @@ class Posterior(Method):
             share = self._even_share(counts)
             shrunk = (1 - share) * within + share * np.trace(within) / dim * np.eye(dim)  # W
             basis = np.linalg.inv(np.linalg.cholesky(shrunk)).T  # in this basis, W is the identity
-        weights = counts + self.name_weight
-        means = (counts[:, None] * means + self.name_weight * names) / np.maximum(weights, 1e-9)[:, None]
+        of_names = self.name_weights()
+        weights = counts + of_names
+        means = (counts[:, None] * means + of_names[:, None] * names) / np.maximum(weights, 1e-9)[:, None]
         if self.score != "two-covariance":
             own = float(np.trace(basis.T @ within @ basis))
             never_seen = NeverSeen(Expected.around(means[:1]), 0.0, -own / 2)
@@ -157,7 +176,7 @@ class Posterior(Method):
     def _classifier(
         self, counts: np.ndarray, centre: np.ndarray, basis: np.ndarray, spread: np.ndarray, names: np.ndarray
     ) -> np.ndarray | None:
-        """Fit a classifier to the examples and, as `name_weight` more of them, the names; every relation counts once.
+        """Fit a classifier to the examples and, as `name_weights` more of them, the names; every relation counts once.
 
         Directions count by the share of their variance that lies between relations.
         """
@@ -168,8 +187,9 @@ class Posterior(Method):
             return None
         each = [self.taught_vectors(relation) - centre for relation in self.index]
         owners = np.repeat(np.arange(len(each)), [len(one) for one in each])
-        total = counts + self.name_weight
-        shares = np.concatenate([1 / total[owners], self.name_weight / total])
+        of_names = self.name_weights()
+        total = counts + of_names
+        shares = np.concatenate([1 / total[owners], of_names / total])
         scale = np.sqrt(spread / (spread + 1))
         vectors = np.concatenate([*each, names]) @ basis * scale
         targets = np.concatenate([owners, np.arange(len(each))])
@@ -260,10 +280,14 @@ class Posterior(Method):
 
 
 def sentences_of(relation: Relation) -> list[Example]:
-    """Write a relation's name and description as sentences between two placeholder entities."""
-    name, description = _words(relation.name), _words(relation.description)
-    described = ["(", *description, ")"] if description else []
-    return [_sentence(text, name, described if i < N_DESCRIBED else []) for i, text in enumerate(TEMPLATES)]
+    """Write a relation's name and description as sentences between two placeholder entities: templates, then patterns.
+
+    Templates hold the name, and most of them the description. Patterns are lines of the description.
+    """
+    name, meaning = _words(relation.name), _words(meaning_of(relation.description))
+    described = ["(", *meaning, ")"] if meaning else []
+    templates = [_sentence(text, name, described if i < N_DESCRIBED else []) for i, text in enumerate(TEMPLATES)]
+    return templates + [_with_placeholders(example_from_marks(line)) for line in patterns_of(relation.description)]
 
 
 def _sentence(template: str, name: list[str], described: list[str]) -> Example:
@@ -274,6 +298,19 @@ def _sentence(template: str, name: list[str], described: list[str]) -> Example:
             places[word] = Entity(BLANK, Span(len(tokens), len(tokens) + 1))
         tokens += name if word == NAME else [BLANK if word in places else word]
     return Example((*tokens, *described), places[HEAD], places[TAIL])
+
+
+def _with_placeholders(pattern: Example) -> Example:
+    """Replace the words of both entities by a placeholder."""
+    tokens: list[str] = []
+    places, spans = [(pattern.head.span, HEAD), (pattern.tail.span, TAIL)], {}
+    at = 0
+    for span, role in sorted(places):
+        tokens += pattern.tokens[at : span.start]
+        spans[role] = Entity(BLANK, Span(len(tokens), len(tokens) + 1))
+        tokens.append(BLANK)
+        at = span.end
+    return Example((*tokens, *pattern.tokens[at:]), spans[HEAD], spans[TAIL])
 
 
 def _words(text: str) -> list[str]:

@@ -26,8 +26,12 @@ def open_run_stream(run: Run) -> TaskStream:
 @lru_cache(maxsize=1)
 def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
     from erda.data.catalogue import open_stream
+    from erda.data.patterns import with_patterns
 
-    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
+    settings = dict(cut)
+    patterns = settings.pop("patterns", False)
+    stream = open_stream(dataset, shots=shots, family=family, seed=seed, **settings)
+    return with_patterns(stream) if patterns else stream
 
 
 @lru_cache(maxsize=1)

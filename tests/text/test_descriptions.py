@@ -1,0 +1,34 @@
+"""Descriptions with several lines, and the patterns among them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erda.errors import DataError
+from erda.text.descriptions import meaning_of, patterns_of, tidy_description
+
+DESCRIPTION = "the person who began it\n[[X]] was set up by {{Y}}.\nan organisation"
+
+
+def test_lines_with_marks_are_patterns() -> None:
+    assert patterns_of(DESCRIPTION) == ["[[X]] was set up by {{Y}}."]
+    assert meaning_of(DESCRIPTION) == "the person who began it an organisation"
+
+
+def test_spaces_and_empty_lines_go() -> None:
+    assert tidy_description("  the   person \n\n\t[[X]]  began {{Y}} \r\n") == "the person\n[[X]] began {{Y}}"
+
+
+def test_a_pattern_with_one_mark_is_refused() -> None:
+    with pytest.raises(DataError, match=r"line '\[\[X\]\] was set up\.': no tail is marked"):
+        tidy_description("fine\n[[X]] was set up.")
+
+
+@given(st.text(st.characters(exclude_characters="[]{}", exclude_categories=["Cs"])))
+def test_text_without_marks_is_all_meaning(text: str) -> None:
+    tidy = tidy_description(text)
+    assert patterns_of(tidy) == []
+    assert tidy_description(tidy) == tidy
+    assert meaning_of(tidy) == " ".join(tidy.splitlines())
