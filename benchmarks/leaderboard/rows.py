@@ -86,6 +86,8 @@ def _row(line: Line) -> LeaderboardRow:
         remarks.append(f"mean of the last {n_layers} layers")
     if first.settings.get("method", {}).get("whiten"):
         remarks.append("with Posterior's score")
+    if first.settings.get("method", {}).get("balanced"):
+        remarks.append("assumes equally frequent relations")
     if first.settings.get("method", {}).get("classifier"):
         remarks.append("with a classifier from ten examples on")
     last = {name: one.mean if (one := line.accuracy(name, -1)) else None for name in PROTOCOLS}
@@ -132,7 +134,9 @@ def _reads_names(record: Record, facts: dict[str, Any]) -> str:
 
 def setting_of(record: Record) -> str:
     """Dataset, shots and streams in words."""
-    streams = [f"{name.replace('_', ' ')} {value}" for name, value in record.settings.get("stream", {}).items()]
+    given = record.settings.get("stream", {})
+    streams = [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if name != "patterns"]
+    streams += ["five written patterns of each relation"] if given.get("patterns") else []
     orders = (
         ORDERS.get(record.order_family, record.order_family)
         if record.dataset in ("fewrel", "tacred")

@@ -58,6 +58,14 @@ def test_a_row_says_what_a_method_needs(template: Record) -> None:
     assert (ours.n_records, ours.setting) == (1, "FewRel, 5 shots, task orders of ERDA")
 
 
+def test_assumptions_and_further_texts_are_named(template: Record) -> None:
+    record = as_fewrel(template, "posterior-transductive", balanced=True)
+    record = replace(record, settings={**record.settings, "stream": {"patterns": True}})
+    (row,) = rows_of(record).values()
+    assert row.remark.endswith("assumes equally frequent relations")
+    assert row.setting == "FewRel, 5 shots, task orders of ERDA, five written patterns of each relation"
+
+
 def test_settings_change_what_a_method_reads(template: Record) -> None:
     assert rows_of(as_fewrel(template, "posterior", name_weight=0.0))["Posterior"].names == "no"
     assert rows_of(as_fewrel(template, "cpl", names=True))["CPL"].names == "yes"
