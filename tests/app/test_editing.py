@@ -53,6 +53,25 @@ def test_a_description_is_replaced_and_removed(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores(extractor), plain, rtol=1e-6)
 
 
+def test_patterns_stay_when_a_relation_changes(tmp_path: Path) -> None:
+    extractor, description = taught(tmp_path), "who began it\n[[X]] was set up by {{Y}}."
+    assert extractor.teach("owns", description=description).n_patterns == 1
+    told = scores(extractor)
+    extractor.rename("owns", "owner")
+    extractor.merge("born in", "owner")
+    extractor.merge("founded by", "capital of")
+    assert [one.description for one in extractor.relations] == ["", description]
+    assert extractor.teach("owner", BORN[:1], description=description).n_patterns == 0
+    for _ in range(3):
+        extractor.undo()
+    np.testing.assert_array_equal(scores(extractor), told)
+    again = open_toy(tmp_path, relearn=True)
+    assert again.relations[-1].description == description
+    np.testing.assert_allclose(scores(again), told, rtol=1e-5)
+    extractor.merge("owns", "born in")
+    assert extractor.version.known("born in").relation.description == ""
+
+
 @pytest.mark.parametrize("name", ["born in", "born_in", "Born in", "", "no_relation", "a\x07"])
 def test_a_relation_cannot_take_the_name_of_another_or_none(tmp_path: Path, name: str) -> None:
     extractor = taught(tmp_path)

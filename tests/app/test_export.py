@@ -13,7 +13,7 @@ import pytest
 from tiny_models import build_model
 from toy_extractor import open_toy
 
-from erda.app.export import FILES, _plain_text
+from erda.app.export import FILES, _item, _plain_text
 from erda.app.extractor import Extractor
 from erda.cli.export import EXPORT
 from erda.cli.main import main
@@ -21,6 +21,7 @@ from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
 from erda.outputs import work_folder
 from erda.text.marks import example_from_marks
+from erda.types import Relation
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
 from erda.app.standalone import Predictor
@@ -172,6 +173,12 @@ def test_names_and_descriptions_are_text_in_the_readme() -> None:
     assert _plain_text("<script>a</script>\n# [x](y) `z` & \x1b[1m") == (
         "&lt;script&gt;a&lt;/script&gt; \\# \\[x\\]\\(y\\) \\`z\\` &amp; \\\\x1b\\[1m"
     )
+
+
+def test_patterns_are_items_below_their_relation() -> None:
+    item = _item(Relation("r", "founded by", "who began it\n[[X]] was set up by {{Y}}.\na company"))
+    assert item == "- founded by: who began it a company\n  - \\[\\[X\\]\\] was set up by \\{\\{Y\\}\\}\\."
+    assert _item(Relation("r", "founded by")) == "- founded by"
 
 
 def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -320,7 +320,8 @@ def test_what_is_mistyped_is_said_in_one_line_with_the_nearest_name(
 @pytest.mark.parametrize(
     ("words", "read"),
     [
-        ("teach REL --description d S1 --store x S2", {"sentences": ["S1", "S2"], "description": "d"}),
+        ("teach REL --description d S1 --store x S2", {"sentences": ["S1", "S2"], "description": ["d"]}),
+        ("describe REL a --store x b", {"relation": "REL", "value": ["a", "b"]}),
         ("teach --store x REL S1 --encoder e S2", {"relation": "REL", "sentences": ["S1", "S2"], "encoder": "e"}),
         ("teach REL --store x -- -S1 -S2", {"relation": "REL", "sentences": ["-S1", "-S2"]}),
         ("teach --file f", {"relation": None, "sentences": [], "file": "f"}),

@@ -36,6 +36,31 @@ def test_a_new_description_alone_is_reported(erda: Erda) -> None:
     assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
 
 
+PATTERNS = ["[[X]] was founded by {{Y}}.", "{{Y}} set up [[X]]."]
+
+
+def test_a_relation_is_taught_by_patterns_alone(erda: Erda) -> None:
+    erda("teach", "born in", *BORN)
+    said = erda("teach", "founded by", "--description", "who began it", *(f"--description={one}" for one in PATTERNS))
+    assert said.lines[0] == "Version 2: 2 new patterns; new: founded by."
+    assert erda("relations").lines[2] == "       0  founded by  who began it (2 patterns)"
+    assert erda("relations", "founded by").lines == [f"       {line}" for line in ("who began it", *PATTERNS)]
+    Path("q.txt").write_text("[[Tesla]] was founded by {{Martin}} .\n")
+    erda("predict", "q.txt", "--out", "a.jsonl")
+    assert json.loads(Path("a.jsonl").read_text())["ranked"][0]["relation"] == "founded by"
+
+
+def test_a_description_has_several_lines(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("describe", "founded by", *PATTERNS)
+    assert erda("relations").lines[1] == "       3  founded by  (2 patterns)"
+    said = erda("teach", "founded by", *(f"--description={one}" for one in [*PATTERNS, "[[X]] began with {{Y}}."]))
+    assert said.lines[0] == "Version 3: 1 new pattern; new description: founded by."
+    assert erda("history").lines[-1].endswith("described founded by")
+    erda("describe", "founded by", "")
+    assert erda("relations").lines[1] == "       3  founded by"
+
+
 @pytest.mark.parametrize("command", [["relations", "founded by"], ["history"]])
 def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) -> None:
     erda("teach", "founded by", *FOUNDED)
@@ -60,6 +85,8 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "born in" ""', "example 1: "),
+        ('teach "born in" --description x --description "[[X]] came"', "line '[[X]] came': no tail is marked; put the"),
+        ('describe "founded by" "{{Y}} came"', "line '{{Y}} came': no head is marked; put the first entity in [["),
         ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
         ('judge "[[A]] in {{B}}" "founded by" --no', "is a sentence; name the relation first"),
         ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' only in case"),

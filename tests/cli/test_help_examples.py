@@ -32,7 +32,7 @@ def run_example(erda: Erda, line: str) -> SimpleNamespace:
 
 def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     Path("my-examples.csv").write_text("text,relation\n" + "".join(f'"{text}",born in\n' for text in BORN))
-    sentences, file, _ = commands_of(teach.TEACH)
+    sentences, file, *_ = commands_of(teach.TEACH)
     assert run_example(erda, sentences).lines == [
         "Version 1: 2 new examples; new: founded by.",
         "my-extractor knows 1 relation from 2 examples (version 1).",
@@ -63,15 +63,17 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
 def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     erda("teach", "set up by", "[[Ikea]] was set up by {{Ingvar}} .")
-    described, cleared = commands_of(edit.DESCRIBE)
+    described, patterns, cleared = commands_of(edit.DESCRIBE)
     run_example(erda, described)
     assert erda("relations").lines[1] == "       3  founded by  the person who started an organisation"
+    run_example(erda, patterns)
+    assert erda("relations").lines[1] == "       3  founded by  the person who started it (2 patterns)"
     run_example(erda, cleared)
     assert erda("relations").lines[1] == "       3  founded by"
     (merge,), (rename,) = commands_of(edit.MERGE), commands_of(edit.RENAME)
     assert run_example(erda, merge).lines == [
-        "Version 5: merged set up by into founded by.",
-        "my-extractor knows 1 relation from 4 examples (version 5).",
+        "Version 6: merged set up by into founded by.",
+        "my-extractor knows 1 relation from 4 examples (version 6).",
     ]
     assert run_example(erda, cleared).lines[0] == "Nothing new."
     run_example(erda, rename)

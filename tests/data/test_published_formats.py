@@ -222,6 +222,17 @@ def test_relations_are_sorted_by_their_index(tmp_path: Path) -> None:
     assert read_relation_list(path) == [Relation("P1", "one", "first"), Relation("P2", "two")]
 
 
+def test_a_description_may_be_a_list_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "relations.json"
+    lines = ["who  began it", "[[X]] was set up by {{Y}}."]
+    path.write_text(json.dumps([{"id": "a", "description": lines}, {"id": "b", "description": "\n".join(lines)}]))
+    assert [one.description for one in read_relation_list(path)] == ["\n".join(lines)] * 2
+    path.write_text('[{"id": "a"},\n{"id": "b", "description": ["fine", "[[X]] was set up."]}]')
+    with pytest.raises(DataError) as caught:
+        read_relation_list(path)
+    assert str(caught.value).startswith(f"{path}:2: description, line '[[X]] was set up.': no tail is marked; put the")
+
+
 def test_faults_of_a_relation_list(tmp_path: Path) -> None:
     path = tmp_path / "relations.json"
     path.write_text('[{"id": "a"},\n{"id": "a"},\n{"name": "b"},\n3]', encoding="utf-8")

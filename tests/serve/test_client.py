@@ -47,8 +47,9 @@ def test_questions_have_the_answers_of_the_extractor(client: Client, extractor: 
 def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> None:
     client, other = Client(served.url), toy_store(tmp_path / "other")
     for one in (client, other):
-        taught = one.teach("owns", ["[[Ann]] owns the {{dog}} ."], description="has", counterexamples=[BORN[0]])
-        assert (taught.version, taught.new, taught.n_counterexamples) == (3, ("owns",), 1)
+        told = {"description": "has\n[[X]] has a {{Y}}.", "counterexamples": [BORN[0]]}
+        taught = one.teach("owns", ["[[Ann]] owns the {{dog}} ."], **told)
+        assert (taught.version, taught.new, taught.n_counterexamples, taught.n_patterns) == (3, ("owns",), 1, 1)
         again = one.teach("owns", ["[[Ann]] owns the {{dog}} ."])
         assert (again.version, len(again.duplicates)) == (3, 1)
         assert one.teach_many({"near": ["[[a]] near {{b}}"]}).version == 4

@@ -125,6 +125,13 @@ def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, serve
     expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
 
 
+def test_a_relation_is_taught_by_patterns_alone(page: Any) -> None:
+    opened(page, "Teach").get_by_label("Relation").first.fill("owned by")
+    page.get_by_label("Description").fill("[[X]] is owned by {{Y}}.")
+    page.get_by_role("button", name="Find the entities").click()
+    expect(page.get_by_role("status")).to_contain_text("1 new pattern; new: owned by.")
+
+
 def test_review_shows_its_new_version_also_when_that_takes_a_while(page: Any, served: Served) -> None:
     opened(page, "Review").get_by_label("Unlabelled text").fill("Ada Poe met Bob . She was born in London .")
     page.get_by_role("button", name="Start").click()
@@ -193,8 +200,9 @@ def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: A
         page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
         expect(page.get_by_role("dialog")).to_have_count(0)
 
-    act("Describe", "<b>who began it</b>")
+    act("Describe", "<b>who began it</b>\n[[X]] was set up by {{Y}}.")
     expect(view).to_contain_text("<b>who began it</b>")  # text, never markup
+    assert view.locator(".lines").inner_text() == "<b>who began it</b>\n[[X]] was set up by {{Y}}."
     act("Rename", "founder <i>")
     expect(page.get_by_role("region", name="founder <i>")).to_be_visible()
     act("Merge", "born in")

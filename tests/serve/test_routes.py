@@ -103,6 +103,16 @@ def test_explanations_evaluations_and_comparisons(served: Served) -> None:
     )
 
 
+def test_a_relation_is_taught_by_patterns(served: Served) -> None:
+    description = "who owns it\n{{Y}} owns [[X]]."
+    taught = served.post("/v1/teach", {"relation": "owner", "description": description})
+    assert (taught["n_patterns"], taught["message"]) == (1, "Version 3: 1 new pattern; new: owner.")
+    assert served.get("/v1/relations")["relations"][-1]["description"] == description
+    for path in ("/v1/teach", "/v1/relations/describe"):
+        said = served.post(path, {"relation": "owner", "description": "{{Y}} owns it."}, 422)["message"]
+        assert said.startswith("description, line '{{Y}} owns it.': no head is marked; put the first entity in [[")
+
+
 def test_relations_examples_and_versions(served: Served) -> None:
     assert [one["n_examples"] for one in served.get("/v1/relations")["relations"]] == [3, 2, 2]
     assert served.post("/v1/relations/rename", {"relation": "born in", "to": "birthplace"})["version"] == 3

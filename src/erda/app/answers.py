@@ -232,13 +232,15 @@ class Taught:
     described: tuple[str, ...] = ()  # known relations with a new name or description
     n_counterexamples: int = 0  # new ones
     n_unrelated: int = 0  # new sentences in which no relation holds
+    n_patterns: int = 0  # new patterns in descriptions
 
     def __str__(self) -> str:
-        against = [counted(self.n_counterexamples, "new counterexample")] if self.n_counterexamples else []
-        against += [f"{counted(self.n_unrelated, 'sentence')} without a relation"] if self.n_unrelated else []
-        if self.new or self.n_examples or self.moved or against:
-            own = [] if against and not self.n_examples else [counted(self.n_examples, "new example")]
-            said = [f"Version {self.version}: {', '.join([*own, *against])}"]
+        more = [counted(self.n_patterns, "new pattern")] if self.n_patterns else []
+        more += [counted(self.n_counterexamples, "new counterexample")] if self.n_counterexamples else []
+        more += [f"{counted(self.n_unrelated, 'sentence')} without a relation"] if self.n_unrelated else []
+        if self.new or self.n_examples or self.moved or more:
+            own = [] if more and not self.n_examples else [counted(self.n_examples, "new example")]
+            said = [f"Version {self.version}: {', '.join([*own, *more])}"]
         else:
             said = [f"Version {self.version}: no new example" if self.described else "Nothing new"]
         said += [f"new: {', '.join(self.new)}"] if self.new else []

@@ -68,7 +68,10 @@ class Corrections:
             return self._change(replace(before, known=after), f"merged {source.id} into {target.id}", progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
-        """Replace the description of a relation, or remove it with an empty text; return the current version."""
+        """Replace the description of a relation, or remove it with an empty text; return the current version.
+
+        Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
+        """
         with self._log.writing() as before:
             found = known_relation(relation, self._log.current.relations)
             after = described(before.known, found, description)

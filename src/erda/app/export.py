@@ -34,6 +34,8 @@ from erda.files import (
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
 from erda.outputs import remove_left_work, remove_work, work_folder
+from erda.text.descriptions import meaning_of, patterns_of
+from erda.types import Relation
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
@@ -190,10 +192,15 @@ def _readme(version: Version, packed: PackedEncoder) -> str:
         model=packed.about.model,
         engine=packed.about.engine,
         method=version.method.name,
-        relations="\n".join(
-            f"- {_plain_text(one.name)}{one.description and f': {_plain_text(one.description)}'}" for one in relations
-        ),
+        relations="\n".join(map(_item, relations)),
     )
+
+
+def _item(relation: Relation) -> str:
+    """A relation as an item of a Markdown list; its patterns are items below it."""
+    name, meaning = _plain_text(relation.name), _plain_text(meaning_of(relation.description))
+    item = f"- {name}: {meaning}" if meaning else f"- {name}"
+    return "\n".join([item, *(f"  - {_plain_text(line)}" for line in patterns_of(relation.description))])
 
 
 def _plain_text(text: str) -> str:

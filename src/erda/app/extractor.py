@@ -231,7 +231,8 @@ class Extractor(Corrections):
     ) -> Taught:
         """Teach one relation by examples, and by counterexamples in which it does not hold.
 
-        In `unrelated` sentences no known relation holds.
+        In `unrelated` sentences no known relation holds. Lines of `description` that mark both entities are patterns,
+        which count as sentences of the relation: `description="who began a company\\n[[X]] was founded by {{Y}}."`.
 
         Teaching a known relation adds to its examples. Examples already taught are skipped; an example taught as
         another relation, or as a counterexample of this one, moves.

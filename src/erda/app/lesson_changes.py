@@ -9,6 +9,7 @@ from erda.app.answers import Moved, Taught
 from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
 from erda.app.lessons import Declaration, Known, Lesson, Wanted
 from erda.errors import DataError
+from erda.text.descriptions import patterns_of
 from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
 
 
@@ -28,6 +29,7 @@ class Addition:
         """The report of the teaching that led from `before` to `version`."""
         old = {one.id: one.relation for one in before}
         n_examples, n_counterexamples, n_unrelated = self.n_new
+        patterns = {one.id: patterns_of(one.relation.description) for one in before}
         return Taught(
             version,
             tuple(one.id for one in self.known if one.id not in old),
@@ -38,6 +40,11 @@ class Addition:
             tuple(one.id for one in self.known if one.relation != old.get(one.id, one.relation)),
             n_counterexamples,
             n_unrelated,
+            sum(
+                line not in patterns.get(one.id, ())
+                for one in self.known
+                for line in patterns_of(one.relation.description)
+            ),
         )
 
 

@@ -21,10 +21,12 @@ examples:
   erda merge "set up by" "founded by"
 """
 DESCRIBE = """\
-An empty TEXT removes the description. `erda undo` takes the change back.
+Each TEXT is a line. A line that marks both entities is a pattern, which counts as a sentence of the relation. An empty
+TEXT removes the description. `erda undo` takes the change back.
 
 examples:
   erda describe "founded by" "the person who started an organisation"
+  erda describe "founded by" "the person who started it" "[[X]] was founded by {{Y}}." "{{Y}} set up [[X]]."
   erda describe "founded by" ""
 """
 
@@ -48,7 +50,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Replace or remove the description of a relation."
     describe = add_command(commands, "describe", about, DESCRIBE, brief="replace or remove a description")
     describe.add_argument("relation", metavar="RELATION", help=KNOWN)
-    describe.add_argument("value", metavar="TEXT", help="the meaning of the relation, or an empty text")
+    lines = "the meaning of the relation, patterns, or an empty text"
+    describe.add_argument("value", metavar="TEXT", nargs="+", help=lines)
     add_store(describe)
     describe.set_defaults(handler=run, doing="describing")
 
@@ -59,5 +62,6 @@ def run(options: argparse.Namespace) -> None:
         extractor = open_store(options)
         before = extractor.version.number
         change = getattr(extractor, options.command)
-        change(options.relation, options.value, progress=progress)
+        value = options.value if isinstance(options.value, str) else "\n".join(options.value)
+        change(options.relation, value, progress=progress)
     say_what_changed(options, before)

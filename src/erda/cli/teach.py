@@ -40,16 +40,18 @@ TEACH = """\
 Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
 name. If you teach an example again as another relation, it moves there. Rows with "holds": false are counterexamples;
 in rows of the relation no_relation, no known relation holds. Both are kept, and `erda forget` takes them back. Each
-teaching is a version: `erda history` lists versions, `erda undo` goes back.
+teaching is a version: `erda history` lists versions, `erda undo` goes back. A description that marks both entities is a
+pattern, which counts as a sentence of the relation; patterns help most where examples are few.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
   erda teach --file my-examples.csv
+  erda teach "founded by" --description "the person who started it" --description "[[X]] was founded by {{Y}}."
   erda teach "founded by" --counterexamples "[[Apple]] hired {{Tim Cook}} as its CEO."
 """
 RELATIONS = """\
-In the examples of a relation, a minus sign marks a counterexample. `erda relations no_relation` lists the sentences in
-which no relation holds.
+The description of a relation stands before its examples; a minus sign marks a counterexample. `erda relations
+no_relation` lists the sentences in which no relation holds.
 
 examples:
   erda relations
@@ -98,7 +100,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_no_relation(teach, "so does no_relation")
     against = "sentences in which the relation does not hold: a file or a marked sentence (may be repeated)"
     teach.add_argument("--counterexamples", metavar="FILE", action="append", default=[], help=against)
-    teach.add_argument("--description", metavar="TEXT", default="", help="meaning of the relation")
+    meaning = "meaning of the relation, or a pattern such as '[[X]] was founded by {{Y}}.' (may be repeated)"
+    teach.add_argument("--description", metavar="TEXT", action="append", default=[], help=meaning)
     teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
     again = "first teach all known examples again, with another --method or --encoder, or with a new background"
@@ -198,7 +201,7 @@ def _taught(to: Extractor | Client, options: argparse.Namespace, found: _Found, 
     more |= {"counterexamples": found.counterexamples, "unrelated": found.unrelated}
     if options.relation is None:
         return to.teach_many(found.examples, **more)
-    return to.teach(options.relation, found.examples, description=options.description, **more)
+    return to.teach(options.relation, found.examples, description="\n".join(options.description), **more)
 
 
 def _read(options: argparse.Namespace) -> _Found:
@@ -248,6 +251,7 @@ def _reading(options: argparse.Namespace, given: str) -> Reading:
 def run_relations(options: argparse.Namespace) -> None:
     """Print relations, or the examples of one relation."""
     from erda.app.inputs import known_relation
+    from erda.text.descriptions import meaning_of, patterns_of
     from erda.text.marks import example_to_marks
 
     content = stored(options).content()
@@ -258,6 +262,8 @@ def run_relations(options: argparse.Namespace) -> None:
         return
     if options.relation is not None:
         one = known[known_relation(options.relation, known)]
+        for line in one.relation.description.splitlines():
+            print_line(f"       {line}")
         for sign, lessons in ((" ", one.lessons), ("-", one.counterexamples)):
             for lesson in lessons:
                 print_line(f"{lesson.number:5d}{sign} {example_to_marks(lesson.example)}")
@@ -270,8 +276,9 @@ def run_relations(options: argparse.Namespace) -> None:
         print_line("examples  " + ("counterexamples  " if has_against else "") + "relation")
     for relation, one in known.items():
         against = f"{len(one.counterexamples):17d}" if has_against else ""
-        said = f"({'; '.join(declarations(one))})" if declarations(one) else ""
-        about = " ".join(filter(None, (relation.description, said)))
+        n_patterns = len(patterns_of(relation.description))
+        said = "; ".join([*([counted(n_patterns, "pattern")] if n_patterns else []), *declarations(one)])
+        about = " ".join(filter(None, (meaning_of(relation.description), said and f"({said})")))
         print_line(f"{len(one.lessons):8d}{against}  {relation.name.ljust(width)}  {about}".rstrip())
     if content.unrelated:
         listing = command(options, f"relations {NO_RELATION}")

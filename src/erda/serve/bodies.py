@@ -20,6 +20,8 @@ Whole = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
 Confidence = Annotated[float, Field(ge=0, le=1, description="replaces the thresholds of the extractor")]
 Name = Annotated[str, Field(max_length=1_000)]
 Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both entities marked: [[head]] and {{tail}}")]
+LINES = "meaning; lines such as [[X]] was founded by {{Y}}. are patterns, which count as sentences"
+Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION, description=LINES)]
 TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
 ANNOTATED = {
     "text": "Tesla was started by Martin Eberhard.",
@@ -168,7 +170,7 @@ class TeachBody(Body):
     examples: GivenBodies = []
     counterexamples: GivenBodies = []
     unrelated: Annotated[GivenBodies, Field(description="sentences in which no known relation holds")] = []
-    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)] = ""
+    description: Description = ""
     job: bool = False
 
     model_config = shown(
@@ -229,9 +231,11 @@ class DescribeBody(Body):
     """A relation and its description; an empty one removes it."""
 
     relation: Name
-    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
+    description: Description
 
-    model_config = shown({"relation": "founded by", "description": "the person who began an organisation"})
+    model_config = shown(
+        {"relation": "founded by", "description": "the person who began it\n[[X]] was founded by {{Y}}."}
+    )
 
 
 class DeclareBody(Body):

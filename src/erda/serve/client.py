@@ -162,7 +162,10 @@ class Client:
         unrelated: Iterable[Given] = (),
         description: str = "",
     ) -> Taught:
-        """Teach one relation by examples, and by counterexamples in which it does not hold."""
+        """Teach one relation by examples, and by counterexamples in which it does not hold.
+
+        Lines of `description` may be patterns, which count as sentences: `"[[X]] was founded by {{Y}}."`.
+        """
         named = {"relation": relation, "description": description}
         return self._teach(named, examples, counterexamples, unrelated)
 
@@ -207,7 +210,7 @@ class Client:
         return self._changed("POST", "/v1/relations/merge", {"relation": relation, "into": into})
 
     def describe(self, relation: str, description: str) -> int:
-        """Replace the description of a relation; return the new version."""
+        """Replace the description of a relation, whose lines may be patterns (`teach`); return the new version."""
         return self._changed("POST", "/v1/relations/describe", {"relation": relation, "description": description})
 
     def declare(self, relation: str, **declared: Any) -> int:
@@ -331,7 +334,7 @@ def answer_of_row(row: Row) -> Answer:
 def taught_of_row(row: Row) -> Taught:
     """The result of a teaching."""
     fields: dict[str, Any] = {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
-    fields |= {name: row[name] for name in ("version", "n_examples", "n_counterexamples", "n_unrelated")}
+    fields |= {name: row[name] for name in ("version", "n_examples", "n_counterexamples", "n_unrelated", "n_patterns")}
     fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
     fields["moved"] = tuple(Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"])
     return Taught(**fields)

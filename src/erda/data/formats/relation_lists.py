@@ -1,4 +1,4 @@
-"""Relation lists: a JSON array of objects with `id` (or `pid`), `name` and `description`."""
+"""Relation lists: a JSON array of objects with `id` (or `pid`), `name` and `description`, a text or a list of lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import StrictInt, StrictStr
 
 from erda.errors import DataError
 from erda.files import decode
+from erda.text.descriptions import tidy_description
 from erda.text.reading import Faults, JsonWalk
 from erda.types import Relation
 
@@ -20,7 +21,7 @@ class ListedRelation:
     id: StrictStr | None = None
     pid: StrictStr | None = None
     name: StrictStr | None = None
-    description: StrictStr | None = None
+    description: StrictStr | list[StrictStr] | None = None
     index: StrictInt | None = None
 
 
@@ -38,7 +39,10 @@ def read_relation_list(path: Path) -> list[Relation]:
                 raise DataError("'id' is missing.")
             if lines.setdefault(relation_id, line) != line:
                 raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
-            relation = Relation(relation_id, listed.name or relation_id, listed.description or "")
+            given = listed.description or ""
+            description = given if isinstance(given, str) else "\n".join(given)
+            tidy_description(description)  # raises; the text itself stays, as checksums of datasets cover it
+            relation = Relation(relation_id, listed.name or relation_id, description)
             relations.append((len(relations) + 1 if listed.index is None else listed.index, relation))
         except DataError as error:
             faults.add(line, str(error))

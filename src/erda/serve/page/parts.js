@@ -14,6 +14,8 @@ export const Bar = ({ value, label }) =>
 
 export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
+export const PatternHint = () => html`<p class="quiet">One line each. A line such as “[[X]] was founded by {{Y}}.” counts as a sentence.</p>`;
+
 /** Whether a key belongs to a field in which a person types. */
 export const isTyping = (event) =>
   event.ctrlKey || event.metaKey || event.altKey ||

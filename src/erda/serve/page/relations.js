@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { api } from "./api.js";
 import { loadExample } from "./read.js";
-import { Chip, Dialog, Empty, Marked } from "./parts.js";
+import { Chip, Dialog, Empty, Marked, PatternHint } from "./parts.js";
 import { Quality } from "./quality.js";
 import { attempt, change, nameOf, state, update } from "./state.js";
 import { counted, download, percent, tidy } from "./text.js";
@@ -24,7 +24,7 @@ export function Relations() {
         <${Chip} relation=${one.id} /><span class="quiet">${one.n_examples}</span></button></li>`)}</ul>
       <p class="buttons"><button onClick=${saveAll}>Download all examples</button></p></nav>
     <div class="side"><section class="panel" aria-label=${relation.name}>
-      <h1>${relation.name}</h1><p>${relation.description || html`<span class="quiet">No description.</span>`}</p>
+      <h1>${relation.name}</h1><p class="lines">${relation.description || html`<span class="quiet">No description.</span>`}</p>
       <p class="buttons"><button onClick=${ask("rename")}>Rename</button><button onClick=${ask("describe")}>Describe</button><button onClick=${ask("declare")}>Declare</button>
         ${state.relations.length > 1 && html`<button onClick=${ask("merge")}>Merge</button>`}<button onClick=${ask("forget")}>Forget</button></p>
       <dl class="facts"><div><dt>Types</dt><dd>${typesOf(relation, found)}</dd></div>
@@ -71,7 +71,7 @@ function Action({ kind, relation, onClose, onDone }) {
   };
   const fields = {
     rename: () => html`<label for="value">New name</label><input id="value" name="value" required maxlength="200" autofocus value=${relation.name} />`,
-    describe: () => html`<label for="value">Description</label><textarea id="value" name="value" rows="3" maxlength="2000" autofocus>${relation.description}</textarea>`,
+    describe: () => html`<label for="value">Description</label><textarea id="value" name="value" rows="5" maxlength="5000" autofocus>${relation.description}</textarea><${PatternHint} />`,
     declare: () => html`<p>What is always true of this relation.</p>
       <label class="check"><input type="checkbox" name="symmetric" checked=${relation.symmetric} /> Symmetric: it holds in both directions, as “spouse”</label>
       <label for="inverse">Inverse <span class="quiet">says the same the other way round, as “parent” and “child”</span></label><select id="inverse" name="inverse"><option value="">none</option>

@@ -3,7 +3,7 @@ import { html, useRef, useState } from "./vendor/preact-htm.js";
 import { api } from "./api.js";
 import { Annotated } from "./annotated.js";
 import { loadExample } from "./read.js";
-import { Changes, dropping, Empty, Marked, relationOfKey, useKeys } from "./parts.js";
+import { Changes, dropping, Empty, Marked, PatternHint, relationOfKey, useKeys } from "./parts.js";
 import { attempt, nameOf, say, state, teach, undo } from "./state.js";
 import { addEntity, counted, exampleOf, freeWords, isMarked, keyOf, newDocument, removeEntity } from "./text.js";
 
@@ -25,6 +25,7 @@ export function Teach() {
 
   const find = () => attempt(async () => {
     const lines = text.split("\n").map((one) => one.trim()).filter(Boolean);
+    if (!lines.length && !known && description.trim()) return done(relation, []); // its name and patterns are enough
     if (!lines.length) throw new Error("Type a sentence first.");
     if (lines.length > MOST_LINES) throw new Error(`${lines.length} sentences; at most ${MOST_LINES} at once.`);
     const found = await Promise.all(lines.map(prepared));
@@ -62,7 +63,7 @@ export function Teach() {
       <label for="relation">Relation <span class="quiet">${known ? `${counted(known.n_examples, "example")} so far` : relation.trim() ? "new" : ""}</span></label>
       <input id="relation" list="relation-names" value=${relation} maxlength="200" placeholder="founded by" autocomplete="off" onInput=${(event) => setRelation(event.target.value)} />
       ${!known && html`<label for="description">Description <span class="quiet">optional</span></label>
-        <input id="description" value=${description} maxlength="2000" placeholder="the person who began an organisation" onInput=${(event) => setDescription(event.target.value)} />`}
+        <textarea id="description" rows="2" value=${description} maxlength="5000" placeholder="the person who began an organisation" onInput=${(event) => setDescription(event.target.value)}></textarea><${PatternHint} />`}
       <label for="sentences">Sentences, one per line</label>
       <textarea id="sentences" ref=${field} rows="4" value=${text} placeholder="Tesla was founded by Martin Eberhard." onInput=${(event) => setText(event.target.value)}
         onKeyDown=${(event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); find(); } }}></textarea>
