@@ -33,8 +33,9 @@ from erda.data.patterns import described
 from erda.encoders import build_encoder
 from erda.encoders.unlabelled import Unlabelled
 from erda.methods.open_head import Pairs, compete
-from erda.methods.openness import NAME_WEIGHT, TaughtPairs, distinctness, fit_open_head
+from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
 from erda.methods.posterior import Posterior
+from erda.text.descriptions import patterns_of
 from erda.types import Relation, Task
 from targets import Figure, measure
 
@@ -235,13 +236,13 @@ def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np
         examples += [replace(world.questions[row].example, relation=relation.id) for row in right]
     method = Posterior(bench.encoder)
     method.learn(Task(0, draw.relations, tuple(examples)))
-    names, weights = method.centred_names(), NAME_WEIGHT * method.relative_name_weights()
+    names = method.centred_names()
     taught = [
         TaughtPairs(
             Pairs.joined([bench.lessons[own], bench.asked[right]]),
             names[i],
             counterexamples=bench.asked[wrong],
-            name_weight=weights[i],
+            n_patterns=len(patterns_of(draw.relations[i].description)),
         )
         for i, (own, (right, wrong)) in enumerate(zip(draw.rows, judged, strict=True))
     ]

@@ -14,8 +14,9 @@ from erda.app.state import State
 from erda.encoders.base import Encoder, unit_rows
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, Pairs, type_numbers
-from erda.methods.openness import NAME_WEIGHT, TaughtPairs, fit_open_head
+from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
+from erda.text.descriptions import patterns_of
 from erda.text.token_types import TokenTagger, typed_examples
 from erda.types import Example, pair_in_sentence
 
@@ -44,11 +45,9 @@ def open_head(method: Method, state: State, tag: TokenTagger | None = None) -> O
             name,
             pairs_of(wrong, next(vectors), names),
             (one.head_types, one.tail_types),
-            NAME_WEIGHT * weight,
+            len(patterns_of(one.relation.description)),
         )
-        for one, own, wrong, name, weight in zip(
-            state.known, examples, against[:-1], method.centred_names(), method.relative_name_weights(), strict=True
-        )
+        for one, own, wrong, name in zip(state.known, examples, against[:-1], method.centred_names(), strict=True)
     ]
     return fit_open_head(taught, method.fitted, unlabelled, unrelated=pairs_of(against[-1], next(vectors), names))
 

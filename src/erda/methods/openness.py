@@ -24,7 +24,7 @@ from erda.methods.expected import Fitted
 from erda.methods.open_head import COUNT_WEIGHT, NAME_COUNT, OpenHead, Pairs, plain_type, relative_counts
 
 RIDGES = (0.1, 10.0)  # of the mean variance
-NAME_WEIGHT = 1.0  # number of examples that a relation's name without patterns counts for in a ridge head
+NAME_WEIGHT, PATTERN_WEIGHT = 1.0, 1 / 3  # number of examples that a name and a pattern count for in a ridge head
 LIKELIHOOD_WEIGHT = 2.0  # of the two-covariance score, against 1 of each ridge head
 RIVAL_WEIGHT, MOST_RIVAL = 0.14, 0.5  # of the lead over rivals, by the root of 1 + number of examples; at most
 SAME_NAME = 0.8  # cosine from which a rival is the relation itself
@@ -49,10 +49,15 @@ class TaughtPairs:
     """What is known of a relation. Types that were set by hand replace those of the examples."""
 
     examples: Pairs
-    name: np.ndarray  # [dim], vector of the name minus that of a usual name
+    name: np.ndarray  # [dim], vector of name and patterns minus that of a usual name
     counterexamples: Pairs
     types_by_hand: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # of head and tail
-    name_weight: float = NAME_WEIGHT  # number of examples that name and patterns count for
+    n_patterns: int = 0
+
+    @property
+    def name_weight(self) -> float:
+        """Number of examples that name and patterns count for in a ridge head."""
+        return NAME_WEIGHT + PATTERN_WEIGHT * self.n_patterns
 
 
 def fit_open_head(
@@ -75,8 +80,7 @@ def fit_open_head(
     levels = np.quantile(head.log_odds(likelihoods, rivals, sample), LEVEL, axis=0)
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
     head = replace(head, against=np.array([len(pairs) for pairs in against], dtype=np.float64))
-    of_patterns = np.array([one.name_weight - NAME_WEIGHT for one in taught])
-    counted = COUNT_WEIGHT * relative_counts(head.counts + of_patterns)
+    counted = COUNT_WEIGHT * relative_counts(head.counts + [one.n_patterns for one in taught])
     shift = LINE[1] + distinctness(taught, unlabelled) @ FREQUENCY + counted
     slope = np.full(len(taught), LINE[0])
     kernel = _Kernel.of(unlabelled)

@@ -116,10 +116,6 @@ class Posterior(Method):
             return np.zeros(len(self.relations))
         return np.array([self.name_weight + len(patterns_of(one.description)) for one in self.relations])
 
-    def relative_name_weights(self) -> np.ndarray:
-        """Weight of each relation's name and patterns, relative to a name without patterns: [n_relations]."""
-        return np.asarray(self.name_weights() / self.name_weight) if self.name_weight else np.ones(len(self.relations))
-
     def _prepare(self) -> None:
         self._fitted: Fitted | None = None  # fitted lazily, at the first prediction
 
