@@ -50,3 +50,13 @@ def saved(page: Any, button: Any, folder: Path) -> list[list[str]]:
 
 def n_examples(served: Served, relation: str) -> int:
     return next(one["n_examples"] for one in served.get("/v1/relations")["relations"] if one["id"] == relation)
+
+
+def act(page: Any, name: str, value: str = "") -> None:
+    """Open a dialog of a relation, fill in a value, and submit it."""
+    page.get_by_role("main").get_by_role("button", name=name, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    field = dialog.locator("[name=value]")
+    if value:
+        field.select_option(value) if name == "Merge" else field.fill(value)
+    dialog.get_by_role("button", name=name, exact=True).click()

@@ -90,14 +90,15 @@ export function Curve({ right }) {
 /** A modal dialog; `onClose` follows Escape, Cancel and the end of the action. */
 export function Dialog({ title, action, children, onClose, onAction, danger }) {
   const box = useRef(null);
+  const [fault, setFault] = useState("");
   useEffect(() => { box.current.showModal(); }, []);
-  const submit = (event) => {
+  const submit = async (event) => { // an action that is false failed: the dialog stays, with what was typed
     event.preventDefault();
-    onAction(new FormData(event.target));
-    onClose();
+    if (await onAction(new FormData(event.target)) === false) setFault(state.message.text);
+    else onClose();
   };
   return html`<dialog ref=${box} aria-label=${title} onClose=${onClose}>
-    <form onSubmit=${submit}><h2>${title}</h2>${children}
+    <form onSubmit=${submit}><h2>${title}</h2>${children}${fault && html`<p class="wrong" role="alert">${fault}</p>`}
       <p class="buttons"><button type="button" onClick=${onClose}>${action ? "Cancel" : "Close"}</button>
       ${action && html`<button type="submit" class=${danger ? "danger" : "primary"}>${action}</button>`}</p></form>
   </dialog>`;

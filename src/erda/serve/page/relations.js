@@ -61,13 +61,14 @@ function Action({ kind, relation, onClose, onDone }) {
   const others = state.relations.filter((one) => one.id !== relation.id);
   const run = (form) => {
     const value = String(form.get("value") ?? "");
-    change({
+    const done = change({
       rename: async () => { await api.rename(relation.id, value); update({ chosen: value }); onDone(value); return { message: `Renamed to ${value}.` }; },
       describe: () => api.describe(relation.id, value),
       declare: async () => { await api.declare({ relation: relation.id, ...declaration(form) }); return { message: `Declared: ${relation.name}.` }; },
       merge: async () => { await api.merge(relation.id, value); onDone(value); return { message: `Merged into ${nameOf(value)}.` }; },
       forget: async () => { await api.forget(relation.id); return { message: `Forgotten: ${relation.name}. Undo brings it back.` }; },
     }[kind]);
+    return kind === "describe" ? done.then(Boolean) : true;
   };
   const fields = {
     rename: () => html`<label for="value">New name</label><input id="value" name="value" required maxlength="200" autofocus value=${relation.name} />`,

@@ -19,13 +19,14 @@ export function Teach() {
   const field = useRef(null);
   const box = useRef(null);
   const known = state.relations.find((one) => one.name === relation.trim() || one.id === relation.trim());
+  const byDescription = !known && description.trim() && !text.trim(); // its name and patterns are enough
   const focused = rows.findIndex((_, place) => box.current?.children[place]?.contains(document.activeElement));
   const active = () => (focused < 0 ? Math.min(at, rows.length - 1) : focused);
   const focusSoon = (find) => setTimeout(() => find()?.focus(), 0);
 
   const find = () => attempt(async () => {
     const lines = text.split("\n").map((one) => one.trim()).filter(Boolean);
-    if (!lines.length && !known && description.trim()) return done(relation, []); // its name and patterns are enough
+    if (byDescription) return done(relation, []);
     if (!lines.length) throw new Error("Type a sentence first.");
     if (lines.length > MOST_LINES) throw new Error(`${lines.length} sentences; at most ${MOST_LINES} at once.`);
     const found = await Promise.all(lines.map(prepared));
@@ -67,7 +68,7 @@ export function Teach() {
       <label for="sentences">Sentences, one per line</label>
       <textarea id="sentences" ref=${field} rows="4" value=${text} placeholder="Tesla was founded by Martin Eberhard." onInput=${(event) => setText(event.target.value)}
         onKeyDown=${(event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); find(); } }}></textarea>
-      <p class="buttons"><button type="submit" class=${rows.length ? "" : "primary"}>Find the entities <kbd>Enter</kbd></button></p>
+      <p class="buttons"><button type="submit" class=${rows.length ? "" : "primary"}>${byDescription ? "Teach" : "Find the entities"} <kbd>Enter</kbd></button></p>
     </form>
     <div ref=${box}>${rows.map((row, place) => html`<div class="teach-row ${rows.length > 1 && place === Math.min(at, rows.length - 1) ? "current" : ""}" key=${textOfRow(row)} onFocusIn=${() => setAt(place)}>
       ${row.marked ? html`<p><${Marked} text=${row.marked} /></p>`
