@@ -32,7 +32,7 @@ def run_example(erda: Erda, line: str) -> SimpleNamespace:
 
 def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     Path("my-examples.csv").write_text("text,relation\n" + "".join(f'"{text}",born in\n' for text in BORN))
-    sentences, file, *_ = commands_of(teach.TEACH)
+    sentences, file, described, _ = commands_of(teach.TEACH)
     assert run_example(erda, sentences).lines == [
         "Version 1: 2 new examples; new: founded by.",
         "my-extractor knows 1 relation from 2 examples (version 1).",
@@ -58,6 +58,7 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
         "my-extractor knows 2 relations from 3 examples (version 3).",
     ]
     assert first.lines == ["my-extractor knows 1 relation from 2 examples (version 1)."]
+    assert run_example(erda, described).lines[0] == "Version 5: 1 new pattern; new description: founded by."
 
 
 def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda) -> None:
