@@ -69,7 +69,7 @@ def test_patterns_stay_when_a_relation_changes(tmp_path: Path) -> None:
     assert again.relations[-1].description == description
     np.testing.assert_allclose(scores(again), told, rtol=1e-5)
     extractor.merge("owns", "born in")
-    assert extractor.version.known("born in").relation.description == ""
+    assert extractor.version.known("born in").relation.description == "[[X]] was set up by {{Y}}."
 
 
 @pytest.mark.parametrize("name", ["born in", "born_in", "Born in", "", "no_relation", "a\x07"])

@@ -50,6 +50,25 @@ def test_a_relation_is_taught_by_patterns_alone(erda: Erda) -> None:
     assert json.loads(Path("a.jsonl").read_text())["ranked"][0]["relation"] == "founded by"
 
 
+@pytest.mark.parametrize("name", ["t.relations.json", "t.jsonl.relations.json", "relations.json"])
+def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda, name: str) -> None:
+    write_rows("t.jsonl", ((FOUNDED[0], "founded_by"), (BORN[0], "birth")))
+    texts = [
+        {"id": "birth", "name": "born in"},
+        {"id": "founded_by", "description": ["who began it", *PATTERNS]},
+    ]
+    Path(name).write_bytes(json.dumps(texts, indent=1).replace("\n", "\r\n").encode())
+    said = erda("teach", "--file", "t.jsonl").lines[0]
+    assert said == "Version 1: 2 new examples, 2 new patterns; new: founded_by, birth."
+    assert erda("relations").lines[1:3] == [
+        "       1  founded by  who began it (2 patterns)",
+        "       1  born in",
+    ]
+    write_rows("t.jsonl", ((FOUNDED[1], "founded_by"),))
+    erda("teach", "founded_by", "--file", "t.jsonl", "--store", "other")
+    assert erda("relations", "--store", "other").lines[1].endswith("who began it (2 patterns)")
+
+
 def test_a_description_has_several_lines(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     erda("describe", "founded by", *PATTERNS)

@@ -231,6 +231,9 @@ def test_a_description_may_be_a_list_of_lines(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         read_relation_list(path)
     assert str(caught.value).startswith(f"{path}:2: description, line '[[X]] was set up.': no tail is marked; put the")
+    path.write_text('[{"id": "a", "description": ["fine", 3]}]')
+    with pytest.raises(DataError, match=r":1: description: expected text, got \['fine', 3\]\.$"):
+        read_relation_list(path)
 
 
 def test_faults_of_a_relation_list(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ def test_spaces_and_empty_lines_go() -> None:
     assert tidy_description("  the   person \n\n\t[[X]]  began {{Y}} \r\n") == "the person\n[[X]] began {{Y}}"
 
 
+def test_repeated_lines_and_patterns_go() -> None:
+    patterns = ["[[X]] made {{Y}}.", "[[A B]] made {{C}}.", "{{X}} made [[Y]].", "[[X]] made {{Y}}."]
+    tidy = tidy_description("\n".join(["the maker", *patterns, "the  maker"]))
+    assert tidy == "the maker\n[[X]] made {{Y}}.\n{{X}} made [[Y]]."
+
+
 def test_a_pattern_with_one_mark_is_refused() -> None:
     with pytest.raises(DataError, match=r"line '\[\[X\]\] was set up\.': no tail is marked"):
         tidy_description("fine\n[[X]] was set up.")

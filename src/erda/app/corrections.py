@@ -61,7 +61,7 @@ class Corrections:
             return self._change(state, f"renamed {old.id} to {new}", progress)
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
-        """Move all examples of one relation into another, and drop the first; return the new version."""
+        """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
         with self._log.writing() as before:
             source, target = (known_relation(one, self._log.current.relations) for one in (relation, into))
             after = merged(before.known, source.id, target.id)

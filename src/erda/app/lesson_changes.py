@@ -264,11 +264,13 @@ def declared(known: Sequence[Known], relation: str, new: Declaration) -> tuple[K
 
 
 def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...]:
-    """The known relations with all examples of `source` moved to `target`, and `source` dropped."""
+    """The known relations with all examples and patterns of `source` moved to `target`, and `source` dropped."""
     if source == target:
         raise DataError(f"'{source}' cannot be merged into itself; name two relations.")
     by_id = {one.id: one for one in known}
-    goal, moved = by_id[target], _as_relation(by_id[source], by_id[target].relation)
+    lines = [by_id[target].relation.description, *patterns_of(by_id[source].relation.description)]
+    text = relation_of(replace(by_id[target].relation, description="\n".join(lines)))
+    goal, moved = _as_relation(by_id[target], text), _as_relation(by_id[source], text)
     lessons = _in_order(*goal.lessons, *moved.lessons)
     held = {_pair(one) for one in lessons}
     against = {_pair(one): one for one in (*moved.counterexamples, *goal.counterexamples) if _pair(one) not in held}

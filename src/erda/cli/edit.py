@@ -15,7 +15,7 @@ examples:
   erda rename "founded by" "established by"
 """
 MERGE = """\
-All examples of RELATION become examples of INTO, which keeps its description. `erda undo` takes the change back.
+All examples and patterns of RELATION move to INTO, which keeps its description. `erda undo` takes the change back.
 
 examples:
   erda merge "set up by" "founded by"

@@ -26,7 +26,7 @@ from erda.cli.store import (
     stored,
 )
 from erda.errors import DataError, SettingsError, counted
-from erda.types import NO_RELATION
+from erda.types import NO_RELATION, Example, Relation
 
 if TYPE_CHECKING:
     from erda.app.answers import Taught
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from erda.app.lessons import Known
     from erda.data.formats import Reading
     from erda.serve.client import Client
-    from erda.types import Example
 
 TEACH = """\
 Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
@@ -195,24 +194,43 @@ class _Found:
     examples: list[Example | str]
     counterexamples: list[Example]
     unrelated: list[Example]
+    listed: dict[str, Relation]  # the relation list beside the file, by id
 
 
 def _taught(to: Extractor | Client, options: argparse.Namespace, found: _Found, **more: Any) -> Taught:
     more |= {"counterexamples": found.counterexamples, "unrelated": found.unrelated}
-    if options.relation is None:
+    if options.relation is not None:
+        listed = found.listed.get(options.relation)
+        description = "\n".join(options.description) or (listed.description if listed else "")
+        return to.teach(options.relation, found.examples, description=description, **more)
+    if options.server and found.listed:
+        print_line("names and descriptions of the relation list are not sent to a server; describe relations there")
+    if options.server or not found.listed:
         return to.teach_many(found.examples, **more)
-    return to.teach(options.relation, found.examples, description="\n".join(options.description), **more)
+    by_relation: dict[Any, list[Example]] = {}  # relations, or names of unlisted ones
+    for example in found.examples:
+        if isinstance(example, Example):
+            name = str(example.relation)
+            by_relation.setdefault(found.listed.get(name, name), []).append(example)
+    return to.teach_many(by_relation, **more)
 
 
 def _read(options: argparse.Namespace) -> _Found:
     """Read the sentences of the command; if it names a relation, rows without a relation belong to it."""
-    found = _Found(list(options.sentences), [], [])
+    from erda.data.own_data import relations_beside
+    from erda.text.relation_names import readable_name
+
+    found = _Found(list(options.sentences), [], [], {})
     if options.file is not None:
         reading = _reading(options, options.file)
         unnamed = [one for one in reading.unrelated if one.relation is None]
         found.examples.extend([*reading.examples, *(unnamed if options.relation is not None else ())])
         found.counterexamples.extend(reading.counterexamples)
         found.unrelated.extend(one for one in reading.unrelated if one.relation is not None)
+        if options.file != "-":
+            listed = relations_beside(Path(options.file))
+            names = {one.id: readable_name(one.id) if one.name == one.id else one.name for one in listed}
+            found.listed.update({one.id: replace(one, name=names[one.id]) for one in listed})
         if unnamed and options.relation is None:
             print_line(
                 f"{counted(len(unnamed), 'row')} without a relation, not taught; write no_relation if none holds"

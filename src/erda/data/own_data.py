@@ -150,9 +150,13 @@ def _json_format(start: str, first: str) -> str:
     return "fewrel" if _FEWREL.match(start) and not _ROW_KEYS.match(start) else "jsonl"
 
 
-def relation_files(path: Path) -> tuple[Path, Path]:
-    """Return the paths where a relation list may lie: `<file>.relations.json`, then `relations.json`."""
-    return path.parent / f"{path.name.split('.')[0]}.relations.json", path.parent / "relations.json"
+def relation_files(path: Path) -> tuple[Path, ...]:
+    """Return the paths where a relation list may lie, for `mine.jsonl` in this order:
+
+    `mine.relations.json`, `mine.jsonl.relations.json`, `relations.json`.
+    """
+    names = (f"{path.name.split('.')[0]}.relations.json", f"{path.name}.relations.json", "relations.json")
+    return tuple(path.parent / name for name in names)
 
 
 def relations_beside(path: Path) -> list[Relation]:

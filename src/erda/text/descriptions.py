@@ -12,17 +12,20 @@ from erda.text.relation_names import spaced
 
 
 def tidy_description(description: str) -> str:
-    """Return a description with single spaces and without empty lines; raise if a pattern lacks a mark."""
-    lines = [line for line in map(spaced, description.splitlines()) if line]
+    """Return a description with single spaces, without empty and repeated lines; raise if a pattern lacks a mark.
+
+    Patterns that differ only inside the marks are one pattern: the first stays.
+    """
+    lines: dict[tuple[str, ...], str] = {}
     faults = []
-    for line in filter(is_pattern, lines):
+    for line in filter(None, map(spaced, description.splitlines())):
         try:
-            example_from_marks(line)
+            lines.setdefault(_wording(line) if is_pattern(line) else (line,), line)
         except DataError as fault:
             faults.append(f"description, line '{line:.80}': {fault}")
     if faults:
         raise DataError(join_faults(faults))
-    return "\n".join(lines)
+    return "\n".join(lines.values())
 
 
 def meaning_of(description: str) -> str:
@@ -38,3 +41,12 @@ def patterns_of(description: str) -> list[str]:
 def is_pattern(line: str) -> bool:
     """Whether a line marks an entity."""
     return any(mark in line for mark in ("[[", "]]", "{{", "}}"))
+
+
+def _wording(pattern: str) -> tuple[str, ...]:
+    """Return the tokens of a pattern with one mark in place of each entity."""
+    example = example_from_marks(pattern)
+    tokens = list(example.tokens)
+    for span, mark in sorted([(example.head.span, "[["), (example.tail.span, "{{")], reverse=True):
+        tokens[span.start : span.end] = [mark]
+    return tuple(tokens)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import StrictInt, StrictStr
+from pydantic import BeforeValidator, StrictInt, StrictStr
 
 from erda.errors import DataError
 from erda.files import decode
 from erda.text.descriptions import tidy_description
 from erda.text.reading import Faults, JsonWalk
 from erda.types import Relation
+
+
+def _joined(lines: object) -> object:
+    """Join a list of texts; leave all else to the type."""
+    if isinstance(lines, list) and all(isinstance(line, str) for line in lines):
+        return "\n".join(lines)
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class ListedRelation:
     id: StrictStr | None = None
     pid: StrictStr | None = None
     name: StrictStr | None = None
-    description: StrictStr | list[StrictStr] | None = None
+    description: Annotated[StrictStr | None, BeforeValidator(_joined)] = None
     index: StrictInt | None = None
 
 
@@ -39,8 +47,7 @@ def read_relation_list(path: Path) -> list[Relation]:
                 raise DataError("'id' is missing.")
             if lines.setdefault(relation_id, line) != line:
                 raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
-            given = listed.description or ""
-            description = given if isinstance(given, str) else "\n".join(given)
+            description = listed.description or ""
             tidy_description(description)  # raises; the text itself stays, as checksums of datasets cover it
             relation = Relation(relation_id, listed.name or relation_id, description)
             relations.append((len(relations) + 1 if listed.index is None else listed.index, relation))

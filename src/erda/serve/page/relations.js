@@ -79,7 +79,7 @@ function Action({ kind, relation, onClose, onDone }) {
         ${others.map((one) => html`<option value=${one.id} selected=${one.id === relation.inverse}>${one.name}</option>`)}</select>
       ${["head", "tail"].map((role) => html`<label for=${`${role}-types`}>Types of the ${role} <span class="quiet">separated by commas; empty: those of the examples</span></label>
         <input id=${`${role}-types`} name=${`${role}_types`} maxlength="1000" placeholder=${role === "head" ? "ORG" : "PERSON"} value=${(relation[`${role}_types`] ?? []).join(", ")} />`)}`,
-    merge: () => html`<label for="value">Its examples become examples of</label><select id="value" name="value">${others.map((one) => html`<option value=${one.id}>${one.name}</option>`)}</select>`,
+    merge: () => html`<label for="value">Its examples and patterns move to</label><select id="value" name="value">${others.map((one) => html`<option value=${one.id}>${one.name}</option>`)}</select>`,
     forget: () => html`<p>${counted(relation.n_examples, "example")} will be dropped. Earlier versions still hold them.</p>`,
   };
   const words = { rename: "Rename", describe: "Describe", declare: "Declare", merge: "Merge", forget: "Forget" };
