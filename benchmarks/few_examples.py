@@ -4,8 +4,8 @@ python benchmarks/few_examples.py                      # FewRel's test data, pac
 python benchmarks/few_examples.py --evaluate-on validation --encoder mpnet
 
 All 80 relations of FewRel's published 5-shot split are taught at once, each by its name, its description and the same
-number of examples. Of the first task, which has 100 examples per relation, as few are used. `all-seen` accuracy, mean
-over disjoint draws of the examples.
+number of examples. The first task has 100 examples per relation; only that number of them is used. `all-seen`
+accuracy, mean over disjoint draws of the examples.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NUMBERS = {0: 1, 1: 5, 2: 2, 5: 1}  # examples of each relation -> disjoint draw
 
 
 class Kept(Encoder):
-    """An encoder that remembers the vectors of its sentences."""
+    """An encoder with a cache of sentence vectors."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder, self.spec, self.dim = encoder, encoder.spec, encoder.dim
         self._known: dict[tuple[Example, bool], np.ndarray] = {}
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
-        """Embed the sentences that are new."""
+        """Return cached vectors; embed only new sentences."""
         new = [one for one in dict.fromkeys(examples) if (one, blanked) not in self._known]
         if new:
             vectors = self.encoder.embed(new, blanked=blanked, batch_size=batch_size)

@@ -1,7 +1,7 @@
 """Written patterns of 93 Wikidata relations: five sentences each that state the relation between X and Y.
 
 They were written for this project from the name and the description of each relation. No sentence of a dataset was
-consulted. A stream has them with the setting `patterns`; they become lines of the descriptions.
+consulted. The setting `patterns` of a stream adds them to the descriptions, as lines.
 """
 
 from __future__ import annotations

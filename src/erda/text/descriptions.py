@@ -1,4 +1,4 @@
-"""Descriptions of relations: lines of text. A line that marks both entities is a pattern, a sentence for the relation.
+"""Descriptions of relations: lines of text. A line that marks both entities is a pattern; it counts as a sentence.
 
 the person or organisation that began a company
 [[X]] was set up by {{Y}}.
@@ -39,7 +39,7 @@ def patterns_of(description: str) -> list[str]:
 
 
 def is_pattern(line: str) -> bool:
-    """Whether a line marks an entity."""
+    """Whether a line holds a mark, complete or not."""
     return any(mark in line for mark in ("[[", "]]", "{{", "}}"))
 
 
