@@ -43,11 +43,15 @@ def test_a_relation_is_taught_by_patterns_alone(erda: Erda) -> None:
     erda("teach", "born in", *BORN)
     said = erda("teach", "founded by", "--description", "who began it", *(f"--description={one}" for one in PATTERNS))
     assert said.lines[0] == "Version 2: 2 new patterns; new: founded by."
+    examples = f"knows 2 relations from {len(BORN)} examples"
+    assert said.lines[1].endswith(f"{examples} and 2 patterns (version 2).")
     assert erda("relations").lines[2] == "       0  founded by  who began it (2 patterns)"
     assert erda("relations", "founded by").lines == [f"       {line}" for line in ("who began it", *PATTERNS)]
     Path("q.txt").write_text("[[Tesla]] was founded by {{Martin}} .\n")
     erda("predict", "q.txt", "--out", "a.jsonl")
     assert json.loads(Path("a.jsonl").read_text())["ranked"][0]["relation"] == "founded by"
+    said = erda("judge", "founded by", "[[Acme]] hired {{Ann}}.", "--no")
+    assert said.lines[-1].endswith(f"{examples}, 2 patterns and 1 counterexample (version 3).")
 
 
 @pytest.mark.parametrize("name", ["t.relations.json", "t.jsonl.relations.json", "relations.json"])

@@ -168,9 +168,15 @@ def say_what_changed(options: argparse.Namespace, before: int) -> None:
 
 def say_what_is_known(options: argparse.Namespace) -> None:
     """Print the counts of the current version."""
+    from erda.text.descriptions import patterns_of
+
     store = stored(options)
     now = store.current()
-    known = f"{counted(now.n_relations, 'relation')} from {counted(now.n_examples, 'example')}"
-    known += f" and {counted(now.n_counterexamples, 'counterexample')}" if now.n_counterexamples else ""
+    n_patterns = sum(len(patterns_of(one.relation.description)) for one in store.content().known)
+    more = {"pattern": n_patterns, "counterexample": now.n_counterexamples}
+    *some, last = [counted(now.n_examples, "example"), *(counted(n, what) for what, n in more.items() if n)]
+    source = f"{', '.join(some)} and {last}" if some else last
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
-    print_line(f"{store.folder} knows {known} (version {now.number}{model}).")
+    print_line(
+        f"{store.folder} knows {counted(now.n_relations, 'relation')} from {source} (version {now.number}{model})."
+    )
