@@ -50,6 +50,7 @@ class Curve:
 
 CURVES = {  # folder of the runs -> curve
     "posterior": Curve("Posterior", "posterior", knows_names=True),
+    "posterior-patterns": Curve("Posterior with patterns", "posterior", {"patterns": True}, knows_names=True),
     "class-means": Curve("class means", "posterior", {"score": "mean", "name_weight": 0.0}),
     "erda": Curve("ERDA, last layer trained", "erda"),
 }

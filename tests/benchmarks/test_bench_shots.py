@@ -17,7 +17,11 @@ def test_without_examples_only_names_are_measured(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shots, "_accuracy", lambda name, n, asked: (0.5,))
     assert shots.main(["--out", str(tmp_path), "--shots", "0,1"]) == 0
     kept = shots.read_json(tmp_path / "shots.json", list[shots.Point])
-    assert [(one.curve, one.shots) for one in kept] == [("posterior", 0), *((name, 1) for name in shots.CURVES)]
+    assert [(one.curve, one.shots) for one in kept] == [
+        ("posterior", 0),
+        ("posterior-patterns", 0),
+        *((name, 1) for name in shots.CURVES),
+    ]
 
 
 def test_each_line_is_labelled_at_its_end() -> None:

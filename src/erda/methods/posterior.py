@@ -24,15 +24,13 @@ from erda.errors import StreamError
 from erda.fields import Fraction, Positive, Weight
 from erda.methods.base import Method
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
-from erda.text.descriptions import meaning_of, patterns_of
-from erda.text.marks import example_from_marks
+from erda.text.descriptions import BLANK, meaning_of, patterns_of, read_pattern
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Relation, ScoreKind, Span, Task
 
 LEAST_SPREAD = 0.1  # floor of the variance of relations, relative to that of their sentences
 EVEN_SENTENCES = 850  # weight of an even variance against W_0, in sentences
 HEAD, TAIL, NAME = "HEAD", "TAIL", "NAME"
-BLANK = "something"  # placeholder for an entity where the encoder has no mask
 TEMPLATES = (  # the first four end with the description, if there is one, in brackets
     "HEAD has NAME TAIL .",
     "HEAD 's NAME is TAIL .",
@@ -283,7 +281,7 @@ def sentences_of(relation: Relation) -> list[Example]:
     name, meaning = _words(relation.name), _words(meaning_of(relation.description))
     described = ["(", *meaning, ")"] if meaning else []
     templates = [_sentence(text, name, described if i < N_DESCRIBED else []) for i, text in enumerate(TEMPLATES)]
-    return templates + [_with_placeholders(example_from_marks(line)) for line in patterns_of(relation.description)]
+    return templates + [read_pattern(line) for line in patterns_of(relation.description)]
 
 
 def _sentence(template: str, name: list[str], described: list[str]) -> Example:
@@ -294,19 +292,6 @@ def _sentence(template: str, name: list[str], described: list[str]) -> Example:
             places[word] = Entity(BLANK, Span(len(tokens), len(tokens) + 1))
         tokens += name if word == NAME else [BLANK if word in places else word]
     return Example((*tokens, *described), places[HEAD], places[TAIL])
-
-
-def _with_placeholders(pattern: Example) -> Example:
-    """Replace the words of both entities by a placeholder."""
-    tokens: list[str] = []
-    places, spans = [(pattern.head.span, HEAD), (pattern.tail.span, TAIL)], {}
-    at = 0
-    for span, role in sorted(places):
-        tokens += pattern.tokens[at : span.start]
-        spans[role] = Entity(BLANK, Span(len(tokens), len(tokens) + 1))
-        tokens.append(BLANK)
-        at = span.end
-    return Example((*tokens, *pattern.tokens[at:]), spans[HEAD], spans[TAIL])
 
 
 def _words(text: str) -> list[str]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from erda.errors import DataError, join_faults
 from erda.text.marks import example_from_marks
 from erda.text.relation_names import spaced
+from erda.types import Entity, Example, Span
+
+BLANK = "something"  # placeholder for an entity where the encoder has no mask
 
 
 def tidy_description(description: str) -> str:
@@ -16,11 +19,11 @@ def tidy_description(description: str) -> str:
 
     Patterns that differ only inside the marks are one pattern: the first stays.
     """
-    lines: dict[tuple[str, ...], str] = {}
+    lines: dict[Example | str, str] = {}
     faults = []
     for line in filter(None, map(spaced, description.splitlines())):
         try:
-            lines.setdefault(_wording(line) if is_pattern(line) else (line,), line)
+            lines.setdefault(read_pattern(line) if is_pattern(line) else line, line)
         except DataError as fault:
             faults.append(f"description, line '{line:.80}': {fault}")
     if faults:
@@ -43,10 +46,11 @@ def is_pattern(line: str) -> bool:
     return any(mark in line for mark in ("[[", "]]", "{{", "}}"))
 
 
-def _wording(pattern: str) -> tuple[str, ...]:
-    """Return the tokens of a pattern with one mark in place of each entity."""
-    example = example_from_marks(pattern)
-    tokens = list(example.tokens)
-    for span, mark in sorted([(example.head.span, "[["), (example.tail.span, "{{")], reverse=True):
-        tokens[span.start : span.end] = [mark]
-    return tuple(tokens)
+def read_pattern(line: str) -> Example:
+    """Read a pattern; a placeholder replaces the words of each entity."""
+    marked = example_from_marks(line)
+    first, second = sorted((marked.head.span, marked.tail.span))
+    tokens = (*marked.tokens[: first.start], BLANK, *marked.tokens[first.end : second.start], BLANK)
+    places = {span: Span(at, at + 1) for span, at in ((first, first.start), (second, len(tokens) - 1))}
+    head, tail = (Entity(BLANK, places[one.span]) for one in (marked.head, marked.tail))
+    return Example((*tokens, *marked.tokens[second.end :]), head, tail)
