@@ -32,7 +32,7 @@ def tidy_description(description: str) -> str:
 
 
 def meaning_of(description: str) -> str:
-    """Return the lines of a description that are not patterns, on one line."""
+    """Join the lines of a description, without its patterns."""
     return " ".join(line for line in description.splitlines() if not is_pattern(line))
 
 

@@ -186,7 +186,7 @@ def test_missing_results_are_listed(runs: Path, tmp_path: Path) -> None:
     begun.parent.mkdir(parents=True)
     begun.write_text("{}")
     out = write_reproducibility(runs, tmp_path / "R.md", expected={"tsne": "Embeddings before and after a task"})
-    missing = out.read_text(encoding="utf-8").split("## What is missing")[1]
+    missing = " ".join(out.read_text(encoding="utf-8").split("## What is missing")[1].split())
     assert "Embeddings before and after a task (`tsne`): no records." in missing
     assert "emr (fewrel 5-shot, bilstm): seeds 140, 150 of erda." in missing
     assert "the paper's Tables 1 and 6 (fewrel 5-shot, bilstm): SeqRun; Joint Training; EMAR; IDLVQ-C; ERDA." in missing

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from erda.benchmark.experiments import Line, slug_of
@@ -137,7 +138,18 @@ def reproducibility_page(
     if missing:
         parts.append("\n".join(["## What is missing", "", *(f"- {one_line(one)}" for one in missing), ""]))
     parts.append(_origin(record for section in sections for record in section.experiment.records))
-    return "\n".join(parts)
+    return _wrapped("\n".join(parts))
+
+
+def _wrapped(text: str) -> str:
+    """Wrap prose at 100 characters; commands, tables and headings stay on one line."""
+    lines, in_code = list[str](), False
+    for line in text.split("\n"):
+        in_code ^= line.startswith("```")
+        whole = in_code or len(line) <= 100 or line.startswith(("|", "#"))
+        rest = "  " if line.startswith("- ") else ""
+        lines += [line] if whole else wrap(line, 100, subsequent_indent=rest, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _section(section: Section, lost: Mapping[str, Mapping[str, Any]]) -> str:

@@ -92,7 +92,7 @@ export function Dialog({ title, action, children, onClose, onAction, danger }) {
   const box = useRef(null);
   const [fault, setFault] = useState("");
   useEffect(() => { box.current.showModal(); }, []);
-  const submit = async (event) => { // an action that is false failed: the dialog stays, with what was typed
+  const submit = async (event) => { // after an error the dialog and its text stay
     event.preventDefault();
     if (await onAction(new FormData(event.target)) === false) setFault(state.message.text);
     else onClose();
