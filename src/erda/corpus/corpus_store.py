@@ -7,7 +7,6 @@ requested rows. So memory does not grow with the corpus.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.manifest import CorpusPart, Manifest, read_manifest
+from erda.corpus.manifest import Manifest, read_manifest
 from erda.errors import DataError, WriteError
 from erda.files import FULL
 from erda.text.keys import EntityPair, lookup_keys
@@ -65,8 +64,6 @@ class CorpusStore:
         self.folder = folder
         self.manifest = manifest
         self._connection: Any = None
-        self._parts = manifest.parts
-        self._starts = [part.start for part in self._parts]
         self._keys, self._rows = (np.load(folder / file.path, mmap_mode="r") for file in manifest.lookup)
 
     @classmethod
@@ -110,10 +107,9 @@ class CorpusStore:
             return []
         if wanted.min() < 0 or wanted.max() >= len(self):
             raise DataError(f"{self.folder}: row {int(wanted.max())} requested; rows are 0 to {len(self) - 1}.")
-        unique = np.unique(wanted)
-        numbers = ", ".join(map(str, unique.tolist()))
-        query = f"SELECT {_FIELDS} FROM read_parquet({self._files(unique)}) WHERE row IN ({numbers})"
-        by_row = {sentence.row: sentence for sentence in self._fetched(query, len(unique))}
+        numbers = ", ".join(map(str, np.unique(wanted).tolist()))
+        records = self._query(f"SELECT {_FIELDS} FROM corpus WHERE row IN ({numbers})").fetchall()
+        by_row = {sentence.row: sentence for sentence in map(_sentence, records)}
         return [by_row[row] for row in wanted.tolist()]
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> list[Example]:
@@ -124,74 +120,52 @@ class CorpusStore:
         """Yield the rows from `start` to `stop` in order, in batches of `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for left in range(start, stop, size):
-            right = min(left + size, stop)
-            files = self._files(np.array([left, right - 1]), between=True)
-            query = f"SELECT {_FIELDS} FROM read_parquet({files}) WHERE row >= {left} AND row < {right} ORDER BY row"
-            yield self._fetched(query, right - left)
+            query = f"SELECT {_FIELDS} FROM corpus WHERE row >= {left} AND row < {min(left + size, stop)} ORDER BY row"
+            yield [_sentence(record) for record in self._query(query).fetchall()]
 
     def rows_of_heads(self, n_pairs: int, *, seed: int) -> np.ndarray:
         """Draw head entities at random until their rows hold about `n_pairs` sentence pairs with the same two entities.
 
         All rows of a head come together, so they also hold hard negatives: the same head with another tail.
         """
-        files = file_list(self._paths(self._parts))
         query = f"""
-            WITH pairs AS (SELECT head_key, count(*) // 2 AS n FROM read_parquet({files}) GROUP BY head_key, tail_key),
+            WITH pairs AS (SELECT head_key, count(*) // 2 AS n FROM corpus GROUP BY head_key, tail_key),
             heads AS (SELECT head_key, sum(n) AS n FROM pairs GROUP BY head_key),
             drawn AS (
                 SELECT head_key, sum(n) OVER (ORDER BY md5(concat_ws(':', {seed:d}, head_key)), head_key) - n AS before
                 FROM heads
             )
-            SELECT row FROM read_parquet({files}) SEMI JOIN (SELECT head_key FROM drawn WHERE before < {n_pairs:d})
-            USING (head_key) ORDER BY row
+            SELECT row FROM corpus SEMI JOIN (SELECT head_key FROM drawn WHERE before < {n_pairs:d}) USING (head_key)
+            ORDER BY row
         """
         return np.asarray(self._query(query).fetchnumpy()["row"], np.int64)
 
     def stats(self) -> CorpusStats:
         """Count over the whole corpus; large groups spill to disk."""
-        rows = f"read_parquet({file_list(self._paths(self._parts))})"
         counts: dict[str, Any] = {}
         for query in (
             "SELECT count(*) AS n_rows, count(DISTINCT source) AS n_documents, avg(n) AS length_mean, "
             "median(n) AS length_median, quantile_cont(n, 0.95) AS length_p95, max(n) AS length_max "
-            f"FROM (SELECT source, length(text) - length(replace(text, ' ', '')) + 1 AS n FROM {rows})",
+            "FROM (SELECT source, length(text) - length(replace(text, ' ', '')) + 1 AS n FROM corpus)",
             "SELECT count(*) AS n_pairs, count(*) FILTER (n > 1) AS repeated_pairs, "
             "coalesce(sum(n) FILTER (n > 1), 0)::BIGINT AS rows_of_repeated "
-            f"FROM (SELECT count(*) AS n FROM {rows} GROUP BY hash(head_key, tail_key))",
+            "FROM (SELECT count(*) AS n FROM corpus GROUP BY hash(head_key, tail_key))",
             "SELECT count(DISTINCT key) AS n_entities "
-            f"FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM {rows})",
-            f"SELECT count(DISTINCT sentence) AS n_sentences FROM {rows}",
+            "FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM corpus)",
+            "SELECT count(DISTINCT sentence) AS n_sentences FROM corpus",
         ):
             found = self._query(query)
             counts |= zip((column[0] for column in found.description), found.fetchall()[0], strict=True)
         return CorpusStats(**counts)
 
-    def _engine(self) -> Any:
-        if self._connection is None:
-            self._connection = connect()
-            self._connection.execute("SELECT 1 FROM parquet_schema(?) LIMIT 1", [str(self._paths(self._parts)[0])])
-            self._connection.execute("SET parquet_metadata_cache = true")
-        return self._connection
-
     def _query(self, query: str) -> Any:
         with disk_faults(self.folder):
-            return self._engine().execute(query)
-
-    def _fetched(self, query: str, n_rows: int) -> list[CorpusSentence]:
-        found = [_sentence(record) for record in self._query(query).fetchall()]
-        if len(found) != n_rows:
-            raise DataError(f"{self.folder}: {len(found)} rows, expected {n_rows}; the corpus is damaged.")
-        return found
-
-    def _paths(self, parts: Sequence[CorpusPart]) -> list[Path]:
-        return [self.folder / part.file.path for part in parts]
-
-    def _files(self, rows: np.ndarray, *, between: bool = False) -> str:
-        """SQL list of the parts with these sorted rows, or of all parts from the first row to the last."""
-        numbers = sorted({bisect_right(self._starts, row) - 1 for row in rows.tolist()})
-        if between:
-            numbers = list(range(numbers[0], numbers[-1] + 1))
-        return file_list(self._paths([self._parts[number] for number in numbers]))
+            if self._connection is None:
+                files = file_list([self.folder / part.file.path for part in self.manifest.parts])
+                self._connection = connect()
+                self._connection.execute(f"CREATE VIEW corpus AS SELECT * FROM read_parquet({files})")
+                self._connection.execute("SET parquet_metadata_cache = true")
+            return self._connection.execute(query)
 
 
 def _sentence(record: Sequence[Any]) -> CorpusSentence:

@@ -47,10 +47,9 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class CorpusPart:
-    """A Parquet file with the rows `start` to `start + n_rows`; `content` is a digest of the rows."""
+    """A Parquet file of consecutive rows; `content` is a digest of the rows."""
 
     file: StoredFile
-    start: int
     n_rows: int
     content: str
 

@@ -231,7 +231,7 @@ def write_parts(connection: Any, folder: Path) -> tuple[CorpusPart, ...]:
                 f"ROW_GROUP_SIZE {ROW_GROUP}, USE_TMP_FILE false)"  # `temporary` is one already
             )
             content = connection.execute(f"SELECT {digest} FROM read_parquet({quoted(temporary)})").fetchall()[0][0]
-        parts.append(CorpusPart(StoredFile.of(folder, path), first, last - first, content))
+        parts.append(CorpusPart(StoredFile.of(folder, path), last - first, content))
     return tuple(parts)
 
 
