@@ -121,14 +121,6 @@ def test_known_sentences_are_not_members_of_q(augmenter: Augmenter) -> None:
     assert found.dropped["known sentence"] >= 3
 
 
-def test_an_example_is_not_its_own_neighbour(tmp_path: Path) -> None:
-    rows = [*CORPUS, row("Oslo lies on the coast of Norway .", "Oslo", "Norway")]
-    store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
-    found = Augmenter(store, build_index(store, model), model).find([COAST], n_neighbours=3)
-    assert "Oslo lies on the coast of Norway ." not in texts(found.examples)
-    assert len(found.extras) == 3
-
-
 def test_each_sentence_is_used_once_with_the_higher_score(augmenter: Augmenter) -> None:
     twin = example("Harbour Oslo lies on the coast of Norway .", "Oslo", "Norway", "harbour", "c2")
     found = augmenter.find([twin, COAST], n_neighbours=8)
@@ -153,6 +145,9 @@ def test_limits_and_thresholds(augmenter: Augmenter) -> None:
 def test_invalid_settings_raise(augmenter: Augmenter, change: dict) -> None:
     with pytest.raises(SettingsError):
         augmenter.find([COAST], **change)
+    with pytest.raises(DataError):
+        augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
+    assert augmenter.find([]).extras == ()
 
 
 @pytest.mark.parametrize("agreement", ["mean", "nearest"])
@@ -178,12 +173,6 @@ def test_one_lookup_one_search_two_queries_and_a_cache_of_vectors(augmenter: Aug
     before = augmenter.model.n_encoded
     assert counted.find([AUTHOR, NOVEL, COAST] * 5) == found
     assert augmenter.model.n_encoded == before
-
-
-def test_examples_need_relations(augmenter: Augmenter) -> None:
-    assert augmenter.find([]).extras == ()
-    with pytest.raises(DataError):
-        augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
 
 
 def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:

@@ -1,6 +1,5 @@
 """An interrupted build of a corpus resumes: after every step, a kill, a full disk or a changed source."""
 
-import errno
 import pydoc
 import random
 import signal
@@ -15,7 +14,7 @@ from toy_corpus import content, random_rows, write_rows
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.sources import BuildSettings, JsonlSource
-from erda.errors import DataError, WriteError
+from erda.errors import DataError
 
 
 class StopError(Exception):
@@ -32,7 +31,7 @@ STEPS = {
 }
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, target: str, after: int, error: BaseException | None = None) -> None:
+def stop_at(monkeypatch: pytest.MonkeyPatch, target: str, after: int) -> None:
     """Make a function raise after `after` calls."""
     owner, _, name = target.rpartition(".")
     function, left = pydoc.locate(target), [after]
@@ -40,7 +39,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, target: str, after: int, error: Bas
     def stopping(*arguments, **named):
         left[0] -= 1
         if left[0] < 0:
-            raise error or StopError
+            raise StopError
         return function(*arguments, **named)
 
     monkeypatch.setattr(f"{owner}.{name}", stopping)
@@ -173,20 +172,6 @@ def test_a_build_resumes_after_a_full_disk(tmp_path, size):
     assert len(CorpusStore.open(tmp_path / "c")) == 4000
 
 
-def n_chunks(folder) -> int:
-    return len(list((folder / "build").glob("rows-*.parquet")))
-
-
-def test_a_full_disk_keeps_finished_chunks(tmp_path, small_steps):
-    rows = write_rows(tmp_path / "rows.jsonl", random_rows(300))
-    with pytest.MonkeyPatch.context() as patched:
-        stop_at(patched, STEPS["reading"][0], 2, OSError(errno.ENOSPC, "No space left on device"))
-        with pytest.raises(WriteError):
-            build_corpus([rows], tmp_path / "c")
-    assert n_chunks(tmp_path / "c") == 2
-    assert build_corpus([rows], tmp_path / "c").n_rows == 300
-
-
 def test_a_truncated_source_keeps_the_others(tmp_path, small_steps):
     good = write_rows(tmp_path / "good.jsonl", random_rows(200))
     bad = write_rows(tmp_path / "bad.jsonl.gz", random_rows(300, seed=1))
@@ -194,6 +179,6 @@ def test_a_truncated_source_keeps_the_others(tmp_path, small_steps):
     bad.write_bytes(whole[:-500])
     with pytest.raises(DataError, match="bad"):
         build_corpus([good, bad], tmp_path / "c")
-    assert n_chunks(tmp_path / "c") >= 2
+    assert len([*(tmp_path / "c/build").glob("rows-*.parquet")]) >= 2
     bad.write_bytes(whole)
     assert build_corpus([good, bad], tmp_path / "c").n_rows == 500

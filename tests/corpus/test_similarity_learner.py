@@ -16,14 +16,6 @@ from erda.fields import changed_settings
 CPU = torch.device("cpu")
 
 
-def test_infonce_by_hand():
-    similarities = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    same = torch.eye(2, dtype=torch.bool)
-    first = -math.log(math.e / (math.e + 1))  # row 0: 1 against 0
-    second = math.log(2)  # row 1: a tie
-    assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
-
-
 def test_infonce_equals_a_loop():
     generator = torch.Generator().manual_seed(0)
     similarities = torch.rand(4, 7, generator=generator) * 2 - 1

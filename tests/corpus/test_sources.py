@@ -53,9 +53,14 @@ GOOD = row("Anna knows Bob .", "Anna", "Bob", ids=("q:1", None), source="s", rel
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
 def test_jsonl_rows(tmp_path, name):
-    rows, tally = read(write_rows(tmp_path / name, [GOOD, GOOD]))
+    long = row("Anna knows Bob " + "very " * 300 + ".", "Anna", "Bob")
+    path = write_rows(tmp_path / name, [GOOD, GOOD, long])
+    rows, tally = read(path)
     assert rows == [CorpusRow("Anna knows Bob .", "Anna", "q:1", 0, 1, "Bob", None, 2, 3, "knows", "s")] * 2
-    assert (tally.read, tally.dropped) == (2, {})
+    assert (tally.read, tally.dropped) == (3, {"sentence longer than max_tokens": 1})
+    assert tally.places == {"sentence longer than max_tokens": [f"{name}:3"]}
+    rows, tally = read(path, skip=1)
+    assert (len(rows), tally.read) == (1, 2)
 
 
 def test_jsonl_rows_equal_those_of_the_shared_reader(tmp_path):
@@ -95,21 +100,6 @@ def test_invalid_jsonl_rows_are_counted_with_their_lines(tmp_path):
     assert tally.dropped == {"invalid JSON": 1, "invalid row": 7}
     assert tally.read == 9
     assert tally.places["invalid row"][1].startswith("x.jsonl:3: tail span (2, 9) ")
-
-
-def test_jsonl_resumes_after_skipped_lines(tmp_path):
-    rows = [row(f"Anna knows Bob {i} .", "Anna", "Bob") for i in range(5)]
-    found, tally = read(write_rows(tmp_path / "x.jsonl", rows), skip=3)
-    assert [r.text for r in found] == ["Anna knows Bob 3 .", "Anna knows Bob 4 ."]
-    assert tally.read == 2
-
-
-def test_long_sentences_are_dropped(tmp_path):
-    long = row("Anna knows Bob " + "very " * 10_000 + ".", "Anna", "Bob")
-    rows, tally = read(write_rows(tmp_path / "x.jsonl", [long, GOOD]))
-    assert len(rows) == 1
-    assert tally.dropped == {"sentence longer than max_tokens": 1}
-    assert tally.places["sentence longer than max_tokens"] == ["x.jsonl:1"]
 
 
 def test_another_encoding_raises_with_the_line(tmp_path):
@@ -240,20 +230,6 @@ def test_a_page_with_much_closed_markup_is_read(markup):
     assert len(page_rows("Long", text, WIKI, BuildSettings(), tally)) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        ("<div><DIV></div>", 1),
-        ("</div><div>", 1),
-        ("<br><li>x<ref/><ref name=a />", 0),
-        ("[[a]] [http://b c] {{d|{{e}}}} {|\n|}", 0),
-        ("[[a {{b [http://c {|\n <!-- ", 5),
-    ],
-)
-def test_unclosed_markup_is_counted(text, n):
-    assert n_unclosed(text) == n
-
-
 def dump(*pages, end="</mediawiki>"):
     head = (
         '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"><siteinfo><dbname>enwiki</dbname>'
@@ -280,7 +256,8 @@ PAGES = [
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_dump(tmp_path, n_workers):
     path = tmp_path / "x-pages-articles.xml.bz2"
-    path.write_bytes(bz2.compress(dump(*PAGES[:11])) + bz2.compress(b"")[:0])
+    raw = dump(*PAGES[:11])
+    path.write_bytes(bz2.compress(raw[:1500]) + bz2.compress(raw[1500:]))  # several streams, as in a real dump
     rows, tally = read(path, workers=n_workers)
     assert len(rows) == 9 * 6
     check_spans(rows)
@@ -289,13 +266,6 @@ def test_a_dump(tmp_path, n_workers):
     batches = list(open_source(path, BuildSettings()).batches(0))
     assert batches[0].redirects == {"enwiki:Norge": "enwiki:Norway"}
     assert [r.source for r in read(path, skip=10)[0]] == ["enwiki:Town 8"] * 6
-
-
-def test_a_dump_in_several_streams(tmp_path):
-    raw = dump(*PAGES)
-    path = tmp_path / "x.xml.bz2"
-    path.write_bytes(bz2.compress(raw[:1500]) + bz2.compress(raw[1500:]))
-    assert len(read(path)[0]) == 20 * 6
 
 
 @pytest.mark.parametrize(
