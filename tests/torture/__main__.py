@@ -1,10 +1,10 @@
 """Torture `erda`: kills, damage, full disks, several processes, hostile names, files of the user, backups put back.
 
-python benchmarks/torture                    # everything: about 25 minutes on two cores
-python benchmarks/torture --scale 0.05       # a twentieth of it
-python benchmarks/torture --only damage      # one trial
-python benchmarks/torture --minutes 10       # as many cases as fit; the table counts those tried
-python benchmarks/torture --replay FOLDER    # one failing case again, from the folder that was written for it
+python tests/torture                    # everything: about 25 minutes on two cores
+python tests/torture --scale 0.05       # a twentieth of it
+python tests/torture --only damage      # one trial
+python tests/torture --minutes 10       # as many cases as fit; the table counts those tried
+python tests/torture --replay FOLDER    # one failing case again, from the folder that was written for it
 
 Exit status 1 where a command ended in a traceback, answered wrongly in silence, or lost something of the user's.
 """

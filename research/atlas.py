@@ -3,8 +3,8 @@
 Streams have eight tasks, with 100 examples per relation of the first and 5 per relation of the others. The classifier
 (TF-IDF vectors, nearest centroid) keeps all training examples, so it cannot forget; accuracy is `all-seen`.
 
-python benchmarks/atlas.py
-python benchmarks/atlas.py --seeds 100,110
+python research/atlas.py
+python research/atlas.py --seeds 100,110
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Accuracy over the number of examples per relation, from none to twenty: a table and a figure.
 
-python benchmarks/shots.py --out runs/shots             # OUT/shots.json, shots.png and shots.svg
-python benchmarks/shots.py --out runs/shots --draw      # the figure again, from OUT/shots.json
+python research/shots.py --out runs/shots             # OUT/shots.json, shots.png and shots.svg
+python research/shots.py --out runs/shots --draw      # the figure again, from OUT/shots.json
 
 Streams have eight tasks of ten relations, sampled from all of FewRel, with the same number of examples for every
 relation. Accuracy is `all-seen` after the last task. All methods use the encoder and settings of one preset: MiniLM

@@ -1,7 +1,7 @@
 """Effect of augmentation on ERDA on the embedded dataset, and precision of the extra examples; a minute per seed.
 
 erda demo --out runs/demo                                     # builds the corpus
-python benchmarks/augmentation.py runs/demo/atlas-corpus
+python research/augmentation.py runs/demo/atlas-corpus
 
 A row is one kind of augmentation, averaged over the seeds. "Right ones only" discards every extra example with a wrong
 relation, which is possible only because the relations of `atlas` sentences are known; it shows the cost of wrong ones.
