@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(900)
 def test_a_small_trial_ends_well(tmp_path: Path) -> None:
     """Nothing ends in a traceback, nothing is silently wrong, nothing is lost."""
-    command = [sys.executable, ROOT / "benchmarks" / "torture", "--scale", "0.004", "--seed", "1", "--jobs", "2"]
+    command = [sys.executable, ROOT / "tests" / "torture", "--scale", "0.004", "--seed", "1", "--jobs", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [*command, "--failures", tmp_path], env=environment, capture_output=True, text=True, check=False
@@ -58,7 +58,7 @@ def test_what_counts_as_a_clear_answer(answer: Answer, kind: str | None) -> None
     ],
 )
 def test_options_of_the_trial_are_checked(tmp_path: Path, words: list[str], said: str) -> None:
-    command = [sys.executable, ROOT / "benchmarks" / "torture", *words]
+    command = [sys.executable, ROOT / "tests" / "torture", *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert said in done.stderr
