@@ -15,7 +15,7 @@ from mutations import damage
 from processes import Call, Child, ask
 from trial import CLEAR, HERE, Case, Trial, Verdict, content_of, differing, leftovers, plain, unclear
 
-_UNFINISHED = re.compile(r"/(checkpoints|build|progress|cache)/|\.partial/")
+_UNFINISHED = re.compile(r"/(checkpoints|build|cache)/")
 NOTE = "damaged.txt"  # names the damaged file of a failing case
 Make = Callable[[str], Call]  # path of the damaged file -> call
 
@@ -61,7 +61,7 @@ def ask_settings(path: str) -> Call:
     """Read settings as `erda run --config` does."""
 
     def call() -> None:
-        from erda.cli.settings import add_settings, load_settings
+        from erda.cli.settings_options import add_settings, load_settings
 
         parser = argparse.ArgumentParser(prog="erda")
         add_settings(parser)
@@ -95,14 +95,12 @@ def ask_build(path: str) -> Call:
 
 
 CORPUS = ("corpus", "adapter", "tiny", "data.jsonl", "rows.jsonl")
-STORE = ("corpus/corpus.json", "corpus/checked.json", "corpus/segments/*/*")
+STORE = ("corpus/*", "corpus/[!v]*/**/*")  # all but vectors/
 VECTORS = ("corpus/vectors/*/*",)
 TRAINED = ("tiny", "rows.jsonl")
 INPUT = ("data.jsonl", "vectors.txt")
 METHOD = ("run/erda/100/method", *INPUT)
-STUDY = ("search/**/*.json", "search/**/*.npz", "search/*.journal", "search/*.toml")
 EXTRA = ("extra.jsonl",)
-ANSWERS = ("stopped/answers.csv.partial", "many.jsonl", "store", "tiny")
 REPORT = ["report", "run", "--no-figures"]
 
 QUESTIONS = (
@@ -110,9 +108,7 @@ QUESTIONS = (
     Question("word vectors of a method", METHOD, ("vectors.txt",), ask_saved, 2),
     Question("records, reported", ("run", *INPUT), ("run/*/*/*.*",), REPORT, 10),
     Question("records, run again", ("run", *INPUT), ("run/*/*/*.*",), toys.RUN, 6, ends=("run",)),
-    Question("unfinished run", ("stopped/run", *INPUT), ("run/*/*/progress/**/*",), toys.RUN, 8, ends=("run",)),
-    Question("corpus, searched", CORPUS, STORE, ["corpus", "search", "corpus", "was"], 8),
-    Question("corpus, counted", CORPUS, STORE, ["corpus", "stats", "corpus"], 6),
+    Question("corpus, counted", CORPUS, STORE, ["corpus", "stats", "corpus"], 14),
     Question("corpus, augmented", CORPUS, (*STORE, *VECTORS), toys.AUGMENT, 10, ends=EXTRA),
     Question("corpus, built again", CORPUS, STORE, toys.BUILD, 6, ends=("corpus",)),
     Question("corpus, indexed again", CORPUS, (*STORE, *VECTORS), toys.INDEX, 6, ends=("corpus",)),
@@ -123,14 +119,12 @@ QUESTIONS = (
     Question("similarity model", CORPUS, ("adapter/*",), toys.AUGMENT, 6, ends=EXTRA),
     Question("its pretrained model", CORPUS, ("tiny/*",), toys.AUGMENT, 4, ends=EXTRA),
     Question("unfinished training", ("stopped/adapter", *TRAINED), ("adapter/**/*",), toys.TRAIN, 2, ends=("adapter",)),
-    Question("search for settings", ("search", *INPUT), STUDY, toys.SEARCH, 4, ends=("search",)),
     Question("cache of frozen layers", ("tiny", "cache", *INPUT), ("cache/**/*",), toys.FROZEN, 4, ends=("far",)),
     Question("pretrained model", ("tiny", *INPUT), ("tiny/*",), toys.FROZEN, 4, free=True),
     Question("extractor", ("store", "tiny"), ("store/**/*.*",), ask_store, 14),
     Question("extractor, its encoder", ("store", "tiny"), ("tiny/*",), ask_store, 4),
-    Question("unfinished answers", ANSWERS, ("*.partial/*",), toys.PREDICT, 8, ends=("answers.csv",)),
     Question("settings file", ("settings.toml", *INPUT), ("settings.toml",), ask_settings, 14, free=True),
-    Question("dataset", ("formats",), ("formats/*",), lambda path: ["data", "check", path], 18, free=True),
+    Question("dataset", ("formats",), ("formats/*",), lambda path: ["data", "convert", path], 18, free=True),
     Question("source of a corpus", ("sources", "rows.jsonl"), ("sources/*", "rows.jsonl"), ask_build, 10, free=True),
     Question("pairs to train on", TRAINED, ("rows.jsonl",), toys.TRAIN, 1, free=True),
 )
@@ -268,18 +262,9 @@ class Stop:
 
 
 STOPS = (
-    Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/progress.json", "run/seqrun/*/record.json"),
     Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/staging.duckdb", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint.npz", "adapter/*.safetensors"),
-    Stop(
-        "answers.csv.partial",
-        toys.PREDICT,
-        ANSWERS[1:],
-        "answers.csv.partial",
-        "answers.csv.partial/rows.jsonl",
-        "answers.csv",
-    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: running the command again gives the uninterrupted result and leaves no leftovers."""
+"""SIGKILL at random moments: the same command, run again, gives the uninterrupted result and leaves no leftovers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WORKS = (
         get_ready=ready_to_save,
     ),
     Work("teach", toys.TEACH, ("data.jsonl", "tiny")),
-    Work("judge", [*toys.JUDGE[:2], "{{ada}} of the sign2 [[bob]]", *toys.JUDGE[3:]], ("store", "tiny")),
+    Work("reject", [*toys.REJECT[:2], "{{ada}} of the sign2 [[bob]]", *toys.REJECT[3:]], ("store", "tiny")),
     Work("predict", toys.PREDICT, ("many.jsonl", "store", "tiny")),
 )
 
@@ -103,7 +103,7 @@ def finished(case: Case, work: Work, twin: dict[str, str], *, what: str) -> Verd
     if verdict := unclear(answer):
         return Verdict(verdict.kind, f"{work.name} {what}: {verdict.why}")
     if answer.status:
-        return Verdict("lost", f"{work.name} {what}: not resumed: {answer.err[-300:]}")
+        return Verdict("lost", f"{work.name} {what}: cannot run again: {answer.err[-300:]}")
     if wrong := differing(content_of(case.folder), twin):
         return Verdict("silent", f"{work.name} {what}: different result: {wrong[0]}")
     if left := leftovers(case.folder):
@@ -128,6 +128,8 @@ def _killer(work: Work, twin: dict[str, str], seconds: float) -> Callable[[Case,
             child.kill()
             if work.name == "save" and (verdict := _unloadable(case)):
                 return verdict
+            if len(partial := [one for one in leftovers(case.folder) if one.endswith(".partial")]) > 1:
+                return Verdict("lost", f"{work.name}: more than one partial file: {partial}")
         shutil.copytree(case.folder, case.folder.with_name("input"))
         shown = " and ".join(f"{moment:.3f}" for moment in moments)
         return finished(case, work, twin, what=f"killed after {shown} s")

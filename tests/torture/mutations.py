@@ -39,7 +39,7 @@ def damage(content: bytes, name: str, rng: random.Random, others: list[bytes]) -
     if _is_text(content):
         ways += [*[lambda: _edited(content, rng)] * 3, lambda: _encoded(content, rng)]
         suffix = name.removesuffix(".gz").rpartition(".")[2]
-        if suffix in ("json", "jsonl", "journal"):
+        if suffix in ("json", "jsonl"):
             ways += [lambda: _json_changed(content, rng)] * 14
     for _ in range(50):
         if (changed := rng.choice(ways)()) != content:

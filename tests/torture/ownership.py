@@ -32,8 +32,8 @@ WRITINGS = (
         ("sources/text.txt", "sources/names.txt"),
     ),
     Writing(
-        "suggest",
-        ("suggest", "r0", "--text", "texts.jsonl", *STORE, "--overwrite", "--out", "a.jsonl"),
+        "list",
+        ("review", "--list", "--relation", "r0", "--text", "texts.jsonl", *STORE, "--overwrite", "--out", "a.jsonl"),
         "a.jsonl",
         ("texts.jsonl",),
     ),
@@ -43,26 +43,20 @@ WRITINGS = (
         "a.jsonl",
         ("data.jsonl", "labelled.jsonl"),
     ),
-    Writing(
-        "narrow",
-        ("corpus", "narrow", "corpus", "data.jsonl", "--model", "adapter", "--overwrite", "--out", "a.jsonl"),
-        "a.jsonl",
-        ("data.jsonl",),
-    ),
     Writing("convert", ("data", "convert", "data.jsonl", "--out", "a.csv"), "a.csv", ("data.jsonl",)),
     Writing("export", ("export", "a", *STORE), "a"),
     Writing("teach", ("teach", "r9", "[[ada]] met {{bob}}", *STORE), "store"),
-    Writing("judge", ("judge", "r0", "[[ada]] met {{bob}}", "--no", *STORE), "store"),
+    Writing("reject", ("teach", "r0", "[[ada]] met {{bob}}", "--not", *STORE), "store"),
     Writing("tune", ("tune", "labelled.jsonl", "--precision", "0.1", *STORE), "store"),
-    Writing("prune", ("prune", "--keep", "0", *STORE), "store"),
-    Writing("purge", ("prune", "--purge", *STORE), "store"),
-    Writing("undo", ("undo", *STORE), "store"),
+    Writing("prune", ("versions", "--keep", "0", *STORE), "store"),
+    Writing("purge", ("versions", "--purge", *STORE), "store"),
+    Writing("undo", ("versions", "--undo", *STORE), "store"),
     Writing("build", tuple(toys.BUILD), "corpus"),
 )
 BESIDE = ("{out}.partial", ".{out}.part", ".{out}.tmp", ".{out}.0.tmp")
 INSIDE = (
     *("notes.txt", "objects/notes.txt", "versions/README.md", "versions/9.json", "versions/sub/notes.txt", ".lock"),
-    *("objects", "versions", "build/notes.txt", "segments/notes.txt"),
+    *("objects", "versions", "build/notes.txt", "vectors/notes.txt"),
 )
 WAYS = ("file", "folder", "link to a file", "link to a folder")
 COPIES = ("data.jsonl", "labelled.jsonl", "rows.jsonl", "sources", "store", "tiny")

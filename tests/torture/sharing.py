@@ -38,7 +38,7 @@ def sharing_trials(case_toys: Path, folder: Path) -> list[Trial]:
 
 
 def _full_disk(case: Case, work: Work, twin: dict[str, str]) -> Verdict:
-    """Fill a small file system, or limit the size of files; then make room and resume."""
+    """Fill a small file system, or limit the size of files; then make room and run again."""
     small = _mount(case.folder)
     prepare(work, case.toys, case.folder)
     room, limit = 0, None
@@ -78,7 +78,7 @@ def _many_teachers(case: Case, number: int) -> Verdict:
     toys.copy(case.toys, ("store", "tiny"), case.folder)
     store = ["--store", "store"]
     teachers = [Child(["teach", f"new {i}", f"[[ada]] sign{i} {{{{bob}}}}", *store], case.folder) for i in range(3)]
-    others = [Child([*call, *store], case.folder) for call in (["history"], ["prune", "--keep", "1"], ["history"])]
+    others = [Child([*call, *store], case.folder) for call in (["versions"], ["versions", "--keep", "1"], ["versions"])]
     for child, answer in [(child, child.wait()) for child in (*teachers, *others)]:
         if verdict := unclear(answer):
             return Verdict(verdict.kind, f"many teachers: {verdict.why}")

@@ -32,14 +32,12 @@ TRAIN = ["corpus", "train", "--pairs", "rows.jsonl", "--encoder", "tiny", "--out
 TRAIN += ["--batch-size", "16", "--save-steps", "2", "--no-measure", "--max-pieces", "32"]
 INDEX = ["corpus", "index", "corpus", "--model", "adapter"]
 AUGMENT = ["corpus", "augment", "data.jsonl", "--corpus", "corpus", "--model", "adapter", "--out", "extra.jsonl"]
-SEARCH = ["search", "--dataset", "data.jsonl", "--method", "seqrun", "--seeds", "100", *SMALL, "--out", "search"]
-SEARCH += ["--space", "epochs=1:3", "--trials", "2"]
 FROZEN = ["run", "--dataset", "data.jsonl", "--method", "seqrun", "--encoder", "tiny", "--seeds", "100", "--out", "far"]
 FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "n_tasks=2"]
 FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
 MORE = ["teach", "r9", "[[ada]] the city {{bob}}", "[[eve]] who is {{fay}}", "--store", "store"]
-JUDGE = ["judge", "r0", "[[ada]] the sign3 {{bob}}", "--no", "--store", "store"]
+REJECT = ["teach", "r0", "[[ada]] the sign3 {{bob}}", "--not", "--store", "store"]
 TUNE = ["tune", "labelled.jsonl", "--precision", "0.1", "--store", "store"]
 PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv", "--overwrite"]
 CONFIG = """\
@@ -71,20 +69,9 @@ def make_toys(folder: Path) -> None:
     _write_vectors(folder / "vectors.txt")
     _write_formats(folder / "formats", rows)
     _write_sources(folder / "sources")
-    for call in (
-        lambda: _write_model(folder / "tiny"),
-        BUILD,
-        TRAIN,
-        INDEX,
-        SEARCH,
-        FROZEN,
-        TEACH,
-        JUDGE,
-        TUNE,
-        MORE,
-        ["undo", "--store", "store"],
-        RUN,
-    ):
+    _make(lambda: _write_model(folder / "tiny"), folder)
+    undo = ["versions", "--undo", "--store", "store"]
+    for call in (BUILD, TRAIN, INDEX, FROZEN, TEACH, REJECT, TUNE, MORE, undo, RUN):
         _make(call, folder)
     _compile(folder)
 

@@ -29,10 +29,10 @@ Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "silently wrong", "lost": "lost"}
 # fields that differ between any two runs of a command, and their digests
 LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
-NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # they hold times
+NOT_COMPARED = {".lock"}
 BATCH = 8  # cases that one process runs in turn: a fork takes as long as many a case
 HERE = "here"  # name of the working directory of a case
-LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")
+LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|checkpoints|.*\.old|.*\.new")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,6 @@ def _compared(suffix: str, content: bytes) -> str:
     elif suffix == ".safetensors" and len(content) > 8:  # the order of its metadata is not fixed
         size = 8 + int.from_bytes(content[:8], "little")
         content = bytes(sorted(content[8:size])) + content[size:]
-    elif suffix == ".journal":
-        content = b""  # every line has a time
     return hashlib.sha256(content).hexdigest()
 
 
