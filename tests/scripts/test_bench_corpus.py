@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from corpus import bench_corpus, main
+from corpus import bench_corpus
 from erda.errors import DataError
 
 
@@ -35,14 +35,3 @@ def test_the_costs_of_a_corpus_are_measured(tmp_path, source):
     assert 0 < cost.task.median_ms <= cost.task.p95_ms
     with pytest.raises(DataError, match="exists"):
         bench_corpus(tmp_path / "corpus", sources=[source])
-
-
-@pytest.mark.long
-def test_growth_from_the_command_line(source, capsys):
-    arguments = ["--sources", str(source), "--repeats", "1", "--sizes"]
-    assert main([*arguments, "30", "100"]) == 0
-    out = capsys.readouterr().out
-    assert "30 rows" in out
-    assert "100 rows" in out
-    assert main([*arguments, "500"]) == 2
-    assert "the sources hold 120 rows; 500 were asked for" in capsys.readouterr().err

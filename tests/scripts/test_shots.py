@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import shots
-from erda.benchmark.report.figures.figure import paint
 from erda.files import write_json
 
 POINTS = [shots.Point(name, n, (0.1 * n, 0.2 * n)) for name in shots.CURVES for n in (1, 2)]
@@ -22,14 +21,6 @@ def test_without_examples_only_names_are_measured(monkeypatch: pytest.MonkeyPatc
         ("posterior-patterns", 0),
         *((name, 1) for name in shots.CURVES),
     ]
-
-
-def test_each_line_is_labelled_at_its_end() -> None:
-    axes = paint(shots.shots_figure(POINTS).panels).axes[0]
-    assert [text.get_text() for text in axes.texts] == [curve.label for curve in shots.CURVES.values()]
-    assert len(axes.get_lines()) == len(shots.CURVES)
-    assert axes.get_lines()[0].get_ydata()[0] == pytest.approx(40)
-    assert [one.get_text() for one in axes.get_xticklabels()] == ["0", "1", "2"]
 
 
 def test_the_figure_can_be_drawn_from_saved_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,3 @@ def test_word_counts_are_above_chance_and_below_a_good_method(capsys: pytest.Cap
     found = re.search(r"after the last task: ([\d.]+) % all-seen", capsys.readouterr().out)
     assert found
     assert 5 < float(found.group(1)) < 60
-
-
-def test_invalid_seeds_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--seeds", "100,x"])
-    assert stopped.value.code == 2
-    assert "100,x" in capsys.readouterr().err
