@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def _killed_review(case: Case, number: int) -> Verdict:
         return Verdict(verdict.kind, f"review, step {step}: {verdict.why}")
     if answer.status:
         return Verdict("lost", f"review, step {step}: {answer.err[-200:]}")
-    after, n_said = json.loads(ask(_summary, case.folder).out), json.loads(ask(_n_said, case.folder).out)
+    after, n_said = json.loads(ask(_summary, case.folder).out), _n_said(case.folder)
     n_new = sum(map(_n_sentences, after["relations"].values())) - sum(map(_n_sentences, before["relations"].values()))
     if not n_said <= n_new <= n_said + 1:  # a kill after the judgement, before the line that it was shown
         return Verdict("lost", f"review, step {step}: {n_said} judgements, {n_new} new sentences")
@@ -172,10 +173,14 @@ def _n_sentences(relation: dict[str, list[str]]) -> int:
     return len(relation["examples"]) + len(relation["counterexamples"])
 
 
-def _n_said() -> None:
-    from erda.app.review_journal import FOLDER, ReviewJournal
-
-    print(sum(one.said in ("yes", "no", "other") for one in ReviewJournal(Path("store") / FOLDER).decisions))
+def _n_said(folder: Path) -> int:
+    """Number of judgements in the journal of reviews that were not undone; a line cut by a kill does not count."""
+    said, journal = {}, folder / "store/reviews/shown.jsonl"
+    for line in journal.read_text().splitlines() if journal.exists() else ():
+        with suppress(ValueError):
+            pair, _, decision = json.loads(line)
+            said[pair] = decision
+    return sum(decision in ("yes", "no", "other") for decision in said.values())
 
 
 def _two_changes(case: Case, number: int) -> Verdict:
@@ -212,7 +217,7 @@ def _summary() -> None:
     state = Extractor.open("store").version.state
     relations = {
         one.id: {
-            "about": [one.relation.name, one.relation.description, one.symmetric, one.inverse, one.head_types],
+            "about": [one.relation.name, one.relation.description, one.head_types],
             "examples": sorted(str(own.example) for own in one.lessons),
             "counterexamples": sorted(str(own.example) for own in one.counterexamples),
         }

@@ -173,7 +173,7 @@ def output_name(here: Path, name: str) -> Iterator[Call]:
     yield ["export", *store, "--", f"{name} export"]
     yield ["tune", "--precision", "0.1", *store, "--", name]
     yield ["review", f"--relation={name}", *store, "--", name]
-    yield ["corpus", "train", "--pairs", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
+    yield ["corpus", "train", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
     yield ["corpus", "index", "corpus", f"--model={name}"]
     yield [*toys.AUGMENT[:-1], f"{name}4.jsonl"]
     yield ["report", "run", "--no-figures", f"--reproducibility={name}.md"]
