@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,6 @@ SHARED = {  # names that several modules must have
     "def run",  # the handler of a command
     "def main",  # of the command `erda`, and of the script in an export
 }
-
 TO_RENAME = {  # shrinks to nothing
     *("base.py", "demo.py", "export.py", "loop.py", "metrics.py", "report.py", "search.py", "settings.py", "store.py"),
     *("class Answered", "class Answers", "class Limits", "class Pairs", "class Predictions", "class Table"),
@@ -64,6 +63,12 @@ def test_no_name_is_defined_twice() -> None:
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert {name: found for name, found in twice.items() if name not in SHARED | TO_RENAME} == {}, "rename all but one"
     assert sorted(SHARED - twice.keys()) == [], "no longer shared: remove from SHARED"
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Pytest imports test files and toys by their names alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @cache
