@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(900)
 def test_a_small_trial_ends_well(tmp_path: Path) -> None:
     """Nothing ends in a traceback, nothing is silently wrong, nothing is lost."""
-    command = [sys.executable, ROOT / "tests" / "torture", "--scale", "0.004", "--seed", "1", "--jobs", "2"]
+    command = [sys.executable, str(ROOT / "tests" / "torture"), "--scale", "0.004", "--seed", "1", "--jobs", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [*command, "--failures", tmp_path], env=environment, capture_output=True, text=True, check=False
+        [*command, "--failures", str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| damage | 40 | 40 | 0 | 0 | 0 |" in done.stdout
@@ -58,7 +58,7 @@ def test_what_counts_as_a_clear_answer(answer: Answer, kind: str | None) -> None
     ],
 )
 def test_options_of_the_trial_are_checked(tmp_path: Path, words: list[str], said: str) -> None:
-    command = [sys.executable, ROOT / "tests" / "torture", *words]
+    command = [sys.executable, str(ROOT / "tests" / "torture"), *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert said in done.stderr
