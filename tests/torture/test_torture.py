@@ -3,16 +3,24 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import changes
 import damage as damaging
+import names
+import ownership
 import pytest
+import toys
 from mutations import damage
 from processes import Answer, ask
 from trial import Case, Runner, Trial, Verdict, content_of, differing, leftovers, unclear
+
+from erda.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +36,23 @@ def test_a_small_trial_ends_well(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| damage | 40 | 40 | 0 | 0 | 0 |" in done.stdout
+
+
+def test_every_command_of_the_trial_parses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown command or option counts as a clear answer, so the trial itself does not notice it."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "taught" / "versions").mkdir(parents=True)
+    calls = [toys.RUN, toys.BUILD, toys.TRAIN, toys.INDEX, toys.AUGMENT, toys.FROZEN, toys.TEACH, toys.MORE]
+    calls += [toys.REJECT, toys.TUNE, toys.PREDICT, changes.REVIEW, *(writing.call for writing in ownership.WRITINGS)]
+    calls += [command.words for command in (*changes.EDITS, *changes.OUTPUTS)]
+    calls += [question.call for question in damaging.QUESTIONS]
+    calls += [call for place in names.PLACES for call in place(tmp_path, "name")]
+    for call in calls:
+        if not callable(call):
+            with suppress(SystemExit):
+                build_parser(call[0]).parse_args(list(call))
+            said = capsys.readouterr().err
+            assert not re.search("Unknown|too many|required", said), (call, said)
 
 
 @pytest.mark.parametrize(
@@ -132,19 +157,19 @@ def test_a_process_that_dies_fails_the_cases_it_had_left(tmp_path: Path) -> None
 def test_the_input_of_a_damaged_case_is_kept_only_where_it_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toys = tmp_path / "toys"
-    (toys / "formats").mkdir(parents=True)
-    (toys / "formats" / "a.jsonl").write_text('{"text": "x"}\n')
+    folder = tmp_path / "toys"
+    (folder / "formats").mkdir(parents=True)
+    (folder / "formats" / "a.jsonl").write_text('{"text": "x"}\n')
     question = next(one for one in damaging.QUESTIONS if one.name == "dataset")
     verdicts = {}
     for name, status in (("good", 2), ("bad", 1)):
         here = tmp_path / name / "here"
         here.mkdir(parents=True)
-        case = Case(name, here, toys, random.Random(5))
+        case = Case(name, here, folder, random.Random(5))
         monkeypatch.setattr(damaging, "ask", lambda *_, status=status: Answer(status, "", "erda: no.\n"))
         verdicts[name] = damaging._try(case, question, damaging.Twins(), [b"other"]).kind
     assert verdicts == {"good": "clear", "bad": "traceback"}
     assert not (tmp_path / "good" / "input").exists()
     kept, used = (tmp_path / "bad" / folder / "formats" / "a.jsonl" for folder in ("input", "here"))
-    assert kept.read_bytes() == used.read_bytes() != (toys / "formats" / "a.jsonl").read_bytes()
+    assert kept.read_bytes() == used.read_bytes() != (folder / "formats" / "a.jsonl").read_bytes()
     assert (tmp_path / "bad" / damaging.NOTE).read_text() == "formats/a.jsonl"
