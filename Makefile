@@ -49,8 +49,8 @@ torture: $(STAMP)  ## kill processes, damage files, fill disks: docs/reliability
 
 docs: $(STAMP)  ## write the generated pages and build the site in build/site
 	$(BIN)/python docs/reference.py
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
 	$(BIN)/python benchmarks/results.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
 	@echo "build/site/index.html"
 
 results: $(STAMP)  ## rebuild the tables of the documents from the records in results/

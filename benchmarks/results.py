@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
 LOST = "without_records.toml"
-PAGE = "build/site/docs/leaderboard.html"  # part of the site, not of the repository
+PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 
 
 def add_records(runs: Path, results: Path, to: str) -> int:
