@@ -95,7 +95,7 @@ def ask_build(path: str) -> Call:
 
 
 CORPUS = ("corpus", "adapter", "tiny", "data.jsonl", "rows.jsonl")
-STORE = ("corpus/*", "corpus/[!v]*/**/*")  # all but vectors/
+STORE = ("corpus/*.*",)
 VECTORS = ("corpus/vectors/*/*",)
 TRAINED = ("tiny", "rows.jsonl")
 INPUT = ("data.jsonl", "vectors.txt")
@@ -262,7 +262,7 @@ class Stop:
 
 
 STOPS = (
-    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/staging.duckdb", "corpus/corpus.json"),
+    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/rows-*", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint.npz", "adapter/*.safetensors"),
 )

@@ -56,7 +56,7 @@ WRITINGS = (
 BESIDE = ("{out}.partial", ".{out}.part", ".{out}.tmp", ".{out}.0.tmp")
 INSIDE = (
     *("notes.txt", "objects/notes.txt", "versions/README.md", "versions/9.json", "versions/sub/notes.txt", ".lock"),
-    *("objects", "versions", "build/notes.txt", "vectors/notes.txt"),
+    *("objects", "versions", "build/notes.txt"),
 )
 WAYS = ("file", "folder", "link to a file", "link to a folder")
 COPIES = ("data.jsonl", "labelled.jsonl", "rows.jsonl", "sources", "store", "tiny")

@@ -63,11 +63,10 @@ def warm_up() -> None:
         if not any("ray" in part or part in _UNUSED for part in parts):
             importlib.import_module(".".join(parts).removesuffix(".__init__"))
     models = ("auto.modeling_auto", "auto.tokenization_auto", "bert.modeling_bert", "bert.tokenization_bert")
-    others: tuple[str, ...] = ("alembic.command", "duckdb", "faiss", "jinja2", "matplotlib.pyplot", "mwparserfromhell")
-    others += ("msgspec", "optuna", "pyarrow.pandas_compat", "sklearn.neighbors")
+    others: tuple[str, ...] = ("duckdb", "faiss", "jinja2", "matplotlib.pyplot", "msgspec", "mwparserfromhell")
+    others += ("pyarrow.pandas_compat", "sklearn.neighbors")
     for name in (*others, *(f"transformers.models.{model}" for model in models)):
         importlib.import_module(name)
-    importlib.import_module("erda.app.predicting").PIECE = 64  # type: ignore[attr-defined]  # few rows, many pieces
 
 
 def freeze() -> None:
