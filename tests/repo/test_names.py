@@ -80,10 +80,10 @@ def repository() -> tuple[str, ...]:
 
 @cache
 def words() -> frozenset[str]:
-    """All names and words in the code of the repository."""
+    """All names and words in the code of the repository, and quoted names of scripts that it writes."""
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     texts = [path.read_text(encoding="utf-8") for path in (*files, ROOT / "Makefile", ROOT / "pyproject.toml")]
-    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
+    return frozenset(word for text in texts for word in re.findall(r'(?<=")\w+\.py(?=")|\w+', text))
 
 
 def exists(name: str) -> bool:
@@ -98,5 +98,5 @@ def test_files_and_constants_named_in_documents_exist(page: Path) -> None:
     named = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     files = {*filter(FILE.fullmatch, named), *SCRIPT.findall(text)} - set(SAVED.findall(text))
     constants = set(filter(CONSTANT.fullmatch, named))
-    missing = sorted(name for name in files if not exists(name)) + sorted(constants - words())
+    missing = sorted(name for name in {*files, *constants} - words() if not exists(name))
     assert not missing, f"{page.name} names what is not in the repository; correct the page"
