@@ -24,8 +24,7 @@ from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_arrays, read_bytes, write_arrays, write_lines
 from erda.methods.open_head import Pairs, type_numbers
 from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
-from erda.text.spacy_tagger import UNUSED
-from erda.text.token_types import token_tagger, type_of
+from erda.text.spacy_tagger import UNUSED, token_tagger, type_of
 from erda.types import EncoderSpec, Example, Relation, Span
 from opentext_documents import Question, questions_of, read_documents
 

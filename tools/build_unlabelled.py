@@ -35,8 +35,7 @@ from erda.encoders.unlabelled import Unlabelled, save_unlabelled
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.methods.posterior import sentences_of
 from erda.text.keys import entity_key
-from erda.text.spacy_tagger import UNUSED
-from erda.text.token_types import Tag, token_tagger
+from erda.text.spacy_tagger import UNUSED, Tag, token_tagger
 from erda.types import Entity, Example, Relation, Span
 
 N_PAIRS, N_SAMPLE = 30_000, 4_000

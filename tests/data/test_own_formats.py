@@ -19,8 +19,8 @@ from erda.data.formats import Reading
 from erda.data.formats.document_spans import Marked, find_marks
 from erda.data.own_data import describe, read_examples
 from erda.errors import DataError
+from erda.text.descriptions import readable_name
 from erda.text.marks import example_from_marks, example_to_marks
-from erda.text.relation_names import readable_name
 from erda.types import Entity, Example, Span
 
 WORD = st.sampled_from(["Ann", "Oslo", "née", "東京", "😀", "👩‍🚀", "was", "the", "Ж", "U.S.", "--"])

@@ -2,8 +2,7 @@
 
 import pytest
 
-from erda.text.capitalised import CapitalisedTagger
-from erda.text.names import NameTagger
+from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.pronouns import PRONOUNS, is_pronoun
 
 

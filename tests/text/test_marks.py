@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from erda.errors import DataError
+from erda.text.keys import ordered_pairs
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
 from erda.text.names import NameTagger, read_names
-from erda.text.pairs import ordered_pairs
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Example, Span
 

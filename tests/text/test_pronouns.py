@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from erda.text.capitalised import CapitalisedTagger
-from erda.text.names import NameTagger
-from erda.text.pairs import TaggedSentence, ordered_pairs
+from erda.text.keys import TaggedSentence, ordered_pairs
+from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Span
 

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erda.text import keys, marks, names, pairs, relation_names, sentences
+from erda.text import descriptions, keys, marks, names, sentences
 from erda.text.keys import plain, sentence_key
 from erda.text.sentences import split_sentences, token_span, tokens_of, words_of
 from erda.types import Span
 
 
-@pytest.mark.parametrize(
-    "module", [keys, marks, names, pairs, relation_names, sentences], ids=lambda module: module.__name__
-)
+@pytest.mark.parametrize("module", [descriptions, keys, marks, names, sentences], ids=lambda module: module.__name__)
 def test_docstring_examples(module: object) -> None:
     assert doctest.testmod(module, extraglobs={"Span": Span}).failed == 0
 

@@ -17,7 +17,7 @@ from erda.methods.open_head import OpenHead, Pairs, type_numbers
 from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.text.descriptions import patterns_of
-from erda.text.token_types import TokenTagger, typed_examples
+from erda.text.spacy_tagger import TokenTagger, typed_examples
 from erda.types import Example, pair_in_sentence
 
 _vectors: WeakKeyDictionary[Encoder, dict[object, np.ndarray]] = WeakKeyDictionary()  # of counterexamples

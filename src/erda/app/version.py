@@ -37,9 +37,8 @@ from erda.errors import DataError
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, compete
 from erda.methods.posterior import Posterior
-from erda.text.keys import entity_key
+from erda.text.keys import entity_key, ordered_pairs
 from erda.text.names import NameTagger
-from erda.text.pairs import ordered_pairs
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 

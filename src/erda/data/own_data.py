@@ -25,8 +25,8 @@ from erda.data.formats import (
 from erda.data.formats.row_collector import RowReader, read_rows
 from erda.data.formats.table_files import header_names, is_excel
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
+from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
-from erda.text.relation_names import readable_name
 from erda.types import Example, Relation
 
 PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {

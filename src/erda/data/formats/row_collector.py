@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from erda.errors import DataError, unknown_name
+from erda.text.descriptions import readable_name
 from erda.text.reading import Faults
-from erda.text.relation_names import readable_name
 from erda.types import NO_RELATION, Example
 
 
