@@ -16,7 +16,7 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
-from erda.data.patterns import described
+from erda.data.streams import with_written_patterns
 from erda.encoders.background import BackgroundFile, save_background
 from erda.encoders.base import Encoder, unit_rows
 from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
@@ -68,7 +68,7 @@ def name_sentences(relations: Sequence[Relation]) -> list[Example]:
 
 def pattern_sentences(relations: Sequence[Relation]) -> list[Example]:
     """Written patterns of the relations, as `Posterior` embeds them."""
-    return [sentence for one in relations for sentence in sentences_of(described(one))[len(TEMPLATES) :]]
+    return [sentence for one in relations for sentence in sentences_of(with_written_patterns(one))[len(TEMPLATES) :]]
 
 
 @dataclass(frozen=True, slots=True)

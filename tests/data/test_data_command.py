@@ -126,7 +126,7 @@ def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.Ca
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
         "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
-        "1 row left out: the task has no relation",
+        "1 row left out: no relation is annotated",
     ]
     for name in ("my-examples.jsonl", "my-examples.csv"):
         (example,) = read_examples(Path(name)).examples

@@ -14,10 +14,9 @@ from hypothesis import example as case
 from hypothesis import strategies as st
 from toy_examples import examples
 
-from erda.data.convert import write_examples
 from erda.data.formats import Reading
-from erda.data.formats.document_spans import Marked, find_marks
-from erda.data.own_data import describe, read_examples
+from erda.data.formats.row_collector import Marked, find_marks
+from erda.data.own_data import describe, read_examples, write_examples
 from erda.errors import DataError
 from erda.text.descriptions import readable_name
 from erda.text.marks import example_from_marks, example_to_marks
@@ -201,7 +200,7 @@ def test_label_studio_reverses_relations_and_counts_skipped_rows(tmp_path: Path)
     assert reading.left_out == {
         "the relation has no name": 1,
         "head and tail overlap": 1,
-        "the task has no relation": 1,
+        "no relation is annotated": 1,
         "the annotation was skipped": 1,
     }
     assert len(reading.duplicates) == 1
@@ -235,7 +234,7 @@ def test_prodigy_uses_spans_around_tokens_and_rejected_rows_are_counterexamples(
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     reading = read_examples(path)
     assert [one.head.name for one in reading.examples] == ["Lee", "Ann Lee"]
-    reasons = ("the row was not accepted", "the row has no relation", "the row was rejected and has several relations")
+    reasons = ("the row was not accepted", "no relation is annotated", "the row was rejected and has several relations")
     assert reading.left_out == dict.fromkeys(reasons, 1)
     assert [(one.head.name, one.relation) for one in reading.counterexamples] == [("Lee", "meets")]
     path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "tokens": []}))
@@ -279,7 +278,7 @@ def test_brat_reads_a_folder_across_sentences_with_ids(tmp_path: Path) -> None:
     assert sorted(reading.left_out) == [
         "an argument is an event",
         "an entity has several fragments",
-        "the text has no relation",
+        "no relation is annotated",
     ]
     (tmp_path / "b.ann").write_text("T1\tPer 0 7\tNothing\nR1\tr Arg1:T1 Arg2:T9\nwhat is this\n\tPer 0 7\tNothing")
     with pytest.raises(DataError) as caught:

@@ -371,7 +371,7 @@ def run_prune(options: argparse.Namespace) -> None:
 
 def run_suggest(options: argparse.Namespace) -> None:
     """Print suggestions, and write them to a file of examples."""
-    from erda.data.convert import write_examples
+    from erda.data.own_data import write_examples
     from erda.outputs import check_output
     from erda.text.marks import example_to_marks
 

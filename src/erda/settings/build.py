@@ -26,7 +26,7 @@ def open_run_stream(run: Run) -> TaskStream:
 @lru_cache(maxsize=1)
 def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
     from erda.data.catalogue import open_stream
-    from erda.data.patterns import with_patterns
+    from erda.data.streams import with_patterns
 
     settings = dict(cut)
     patterns = settings.pop("patterns", False)
