@@ -31,7 +31,7 @@ import opentext_choose
 from erda.app.calibration import IN_TEXT, text_confidences
 from erda.data.streams import with_written_patterns
 from erda.encoders import build_encoder
-from erda.encoders.unlabelled import Unlabelled
+from erda.encoders.contract import Unlabelled
 from erda.methods.open_head import Pairs, compete
 from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
 from erda.methods.posterior import Posterior

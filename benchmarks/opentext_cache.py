@@ -17,9 +17,7 @@ import numpy as np
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
 from erda.data.streams import with_written_patterns
-from erda.encoders.background import BackgroundFile, save_background
-from erda.encoders.base import Encoder, unit_rows
-from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
+from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled, unit_rows
 from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_arrays, read_bytes, write_arrays, write_lines
 from erda.methods.open_head import Pairs, type_numbers
@@ -181,7 +179,3 @@ class CachedEncoder(Encoder):
         """Look up sentences."""
         table = self._blanked if blanked else self._known
         return np.stack([table[_place(example)] for example in examples])
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Plain texts are not part of the benchmark."""
-        raise NotImplementedError

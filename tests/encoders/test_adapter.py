@@ -9,11 +9,10 @@ import pytest
 import torch
 from tiny_models import SENTENCES, encoder_of
 
-from erda.corpus.similarity import SimilarityModel, load_similarity
-from erda.encoders import build_encoder, encoder_settings
+from erda.corpus.similarity import SimilarityModel
+from erda.encoders import PooledLayers, TransformerSettings, build_encoder, encoder_settings
 from erda.encoders.adapter import TrainedWeights, adapter_folder
 from erda.encoders.onnx_build import open_onnx
-from erda.encoders.settings import PooledLayers, TransformerSettings
 from erda.encoders.trainable import embed
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
@@ -97,15 +96,6 @@ def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], train
         build_encoder(str(folders["mpnet"].path), adapter=str(trained))
     with pytest.raises(ModelError, match=r"No adapter at .*: expected 'shipped' or a folder"):
         build_encoder("minilm", adapter=str(tmp_path))
-
-
-def test_minilm_uses_the_shipped_adapter_by_default() -> None:
-    encoder = build_encoder("minilm", trained_layers=0)
-    assert encoder.spec.settings["adapter"] == "shipped"
-    assert encoder.trained_parameters() == []
-    assert np.allclose(
-        torch.nn.functional.normalize(embed(encoder, SENTENCES), dim=1), load_similarity().encode(SENTENCES), atol=1e-5
-    )
 
 
 def test_shipped_adapters(bert: ModelFolder) -> None:

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.background import FILE, BackgroundFile, centres_of, save_background
-from erda.encoders.onnx_encoder import PACKAGED, read_about
-from erda.encoders.weights import adapter_folder
+from erda.encoders.contract import BACKGROUND, BackgroundFile, centres_of, save_background
+from erda.encoders.onnx_encoder import read_about
+from erda.encoders.weights import PACKAGED, adapter_folder
 from erda.errors import ModelError
 
 
 def test_a_background_is_valid_only_for_its_own_weights(tmp_path: Path) -> None:
     centres = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float16)
-    assert save_background(tmp_path, centres, "made") == tmp_path / FILE
+    assert save_background(tmp_path, centres, "made") == tmp_path / BACKGROUND
     found = BackgroundFile(tmp_path, "made").read()
     assert found is not None
     np.testing.assert_array_equal(found, centres.astype(np.float32))
@@ -26,7 +26,7 @@ def test_a_background_is_valid_only_for_its_own_weights(tmp_path: Path) -> None:
     "content", [b"", b"not an archive", {"centres": np.zeros(3)}, {"centres": np.full((2, 2), np.nan)}, {"other": 1}]
 )
 def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / BACKGROUND
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:

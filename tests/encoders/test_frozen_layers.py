@@ -85,19 +85,6 @@ def test_frozen_layers_run_once_per_sentence(
         assert counted == []
 
 
-def test_warm_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(bert, mode="paper", cache=FrozenCache())
-    embed(encoder, SENTENCES[:2])
-    counted = count_frozen_sentences(encoder, monkeypatch)
-    encoder.warm([*SENTENCES, *SENTENCES])
-    assert sum(counted) == len(SENTENCES) - 2
-    encoder.warm(SENTENCES)
-    embed(encoder, SENTENCES)
-    assert sum(counted) == len(SENTENCES) - 2
-    encoder_of(bert, mode="paper").warm(SENTENCES)  # nothing to fill: no cache
-    encoder_of(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
-
-
 def test_sentences_seen_once_in_training_are_not_cached(bert: ModelFolder) -> None:
     cache = FrozenCache()
     encoder = encoder_of(bert, mode="paper", cache=cache).train()

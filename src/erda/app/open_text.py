@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from erda.app.state import State
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import Encoder, unit_rows
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, Pairs, type_numbers
 from erda.methods.openness import TaughtPairs, fit_open_head

@@ -12,7 +12,7 @@ from erda.settings.runs import Run
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmenter
     from erda.data.streams import TaskStream
-    from erda.encoders.base import Encoder
+    from erda.encoders.contract import Encoder
     from erda.encoders.frozen import FrozenCache
     from erda.methods.base import Method
 
