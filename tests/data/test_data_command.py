@@ -39,14 +39,6 @@ def test_list_shows_which_datasets_are_present(
     assert "to obtain" in lines["redoc13"], "it needs the relations of FewRel too"
 
 
-def test_get_reports_datasets_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="LDC"):
-        erda("data", "get", "tacred")
-    with pytest.raises(SettingsError, match="Unknown dataset"):
-        erda("data", "get", "nothing")
-
-
 def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(), row(), row(relation="knows"), row(tokens=["Al", "met", "Bo"], relation=None)]
     rows += [row(tokens=["Al", str(number), "Bo"], relation=f"r{number}") for number in range(3)]
@@ -85,25 +77,6 @@ def test_check_says_how_to_leave_out_rare_relations(capsys: pytest.CaptureFixtur
     *_, rare, remedy, _ = capsys.readouterr().out.splitlines()
     assert rare == "1 relation has fewer than 6 examples, too few for 5 shots and a test: rare (1)"
     assert remedy == f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine"
-
-
-def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
-    path.write_text(json.dumps({"P1": [example, example]}))
-    erda("data", "check", str(path), "--format", "fewrel")
-    assert "2 examples of 1 relation (fewrel)" in capsys.readouterr().out
-    with pytest.raises(DataError, match="not JSON"):
-        erda("data", "check", str(path), "--format", "tacred")
-
-
-@pytest.mark.parametrize("words", [["data"], ["data", "list"], ["data", "get"], ["data", "check"], ["data", "convert"]])
-def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        erda(*words, "--help")
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert "examples:\n  erda data" in text or "examples:\n  ERDA_DATA" in text
 
 
 @pytest.fixture
