@@ -69,14 +69,6 @@ def test_huge_and_negative_bounds(tmp_path: Path) -> None:
         FrozenCache(max_bytes=-1)
 
 
-def test_passing_sentences_are_cached_at_their_second_occurrence(cache: FrozenCache) -> None:
-    store = cache.states("a", WIDTH)
-    add(store, 1, 2, passing=True)
-    assert not holds(store, 1)
-    add(store, 2, 3, passing=True)
-    assert [holds(store, n) for n in (1, 2, 3)] == [False, True, False]
-
-
 # -- files -----------------------------------------------------------------------------------------------------------
 
 

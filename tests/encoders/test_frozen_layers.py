@@ -125,16 +125,6 @@ def test_changed_frozen_weights_are_detected_and_copies_share_the_cache(bert: Mo
     assert torch.equal(embed(copied, SENTENCES), before)
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # CPUs without bf16 fall back
-def test_bf16_is_close(bert: ModelFolder) -> None:
-    for mode in ("paper", "markers"):
-        exact = embed(encoder_of(bert, mode=mode), SENTENCES)
-        near = embed(encoder_of(bert, mode=mode, precision="bf16"), SENTENCES)
-        assert near.dtype == torch.float32
-        assert torch.allclose(near, exact, atol=0.3)
-        assert not torch.equal(near, exact)
-
-
 def test_frozen_layers_run_without_padding_on_enough_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = encoder_of(bert, mode="paper")
     seen: list[tuple[int, int]] = []

@@ -1,7 +1,6 @@
 """ONNX Runtime against PyTorch, the packaged file, and the cache of graphs."""
 
 import copy
-import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,6 @@ from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.onnx_build import LARGEST
 from erda.encoders.onnx_encoder import (
-    ABOUT,
     GRAPH,
     TOKENIZER,
     OnnxEncoder,
@@ -87,15 +85,6 @@ def test_a_damaged_packaged_file_is_rejected(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "minilm" / file).write_bytes(content)
     with pytest.raises(ModelError):
         build_encoder("minilm", trained_layers=0, engine="packaged").embed(SENTENCES)
-
-
-def test_the_fingerprint_covers_encoder_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint
-    copytree(PACKAGED / "minilm", tmp_path / "minilm")
-    monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
-    place = tmp_path / "minilm" / ABOUT
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"max_pieces": 12}))
-    assert build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint != before
 
 
 def test_the_files_of_mpnet_are_looked_for_in_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

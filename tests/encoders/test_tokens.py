@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import SENTENCES, build_model, marked_examples, sentence
+from tiny_models import build_model, marked_examples, sentence
 
-from erda.encoders import tokens
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.tokens import MARKS, MarkedTokenizer, cut
 from erda.encoders.weights import find_model
@@ -147,17 +146,6 @@ def test_keys_depend_on_pieces_and_marks_only() -> None:
     again = sentence("berlin is in germany", (0, 1), (3, 4), relation="capital")
     keys = [pieces.key for pieces in tokenizer.encode([there, back, again])]
     assert keys[0] == keys[2] != keys[1]
-
-
-def test_the_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "KEPT_WORDS", 5)
-    monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
-    tokenizer = load_tokenizer(build_model(tmp_path), mode="paper")
-    first = [pieces.ids.tolist() for pieces in tokenizer.encode(SENTENCES)]
-    second = [tokenizer.encode([example])[0].ids.tolist() for example in SENTENCES]
-    assert first == second
-    assert len(tokenizer._sentences) == 3
-    assert len(tokenizer._words) < 30
 
 
 def test_invalid_limits_and_folders_are_rejected(tmp_path: Path) -> None:

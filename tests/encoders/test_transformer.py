@@ -11,7 +11,7 @@ from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
 from erda.encoders import build_encoder, check_device, device_kind, tokens
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.trainable import embed
-from erda.encoders.weights import ModelFolder, find_model
+from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 
 
@@ -99,19 +99,6 @@ def test_the_seed_determines_the_linear_layer_which_a_trained_state_replaces(ber
 
 
 # -- MiniLM and settings ---------------------------------------------------------------------------------------------
-
-
-def test_minilm_matches_names_to_sentences() -> None:
-    encoder = build_encoder("minilm", mode="paper", cache=FrozenCache())
-    examples = [
-        sentence("the capital of Germany is Berlin", (3, 4), (5, 6)),
-        sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6)),
-    ]
-    vectors = torch.nn.functional.normalize(embed(encoder, examples), dim=1)
-    names = torch.nn.functional.normalize(encoder.eval().encode_texts(["capital city", "place of birth"]), dim=1)
-    assert (vectors @ names.T).argmax(1).tolist() == [0, 1]
-    assert encoder.spec.name == "minilm"
-    assert encoder.spec.fingerprint == find_model("minilm").fingerprint
 
 
 @pytest.mark.parametrize(

@@ -62,19 +62,15 @@ def test_a_changed_copy_of_a_model_is_rejected(tmp_path: Path, changed: str) -> 
         origin(find_model(folder))
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
-def test_an_incomplete_folder_is_rejected(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "adapter_config.json"])
+def test_an_incomplete_folder_and_a_peft_adapter_are_rejected(tmp_path: Path, name: str) -> None:
+    """With PEFT installed, transformers loads the base model of adapter_config.json instead of the weights."""
     folder = write_folder(tmp_path / "m")
-    (folder / name).unlink()
+    if name == "adapter_config.json":
+        (folder / name).write_text('{"base_model_name_or_path": "/other/model"}')
+    else:
+        (folder / name).unlink()
     with pytest.raises(ModelError, match=Path(name).stem):
-        find_model(folder)
-
-
-def test_a_folder_that_names_another_model_is_rejected(tmp_path: Path) -> None:
-    """With PEFT installed, transformers loads the base model of this file instead of the weights beside it."""
-    folder = write_folder(tmp_path / "m")
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/other/model"}')
-    with pytest.raises(ModelError, match="adapter_config"):
         find_model(folder)
 
 

@@ -161,7 +161,7 @@ class OnnxEncoder(Encoder):
         """Embed sentences that are already word pieces: [n, dim] float32."""
         if self.cache is not None and self.cache.max_bytes:
             states = self.cache.states(self.about.fingerprint, self.dim)
-            made = states.of(batch, lambda new: self._vectors(new, batch_size)[:, None])
+            made = states.of(batch, lambda new: list(self._vectors(new, batch_size)[:, None]))
             return np.concatenate([np.empty((0, self.dim), np.float32), *made])
         return self._vectors(batch, batch_size)
 
