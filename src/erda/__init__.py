@@ -35,7 +35,7 @@ PUBLIC = {  # module -> its public names
     "erda.app.state": ("VersionInfo",),
     "erda.app.version": ("Version",),
     "erda.benchmark.records": ("read_record", "read_records"),
-    "erda.benchmark.report.report": ("write_report",),
+    "erda.benchmark.report.report_files": ("write_report",),
     "erda.benchmark.run.planned_runs": ("run_experiment",),
     "erda.corpus.augment": ("open_augmenter",),
     "erda.corpus.corpus_store": ("CorpusStore",),

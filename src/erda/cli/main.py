@@ -34,9 +34,7 @@ GROUPS: dict[
     "experiments": {
         "run": ("run",),
         "paper": ("paper",),
-        "search": ("search",),
         "report": ("report",),
-        "submit": ("submit",),
     },
     "data and unlabelled text": {"data": ("data",), "corpus": ("corpus",)},
 }

@@ -24,19 +24,21 @@ PROTOCOLS = (ALL_SEEN, CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """Answers of one test set as integers, computed once and used after every task.
+class TestAnswers:
+    """Gold and candidate relations of one test set as integers, computed once and used after every task.
 
     `gold` [n_examples] and `listed` [n_examples, longest list] index `names`. Lists are padded with -1 and contain
     neither the gold relation nor duplicates. `listed` is None if the dataset lists no candidates.
     """
+
+    __test__ = False  # for pytest
 
     names: tuple[str, ...]
     gold: np.ndarray
     listed: np.ndarray | None
 
     @classmethod
-    def of(cls, test: TestSet) -> Answers:
+    def of(cls, test: TestSet) -> TestAnswers:
         """Answers of `test`."""
         index: dict[str, int] = {}
         gold = np.array([index.setdefault(name, len(index)) for name in test.gold], dtype=np.int64)
@@ -62,7 +64,7 @@ class Marks:
     winner: dict[str, np.ndarray]  # protocol -> column of the best relation among gold and rivals; -1: a tie with gold
 
 
-def mark(predictions: Predictions, answers: Answers) -> Marks:
+def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
     """Mark the predictions [n_examples, n_relations] for one test set."""
     scores = predictions.scores
     n_examples, n_relations = scores.shape
