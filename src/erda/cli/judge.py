@@ -98,8 +98,8 @@ def run_judge(options: argparse.Namespace) -> None:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Fit thresholds and print what to expect of them, or drop them."""
-    from erda.app.annotated import is_annotated
     from erda.app.answers import TunedRelation
+    from erda.app.texts import is_annotated
     from erda.data.own_data import read_examples
 
     if options.clear == (options.file is not None):

@@ -50,7 +50,7 @@ def extracted_rows(
     options: argparse.Namespace, path: Path, names: Mapping[str, str | None]
 ) -> Iterator[dict[str, Any]]:
     """Extract from each text of a file, as `ask_text` does; at the end, print the server's hint on its tagger."""
-    from erda.app.answer_tables import INPUT
+    from erda.app.answer_files import INPUT
     from erda.app.texts import read_texts
     from erda.text.reading import Faults
 

@@ -31,7 +31,7 @@ from erda.types import NO_RELATION, Example, Relation
 if TYPE_CHECKING:
     from erda.app.answers import Taught
     from erda.app.extractor import Extractor
-    from erda.app.lessons import Known
+    from erda.app.state import Known
     from erda.data.formats import Reading
     from erda.serve.client import Client
 
@@ -320,7 +320,7 @@ def declarations(known: Known) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    from erda.app.store_edits import forget
+    from erda.app.store import forget
 
     before = stored(options).current().number
     if options.example is None:
@@ -340,7 +340,7 @@ def run_forget(options: argparse.Namespace) -> None:
 
 def run_undo(options: argparse.Namespace) -> None:
     """Return to an earlier version."""
-    from erda.app.store_edits import undo
+    from erda.app.store import undo
 
     if options.to is not None:
         open_store(options, create=True, version=options.to)  # also repairs a damaged store
