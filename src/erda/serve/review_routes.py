@@ -129,7 +129,7 @@ async def judge(body: ReviewJudgeBody, request: Request, service: TheService) ->
     desk = desk_of(request)
     is_first = await desk.run(
         lambda one: one.judge(
-            service.newest(), body.device, body.key, holds=body.holds, instead=body.instead, relation=body.relation
+            service.newest(), body.key, holds=body.holds, instead=body.instead, relation=body.relation
         )
     )
     if not is_first:
@@ -141,9 +141,7 @@ async def judge(body: ReviewJudgeBody, request: Request, service: TheService) ->
 async def accept(body: AcceptBody, request: Request, service: TheService) -> Response:
     """Accept all pairs above a confidence that are on no other screen, as one version."""
     desk = desk_of(request)
-    keys = await desk.run(
-        lambda one: one.accept(service.newest(), body.device, least=body.min_confidence, relation=body.relation)
-    )
+    keys = await desk.run(lambda one: one.accept(service.newest(), least=body.min_confidence, relation=body.relation))
     await service.write(desk.shared.save)
     return await desk.next(body, keys)
 
@@ -152,7 +150,7 @@ async def accept(body: AcceptBody, request: Request, service: TheService) -> Res
 async def undo(body: ReviewUndoBody, request: Request, service: TheService) -> Response:
     """Take decisions back, including those that are part of a version; the last pair is shown again."""
     desk = desk_of(request)
-    keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.device, body.keys))
+    keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.keys))
     return await desk.next(body, keys)
 
 
@@ -172,7 +170,7 @@ class ReviewDesk:
         """What the device shows next; at the end of the texts, waiting judgements become a version first."""
 
         def look(one: SharedReview) -> ReviewView:
-            return one.view(self._service.newest(), body.device, relation=body.relation)
+            return one.view(self._service.newest(), relation=body.relation)
 
         view = await self.run(look)
         if view.n_waiting and view.current is None:
