@@ -54,7 +54,7 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
         assert Path(stopped).read_bytes() == Path(whole).read_bytes()
 
 
-@pytest.mark.parametrize("pairs", [(), ("--both",), ("--all",)])
+@pytest.mark.parametrize("pairs", [(), ("--pairs=both",), ("--pairs=all",)])
 def test_a_stopped_extraction_goes_on_to_the_same_result(
     erda: Erda, monkeypatch: pytest.MonkeyPatch, pairs: tuple[str, ...]
 ) -> None:

@@ -203,7 +203,7 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
         )
         raise DataError(
             f"No threshold reaches a precision of {precision:g}: {reach}. Nothing was changed. Judge more sentences "
-            "(judge, erda judge), or ask for a lower precision."
+            "(judge, erda teach --not), or ask for a lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):
