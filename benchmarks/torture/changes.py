@@ -58,23 +58,23 @@ class Command:
 EDITS = tuple(
     Command((*words, *STORE))
     for words in (
-        ("edit", "r1", "--name", "other"),
-        ("edit", "r1", "--into", "r2"),
-        ("edit", "r1", "--description", "a sign"),
-        ("edit", "r1", "--types", "PERSON", "ORG"),
+        ("rename", "r1", "other"),
+        ("merge", "r1", "r2"),
+        ("describe", "r1", "a sign"),
+        ("declare", "r1", "--inverse", "r2", "--head-types", "PERSON"),
         ("tune", "labelled.jsonl", "--precision", "0.1"),
-        ("teach", "r1", "[[eve]] who is {{carl}}", "--not"),
+        ("judge", "r1", "[[eve]] who is {{carl}}", "--no"),
         ("teach", "r1", "[[eve]] who is {{carl}}"),
         ("teach", "R_1 again", "[[eve]] is who {{carl}}"),
         ("forget", "r1"),
-        ("versions", "--undo"),
-        ("versions", "--keep", "1"),
-        ("versions", "--purge"),
+        ("undo",),
+        ("prune", "--keep", "1"),
+        ("prune", "--purge"),
     )
 )
 OUTPUTS = (
     Command(("predict", "data.jsonl", *STORE, "--out", "answers.csv")),
-    Command(("review", "--list", "--relation", "r1", "--text", "sources/text.txt", *STORE, "--out", "found.jsonl")),
+    Command(("suggest", "r1", "--text", "sources/text.txt", *STORE, "--out", "found.jsonl")),
     Command(("data", "convert", "data.jsonl", "--out", "copy.csv")),
     Command(("export", "exported", *STORE)),
 )

@@ -61,7 +61,7 @@ def ask_settings(path: str) -> Call:
     """Read settings as `erda run --config` does."""
 
     def call() -> None:
-        from erda.cli.settings_options import add_settings, load_settings
+        from erda.cli.settings import add_settings, load_settings
 
         parser = argparse.ArgumentParser(prog="erda")
         add_settings(parser)

@@ -66,7 +66,7 @@ def _rows(name: str) -> list[dict[str, Any]]:
 def relation(here: Path, name: str) -> Iterator[Call]:
     """A relation of a dataset, through to the report."""
     toys.write_lines(here / "data.jsonl", _rows(name))
-    yield ["data", "convert", "data.jsonl"]
+    yield ["data", "check", "data.jsonl"]
     yield toys.RUN
     yield ["report", "run", "--no-figures"]
 
@@ -76,7 +76,7 @@ def tacred_relation(here: Path, name: str) -> Iterator[Call]:
     ends = {"subj_start": 0, "subj_end": 0, "obj_start": 2, "obj_end": 2}
     row = {"id": name, "token": ["ada", "met", "bob"], **ends}
     (here / "tacred.json").write_text(json.dumps([{**row, "relation": name}, {**row, "id": "b", "relation": "r"}]))
-    yield ["data", "convert", "tacred.json"]
+    yield ["data", "check", "tacred.json"]
 
 
 def fewrel_relation(here: Path, name: str) -> Iterator[Call]:
@@ -84,7 +84,7 @@ def fewrel_relation(here: Path, name: str) -> Iterator[Call]:
     row = {"tokens": ["ada", "met", "bob"], "h": ["ada", "Q1", [[0]]], "t": ["bob", name, [[2]]]}
     (here / "fewrel.json").write_text(json.dumps({name: [row, row], "r": [row]}))
     (here / "relations.json").write_text(json.dumps([{"id": name, "name": name, "description": name}]))
-    yield ["data", "convert", "fewrel.json"]
+    yield ["data", "check", "fewrel.json"]
 
 
 def entity(here: Path, name: str) -> Iterator[Call]:
@@ -118,7 +118,7 @@ def file_name(here: Path, name: str) -> Iterator[Call]:
         toys.write_lines(here / path, _rows("r0"))
     except (OSError, ValueError):
         path = name  # the file cannot exist, but can be requested
-    yield ["data", "convert", path]
+    yield ["data", "check", path]
     run = list(toys.RUN)
     run[run.index("data.jsonl")] = path
     yield run
@@ -147,8 +147,8 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
     yield ["teach", "--store", "store", "--encoder", "tiny", "r1", f"[[{name}]] knew {{{{{name}}}}}"]
     toys.write_lines(here / "mine.jsonl", _rows(name))
     yield ["teach", "--store", "store", "--file", "mine.jsonl"]
-    yield ["teach", "--not", "--store", "store", "--", name, f"[[{name}]] met {{{{eve}}}}"]
-    yield ["edit", "--store", "store", "r1", "--types", "PERSON", name]
+    yield ["judge", "--no", "--store", "store", "--", name, f"[[{name}]] met {{{{eve}}}}"]
+    yield ["declare", f"--head-types={name}", f"--inverse={name}", "--store", "store", "r1"]
     yield ["relations", "--store", "store"]
     yield ["relations", "--store", "store", "--", name]
     yield ["predict", "mine.jsonl", "--store", "store"]
@@ -157,7 +157,7 @@ def taught_relation(here: Path, name: str) -> Iterator[Call]:
     yield ["evaluate", "mine.jsonl", "--store", "store"]
     yield ["export", "exported", "--store", "store"]
     yield ["forget", "--store", "store", "--", name]
-    yield ["versions", "--store", name or "store"]
+    yield ["history", "--store", name or "store"]
 
 
 def output_name(here: Path, name: str) -> Iterator[Call]:
@@ -170,7 +170,7 @@ def output_name(here: Path, name: str) -> Iterator[Call]:
     yield ["extract", "text.txt", f"--names={name}", *store]
     yield ["data", "convert", "data.jsonl", f"--out={name}2.csv"]
     yield ["data", "convert", "--out=copy.csv", "--", f"{name}2.csv"]
-    yield ["review", "--list", "--relation", "r0", "--text", "data.jsonl", *store, f"--out={name}3.jsonl"]
+    yield ["suggest", "r0", "--text", "data.jsonl", *store, f"--out={name}3.jsonl"]
     yield ["evaluate", *store, "--", f"{name}3.jsonl"]
     yield ["export", *store, "--", f"{name} export"]
     yield ["tune", "--precision", "0.1", *store, "--", name]
@@ -187,32 +187,30 @@ def store_name(here: Path, name: str) -> Iterator[Call]:
     store = [f"--store={name}"]
     yield ["teach", "--encoder", "tiny", *store, "r1", "[[ada]] met {{bob}}", "[[eve]] met {{fay}}"]
     yield ["teach", *store, "r2", "[[ada]] was {{bob}}"]
-    for call in (["r1", "--description", "a"], ["r1", "--name", "r3"], ["r3", "--into", "r2"]):
-        yield ["edit", *call, *store]
-    for call in (["versions", "--undo"], ["forget", "r2"], ["versions"], ["versions", "--keep", "1"]):
+    for call in (["describe", "r1", "a"], ["rename", "r1", "r3"], ["merge", "r3", "r2"], ["undo"], ["forget", "r2"]):
         yield [*call, *store]
-    for call in (["relations"], ["predict", "data.jsonl"], ["export", "exported"]):
+    for call in (["history"], ["relations"], ["prune"], ["predict", "data.jsonl"], ["export", "exported"]):
         yield [*call, *store]
 
 
 def edited_relation(here: Path, name: str) -> Iterator[Call]:
     """The new name of a relation, and relations of commands that look one up."""
     store = ["--store", "taught"]
-    yield ["edit", *store, "r1", f"--name={name}"]
-    yield ["edit", *store, "r2", f"--description={name}"]
-    yield ["edit", *store, "--into", "r2", "--", name]
-    yield ["review", "--list", f"--relation={name}", "--text", "data.jsonl", *store]
+    yield ["rename", *store, "--", "r1", name]
+    yield ["describe", *store, "--", "r2", name]
+    yield ["merge", *store, "--", name, "r2"]
+    yield ["suggest", "--text", "data.jsonl", *store, "--", name]
     yield ["forget", *store, "--", name]
     yield ["relations", *store]
-    yield ["versions", *store]
+    yield ["history", *store]
 
 
 def column_name(here: Path, name: str) -> Iterator[Call]:
     """A column of a table: in its header, and as an option."""
     with (here / GIVEN).open("w", newline="", errors="replace") as file:
         csv.writer(file).writerows([("text", name), ("[[ada]] met {{bob}}", "r0"), ("[[eve]] met {{fay}}", "r1")])
-    yield ["data", "convert", GIVEN]
-    yield ["data", "convert", GIVEN, f"--columns=text=text,relation={name}"]
+    yield ["data", "check", GIVEN]
+    yield ["data", "check", GIVEN, f"--columns=text=text,relation={name}"]
     yield ["teach", "--file", GIVEN, f"--columns={name}=text", "--store", "taught"]
     yield ["predict", GIVEN, f"--columns=text={name}", "--store", "taught"]
     yield ["predict", GIVEN, "--store", "taught", "--out", "answers.csv"]
@@ -229,10 +227,10 @@ def found_file(here: Path, name: str) -> Iterator[Call]:
         (here / "taught" / "versions" / name).write_text("{}")
     except (OSError, ValueError):
         return
-    yield ["data", "convert", "brat"]
+    yield ["data", "check", "brat"]
     yield ["report", "run", "--no-figures"]
-    yield ["versions", "--store", "taught"]
-    yield ["versions", "--purge", "--store", "taught"]
+    yield ["history", "--store", "taught"]
+    yield ["prune", "--purge", "--store", "taught"]
 
 
 def record_name(here: Path, name: str) -> Iterator[Call]:

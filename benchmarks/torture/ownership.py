@@ -33,7 +33,7 @@ WRITINGS = (
     ),
     Writing(
         "suggest",
-        ("review", "--list", "--relation", "r0", "--text", "texts.jsonl", *STORE, "--overwrite", "--out", "a.jsonl"),
+        ("suggest", "r0", "--text", "texts.jsonl", *STORE, "--overwrite", "--out", "a.jsonl"),
         "a.jsonl",
         ("texts.jsonl",),
     ),
@@ -52,11 +52,11 @@ WRITINGS = (
     Writing("convert", ("data", "convert", "data.jsonl", "--out", "a.csv"), "a.csv", ("data.jsonl",)),
     Writing("export", ("export", "a", *STORE), "a"),
     Writing("teach", ("teach", "r9", "[[ada]] met {{bob}}", *STORE), "store"),
-    Writing("judge", ("teach", "r0", "[[ada]] met {{bob}}", "--not", *STORE), "store"),
+    Writing("judge", ("judge", "r0", "[[ada]] met {{bob}}", "--no", *STORE), "store"),
     Writing("tune", ("tune", "labelled.jsonl", "--precision", "0.1", *STORE), "store"),
-    Writing("prune", ("versions", "--keep", "0", *STORE), "store"),
-    Writing("purge", ("versions", "--purge", *STORE), "store"),
-    Writing("undo", ("versions", "--undo", *STORE), "store"),
+    Writing("prune", ("prune", "--keep", "0", *STORE), "store"),
+    Writing("purge", ("prune", "--purge", *STORE), "store"),
+    Writing("undo", ("undo", *STORE), "store"),
     Writing("build", tuple(toys.BUILD), "corpus"),
 )
 BESIDE = ("{out}.partial", ".{out}.part", ".{out}.tmp", ".{out}.0.tmp")

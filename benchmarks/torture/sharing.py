@@ -13,7 +13,6 @@ from kills import WORKS, Work, finished, prepare, twin_of
 from processes import Child, ask
 from trial import CLEAR, Case, Trial, Verdict, numbered, unclear
 
-LISTS = (["versions"], ["versions", "--keep", "1"], ["versions"])
 PATIENT = 10  # seconds that a teacher waits for others
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NAMESPACE, _PRIVATE, _REMOUNT = 0x00020000, 1 << 18 | 1 << 14, 1 << 5
@@ -79,7 +78,7 @@ def _many_teachers(case: Case, number: int) -> Verdict:
     toys.copy(case.toys, ("store", "tiny"), case.folder)
     store = ["--store", "store"]
     teachers = [Child(["teach", f"new {i}", f"[[ada]] sign{i} {{{{bob}}}}", *store], case.folder) for i in range(3)]
-    others = [Child([*call, *store], case.folder) for call in LISTS]
+    others = [Child([*call, *store], case.folder) for call in (["history"], ["prune", "--keep", "1"], ["history"])]
     for child, answer in [(child, child.wait()) for child in (*teachers, *others)]:
         if verdict := unclear(answer):
             return Verdict(verdict.kind, f"many teachers: {verdict.why}")

@@ -39,7 +39,7 @@ FROZEN += ["--set", "encoder.mode=paper", "--set", "cache_dir=cache", "--set", "
 FROZEN += ["--set", "way=2", "--set", "shots=4"]
 TEACH = ["teach", "--file", "data.jsonl", "--encoder", "tiny", "--store", "store"]
 MORE = ["teach", "r9", "[[ada]] the city {{bob}}", "[[eve]] who is {{fay}}", "--store", "store"]
-JUDGE = ["teach", "r0", "[[ada]] the sign3 {{bob}}", "--not", "--store", "store"]
+JUDGE = ["judge", "r0", "[[ada]] the sign3 {{bob}}", "--no", "--store", "store"]
 TUNE = ["tune", "labelled.jsonl", "--precision", "0.1", "--store", "store"]
 PREDICT = ["predict", "many.jsonl", "--store", "store", "--out", "answers.csv", "--overwrite"]
 CONFIG = """\
@@ -82,7 +82,7 @@ def make_toys(folder: Path) -> None:
         JUDGE,
         TUNE,
         MORE,
-        ["versions", "--undo", "--store", "store"],
+        ["undo", "--store", "store"],
         RUN,
     ):
         _make(call, folder)
