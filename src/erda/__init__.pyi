@@ -15,8 +15,8 @@ from erda.app.answers import Tuned as Tuned
 from erda.app.answers import TunedRelation as TunedRelation
 from erda.app.answers import WordEffect as WordEffect
 from erda.app.extractor import Extractor as Extractor
-from erda.app.lessons import Judgement as Judgement
-from erda.app.lessons import Lesson as Lesson
+from erda.app.state import Judgement as Judgement
+from erda.app.state import Lesson as Lesson
 from erda.app.state import VersionInfo as VersionInfo
 from erda.app.version import Version as Version
 from erda.benchmark.records import read_record as read_record

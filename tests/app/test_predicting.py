@@ -13,16 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from toy_extractor import QUESTIONS, taught
 
-from erda.app import predicting
-from erda.app.answer_files import Asking, Piece, write_answers
+from erda.app import answer_files
+from erda.app.answer_files import Asking, Piece, ask_rows, ask_text, write_answers
 from erda.app.extractor import Extractor
-from erda.app.predicting import ask_rows, ask_text
 from erda.errors import DataError, SettingsError
 
 
 @pytest.fixture
 def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
-    monkeypatch.setattr(predicting, "PIECE", 1)
+    monkeypatch.setattr(answer_files, "PIECE", 1)
     (tmp_path / "q.txt").write_text("\n".join(QUESTIONS))
     return taught(tmp_path / "mine")
 
@@ -256,7 +255,7 @@ def test_a_table_has_a_row_for_each_relation_of_a_pair(extractor: Extractor, tmp
 def test_a_missing_library_is_named_before_the_first_answer(
     extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erda.app.answer_tables.find_spec", lambda name: None)
+    monkeypatch.setattr("erda.app.answer_files.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match="pip install pyarrow"):
         write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.parquet")
     assert not list(tmp_path.glob("a.parquet*"))

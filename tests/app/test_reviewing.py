@@ -8,11 +8,9 @@ from threading import Event
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
 
-from erda.app.candidates import Candidate, CandidatePool
+from erda.app.candidates import FOLDER, PENDING, SHOWN, Candidate, CandidatePool, ReviewJournal, pair_key
 from erda.app.extractor import Extractor
-from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal, pair_key
-from erda.app.reviewing import PER_VERSION, Review, judgement_of, open_review
-from erda.app.shared_review import ReviewView, SharedReview
+from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks

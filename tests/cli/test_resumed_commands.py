@@ -8,7 +8,7 @@ import pytest
 from command_line import Erda
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
-from erda.app import answer_files, predicting
+from erda.app import answer_files
 from erda.app.version import Version
 
 
@@ -16,7 +16,7 @@ from erda.app.version import Version
 def test_a_stopped_prediction_goes_on_to_the_same_result(
     erda: Erda, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 4)
+    monkeypatch.setattr(answer_files, "PIECE", 4)
     erda("teach", "founded by", *FOUNDED)
     lines = [f"[[X{i}]] was founded by {{{{Y{i}}}}}" if i != 5 else "[[broken" for i in range(11)]
     Path("q.txt").write_text("\n".join(lines))
@@ -58,7 +58,7 @@ def test_a_stopped_prediction_goes_on_to_the_same_result(
 def test_a_stopped_extraction_goes_on_to_the_same_result(
     erda: Erda, monkeypatch: pytest.MonkeyPatch, pairs: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 5)
+    monkeypatch.setattr(answer_files, "PIECE", 5)
     erda("teach", "founded by", *FOUNDED)
     erda("teach", "born in", *BORN)
     lines = [
@@ -104,7 +104,7 @@ def test_a_stopped_extraction_goes_on_to_the_same_result(
 
 
 def test_a_prediction_of_another_version_begins_anew(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predicting, "PIECE", 1)
+    monkeypatch.setattr(answer_files, "PIECE", 1)
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
     with monkeypatch.context() as patched:

@@ -10,9 +10,9 @@ import pytest
 from command_line import Erda
 from toy_extractor import BORN, CAPITAL, FOUNDED
 
-from erda.app import reviewing
+from erda.app import review
 from erda.app.extractor import Extractor
-from erda.app.reviewing import Review
+from erda.app.review import Review
 from erda.cli import review_commands as review_command
 
 TEXT = "Bob was born in Oslo.\nMary was born in Rome.\nAcme was founded by Hugo.\n"
@@ -71,7 +71,7 @@ def test_the_numbers_of_relations_follow_what_another_process_teaches(
     store: Erda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ["q", "1", "y"]  # last first
-    monkeypatch.setattr(reviewing, "PER_VERSION", 1)
+    monkeypatch.setattr(review, "PER_VERSION", 1)
     monkeypatch.setattr(review_command, "_line", said.pop)
     forget = iter([True])
 

@@ -7,9 +7,9 @@ import pytest
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
-from erda.app import shared_review
+from erda.app import review
+from erda.app.candidates import FOLDER, ReviewJournal
 from erda.app.extractor import Extractor
-from erda.app.review_journal import FOLDER, ReviewJournal
 
 TOWNS = ("Bern", "Rome", "Kyiv", "Oslo", "Riga", "Lima")
 TEXT = " ".join(f"{town} is the capital of Land{town} ." for town in TOWNS)
@@ -90,7 +90,7 @@ def test_a_judgement_is_about_the_relation_that_was_on_the_screen(
     """Also after ten silent minutes, a rename, and new versions that propose another relation."""
     pair = begin(served)["pair"]
     assert pair["relation"] == "capital of"
-    monkeypatch.setattr(shared_review, "SCREEN_SECONDS", 0.0)
+    monkeypatch.setattr(review, "SCREEN_SECONDS", 0.0)
     served.post("/v1/relations/rename", {"relation": "capital of", "to": "seat"})
     served.post("/v1/teach", {"relation": "capital of", "examples": ["[[Rome]] beat {{Carthage}} ."]})
     state = judge(served, pair, holds=False)

@@ -12,16 +12,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.app.answer_tables import COLUMNS, PlainRow, rows_for, writer_for
-from erda.data.dataset import Stamps
-from erda.errors import DataError
-from erda.files import SEAL, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.app.answers import Pairs
+from erda.app.entities import MOST_PAIRS, PairQuestions, find_tagger
+from erda.app.inputs import MOST_CHARACTERS, example_of
+from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
+from erda.app.version import TOP, Version
+from erda.data.dataset import Stamps, file_stamps
+from erda.data.formats.brat import brat_files
+from erda.data.formats.csv_examples import CSV_END, csv_line
+from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
+from erda.data.own_data import own_format, row_reader
+from erda.errors import DataError, SettingsError, counted
+from erda.files import SEAL, read_sealed, remove_own, remove_unfinished, sealed, whole_file, write_json, write_lines
 from erda.outputs import (
     append_lines,
     refuse_existing,
@@ -30,7 +41,103 @@ from erda.outputs import (
     remove_work,
     work_folder,
 )
-from erda.text.reading import Faults
+from erda.text.names import NameTagger
+from erda.text.reading import Faults, opened
+from erda.types import Example
+
+COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
+PLACES = ("head_start", "head_end", "tail_start", "tail_end")
+MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the name a pronoun stands for; its type
+TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
+_GROUP = 1 << 16  # rows per row group of a Parquet file
+PlainRow = dict[str, Any]
+Rows = Callable[[], Iterable[PlainRow]]  # can be read several times
+Writer = Callable[[Path, Rows, Sequence[str]], None]  # the last are the columns of a table
+INPUT = "input"
+
+
+def writer_for(out: Path) -> Writer:
+    """Select the writer by the ending of the file name."""
+    for ending, writer in WRITERS.items():
+        if out.name.endswith(ending):
+            if writer is _write_parquet and find_spec("pyarrow") is None:
+                raise SettingsError(
+                    f"--out {out}: Parquet needs pyarrow: pip install pyarrow. Or write .csv or .jsonl."
+                )
+            return writer
+    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
+
+
+def rows_for(out: Path, rows: Rows) -> Rows:
+    """The rows of a file: a table has one for each relation of a pair."""
+    if out.name.endswith((".jsonl", ".jsonl.gz")):
+        return rows
+    return lambda: (one for row in rows() for one in by_relation(row))
+
+
+def json_line(row: PlainRow) -> str:
+    """Convert a row to one line of ASCII JSON."""
+    return json.dumps(row)
+
+
+def by_relation(row: PlainRow) -> Iterator[PlainRow]:
+    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
+    if "relations" not in row:
+        yield row
+        return
+    confidences = {one["relation"]: one["confidence"] for one in row["ranked"]}
+    for relation in row["relations"]:
+        yield row | {"relation": relation, "confidence": confidences[relation]}
+
+
+def _write_jsonl(out: Path, rows: Rows, columns: Sequence[str]) -> None:
+    write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows()))
+
+
+def _write_csv(out: Path, rows: Rows, columns: Sequence[str]) -> None:
+    write_lines(out, map(csv_line, _cells(map(_flat, rows()), (*columns, *_input_columns(rows)))), end=CSV_END)
+
+
+def _input_columns(rows: Rows) -> list[str]:
+    """The columns of the input in the order of their first occurrence."""
+    return list(dict.fromkeys(f"{INPUT}_{name}" for row in rows() for name in row.get(INPUT, ())))
+
+
+def _flat(row: PlainRow) -> PlainRow:
+    """A row with the fields of the input as columns."""
+    given = row.get(INPUT, {})
+    return row | {
+        f"{INPUT}_{name}": one if one is None or isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+        for name, one in given.items()
+    }
+
+
+def _cells(rows: Iterable[PlainRow], columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    yield tuple(columns)
+    for row in rows:
+        yield tuple("" if row.get(name) is None else row[name] for name in columns)
+
+
+def _write_parquet(out: Path, rows: Rows, columns: Sequence[str]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {**dict.fromkeys(("line", *PLACES), pa.int64()), "confidence": pa.float64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in (*columns, *_input_columns(rows))])
+    rest = map(_flat, rows())
+    with whole_file(out) as temporary, pq.ParquetWriter(temporary, schema) as file:
+        while group := list(islice(rest, _GROUP)):
+            file.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+WRITERS: dict[str, Writer] = {
+    ".jsonl": _write_jsonl,
+    ".jsonl.gz": _write_jsonl,
+    ".csv": _write_csv,
+    ".csv.gz": _write_csv,
+    ".parquet": _write_parquet,
+}
+
 
 JOB, ROWS = "job.json", "rows.jsonl"
 
@@ -207,3 +314,171 @@ def _rows(path: Path) -> Iterator[PlainRow]:
         return
     except ValueError:
         raise DataError(f"{path}: is damaged. Delete {path.parent} and run the same command again.") from None
+
+
+PIECE = 1024  # questions or lines per piece
+Ask = Callable[[TextRow], PairQuestions]
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+
+
+def ask_rows(
+    version: Version,
+    path: Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    top: int = TOP,
+    min_confidence: float | None = None,
+) -> Asking:
+    """Answer every row of a file in any of a user's own formats; `columns` as in `read_examples`."""
+    format = own_format(path, format, columns)
+    files = (path, *(brat_files(path) if format == "brat" else ()))
+    job = _job(version, files, format=format, columns=dict(columns or {}), top=top, min_confidence=min_confidence)
+    reader = row_reader(format, columns)
+    return Asking(path, files, job, partial(_answer_rows, version, path, rows_of=reader, top=top, least=min_confidence))
+
+
+def ask_text(
+    version: Version,
+    path: Path,
+    names: Mapping[str, str | None] | None = None,
+    *,
+    pairs: Pairs = "likelier",
+    pronouns: bool = True,
+    min_confidence: float | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Asking:
+    """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
+
+    Files whose names end in .jsonl hold objects (`TextRow`), those in .csv a column `text`, or that of `columns`.
+    """
+    tagger = NameTagger(names) if names else None
+    found_by = hashlib.sha256(json.dumps([*names.items()]).encode()).hexdigest() if names else find_tagger().name
+    asked = {"pairs": pairs, "pronouns": pronouns, "min_confidence": min_confidence, "columns": dict(columns or {})}
+    job = _job(version, [path], entities=found_by, **asked)
+
+    def ask(row: TextRow) -> PairQuestions:
+        marks = row.marks()
+        return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
+
+    read = partial(read_texts, path, columns=columns)
+    answer = partial(_answer_text, version, read, ask=ask, pairs=pairs, least=min_confidence)
+    return Asking(path, (path,), job, answer, TEXT_COLUMNS)
+
+
+def _job(version: Version, files: Iterable[Path], **asked: Any) -> AnswerJob:
+    return AnswerJob(file_stamps(files), json.loads(json.dumps(asdict(version.state.stamp))), asked)
+
+
+def _answer_rows(
+    version: Version, path: Path, skip: int, *, rows_of: RowReader, top: int, least: float | None
+) -> Iterator[Piece]:
+    rest = islice(in_place(path, partial(rows_of, path)), skip, None)
+    while piece := [
+        (*_read(row), _given({} if isinstance(row, Unread) else row.columns())) for row in islice(rest, PIECE)
+    ]:
+        asked = [one for _, one, _ in piece if isinstance(one, Example)]
+        answers = iter(version.predict(asked, top=top, min_confidence=least))
+        rows: list[PlainRow] = [
+            {"id": one.id, **asdict(one), **given}
+            if isinstance(one, Unread)
+            else {"id": one.id, "line": line, **next(answers).to_json(), **given}
+            for line, one, given in piece
+        ]
+        skip += len(piece)
+        yield Piece(rows, skip, piece[-1][0])
+
+
+def _given(columns: Mapping[str, Any]) -> PlainRow:
+    """The fields of the input row, for the output; none if they are so long that they would fill the disk."""
+    return {INPUT: columns} if columns and len(json.dumps(columns)) <= MOST_CHARACTERS else {}
+
+
+def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
+    if isinstance(row, Unread):
+        return row.line, row
+    try:
+        example = row.read()
+        if isinstance(example, Rejected):
+            example = example.example
+        if not isinstance(example, str):
+            return row.line, example_of(example)
+        fault = example
+    except DataError as error:
+        fault = str(error)
+    return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLine:
+    """The questions of a line of text, or the reason why there are none."""
+
+    line: int
+    row: TextRow
+    questions: PairQuestions | None
+    error: str = ""
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+def _answer_text(
+    version: Version,
+    read: Callable[..., Iterator[TextLine]],
+    skip: int,
+    *,
+    ask: Ask,
+    pairs: Pairs,
+    least: float | None,
+) -> Iterator[Piece]:
+    asked, size = list[AskedLine](), 0
+    for line in read(skip=skip):
+        asked.append(_asked(line, ask))
+        size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
+        if size >= PIECE:
+            yield _text_piece(version, asked, pairs, least)
+            asked, size = [], 0
+    if asked:
+        yield _text_piece(version, asked, pairs, least)
+
+
+def _asked(line: TextLine, ask: Ask) -> AskedLine:
+    if line.error:
+        return AskedLine(line.line, line.row, None, line.error, line.columns)
+    try:
+        return AskedLine(line.line, line.row, ask(line.row), columns=line.columns)
+    except DataError as fault:
+        return AskedLine(line.line, line.row, None, str(fault), line.columns)
+
+
+def _text_piece(version: Version, asked: list[AskedLine], pairs: Pairs, least: float | None) -> Piece:
+    texts = [own.questions for own in asked if own.questions]
+    extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
+    rows, n_entities, taggers = list[PlainRow](), 0, set[str]()
+    for own in asked:
+        place: PlainRow = {"id": own.row.id, "line": own.line}
+        given = _given(own.columns)
+        if own.questions is None:
+            rows.append({**place, "error": own.error, **given})
+            continue
+        text = own.row.text if len(own.row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
+        found = next(extractions)
+        for one in found.kept(pairs):
+            answer = one.to_json()
+            sentence = {"text": text, "sentence": answer["text"]}
+            rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})
+        n_entities += found.n_entities
+        taggers.add(found.tagger)
+        if found.n_left_out:
+            n_pairs = counted(found.n_left_out, "pair")
+            error = f"{n_pairs} of entities left out: a line may have at most {MOST_PAIRS:,}; split it."
+            rows.append({**place, "error": error, **given})
+    return Piece(rows, asked[-1].line, asked[-1].line, n_entities, frozenset(taggers))
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file after decompression; a folder has 0."""
+    if path.is_dir():
+        return 0
+    with opened(path) as file:
+        return sum(piece.count(b"\n") for piece in iter(partial(file.read, 1 << 20), b"")) + 1

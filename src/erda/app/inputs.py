@@ -1,4 +1,4 @@
-"""Read examples and relations from user input; report all faults at once."""
+"""Read examples, relations and teachings from user input; report all faults at once."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ from erda.cli.store_options import (
 from erda.errors import SettingsError, counted
 
 if TYPE_CHECKING:
-    from erda.app.answer_files import Answered, Asking
-    from erda.app.answer_tables import PlainRow
+    from erda.app.answer_files import Answered, Asking, PlainRow
     from erda.app.extractor import Extractor
 
 PREDICT = """\
@@ -142,7 +141,7 @@ def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
 
 def run_predict(options: argparse.Namespace) -> None:
     """Answer a file; print or write the answers."""
-    from erda.app.predicting import ask_rows
+    from erda.app.answer_files import ask_rows
 
     refuse(below_one(options, "top"))
     version = open_store(options).version
@@ -160,8 +159,8 @@ def run_predict(options: argparse.Namespace) -> None:
 
 def run_extract(options: argparse.Namespace) -> None:
     """Extract from a text; print or write the answers."""
+    from erda.app.answer_files import ask_text
     from erda.app.entities import GIVEN, NAMES, find_tagger
-    from erda.app.predicting import ask_text
     from erda.text.names import read_names
 
     if options.names and options.entity:
@@ -192,8 +191,7 @@ def run_extract(options: argparse.Namespace) -> None:
 
 def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
     """Show the answers or write them into a file."""
-    from erda.app.answer_files import show_answers, write_answers
-    from erda.app.predicting import count_lines
+    from erda.app.answer_files import count_lines, show_answers, write_answers
 
     names = getattr(options, "names", None)
     inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
@@ -220,7 +218,7 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_tables import by_relation, json_line
+    from erda.app.answer_files import by_relation, json_line
 
     if not sys.stdout.isatty():
         print_line(json_line(row))
@@ -235,8 +233,8 @@ def _show(row: PlainRow) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Print the evaluation of a file, or the answers that differ between two versions."""
-    from erda.app.annotated import is_annotated
     from erda.app.evaluation import read_labelled
+    from erda.app.texts import is_annotated
 
     extractor = open_store(options)
     if is_annotated(options.file):
@@ -293,8 +291,8 @@ def _percent(share: float | None) -> str:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Fit thresholds and print what to expect of them, or drop them."""
-    from erda.app.annotated import is_annotated
     from erda.app.answers import TunedRelation
+    from erda.app.texts import is_annotated
     from erda.data.own_data import read_examples
 
     if options.clear == (options.file is not None):

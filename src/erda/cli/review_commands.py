@@ -28,7 +28,7 @@ from erda.errors import DataError, SettingsError, one_line
 
 if TYPE_CHECKING:
     from erda.app.candidates import Candidate
-    from erda.app.reviewing import Review
+    from erda.app.review import Review
 
 REVIEW = """\
 Shows a sentence with two entities and the relation that may hold from the first to the second, most useful first. On a
@@ -90,8 +90,8 @@ def run_review(options: argparse.Namespace) -> None:
 
 
 def _review(options: argparse.Namespace) -> None:
-    from erda.app.candidates import text_rows
-    from erda.app.reviewing import open_review
+    from erda.app.review import open_review
+    from erda.app.texts import text_rows
 
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
@@ -190,7 +190,7 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    from erda.app.reviewing import RECENT
+    from erda.app.review import RECENT
 
     found, relations = review.progress, {own.id: own.name for own in review.version.relations}
     name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)

@@ -30,7 +30,7 @@ from erda.types import NO_RELATION, Example, Relation
 if TYPE_CHECKING:
     from erda.app.answers import Taught
     from erda.app.extractor import Extractor
-    from erda.app.lessons import Known
+    from erda.app.state import Known
     from erda.data.formats import Reading
 
 TEACH = """\
@@ -179,7 +179,7 @@ def _teach(
 def _teach_not(extractor: Extractor, options: argparse.Namespace, reading: Reading | None) -> Taught:
     """Teach sentences or all rows of a file as counterexamples."""
     from erda.app.inputs import example_of, read_each, refuse_sentence
-    from erda.app.lessons import Judgement
+    from erda.app.state import Judgement
 
     refuse_sentence(options.relation)
     if reading is None:
@@ -274,7 +274,7 @@ def declarations(known: Known) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    from erda.app.store_edits import forget
+    from erda.app.store import forget
 
     before = stored(options).current().number
     if options.example is None:

@@ -55,7 +55,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run_versions(options: argparse.Namespace) -> None:
     """List the versions, return to one of them, or remove some."""
-    from erda.app.store_edits import undo
+    from erda.app.store import undo
 
     if options.undo:
         undone = undo(stored(options))

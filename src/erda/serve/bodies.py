@@ -267,7 +267,7 @@ class AnnotatedBody(Body):
     id: Name | None = None
 
     def row(self) -> dict[str, Any]:
-        """A row of annotated texts (`erda.app.annotated`)."""
+        """A row of annotated texts (`erda.app.texts`)."""
         for one in self.entities:
             one.refuse_mismatch(self.text, "entities")
         return self.model_dump(exclude_none=True)

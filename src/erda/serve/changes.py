@@ -10,8 +10,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from fastapi import APIRouter, Path, Query, Response
 
-from erda.app.annotated import read_annotated
 from erda.app.export import export
+from erda.app.texts import read_annotated
 from erda.app.version import Version
 from erda.serve.bodies import (
     DeclareBody,

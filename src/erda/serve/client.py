@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import requests
 
-from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
 from erda.app.answers import (
     Answer,
     Change,
@@ -30,8 +29,8 @@ from erda.app.answers import (
     WordEffect,
 )
 from erda.app.inputs import Given, labelled_examples_of, says_it_holds
-from erda.app.lessons import Lesson
-from erda.app.state import VersionInfo
+from erda.app.state import Lesson, VersionInfo
+from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.data.formats import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path

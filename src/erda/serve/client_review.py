@@ -1,4 +1,4 @@
-"""A review of texts on a server, with the members of `erda.app.reviewing.Review`."""
+"""A review of texts on a server, with the members of `erda.app.review.Review`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from erda.app.candidates import Candidate
-from erda.app.reviewing import RECENT, ReviewProgress
+from erda.app.review import RECENT, ReviewProgress
 from erda.errors import DataError
 from erda.serve.client import example_of_row
 

@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from erda.app.answers import Answer, Change, Evaluation, Explanation, Extraction, Pairs, Taught
-from erda.app.lessons import Lesson
-from erda.app.state import VersionInfo
+from erda.app.state import Lesson, VersionInfo
 from erda.app.version import Version
 from erda.text.marks import example_to_marks
 from erda.types import Example

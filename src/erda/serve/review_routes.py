@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from erda.app.candidates import Candidate
-from erda.app.shared_review import ReviewView, SharedReview
+from erda.app.review import ReviewView, SharedReview
 from erda.errors import ErdaError
 from erda.serve.bodies import Body, Name, ReviewBody, shown
 from erda.serve.failures import Json, Refused

@@ -7,7 +7,7 @@ from typing import Any
 
 from erda.app.answers import Taught
 from erda.app.extractor import Extractor
-from erda.app.shared_review import SharedReview
+from erda.app.review import SharedReview
 from erda.app.version import Version
 from erda.encoders.base import watched
 from erda.errors import ErdaError
