@@ -9,7 +9,7 @@ import pytest
 from command_line import TESTS, Erda, write_rows
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
-from erda.app.answers import Suggestion
+from erda.answers import Suggestion
 from erda.app.extractor import Extractor
 from erda.cli import predict_commands, review_commands, teach_commands, version_commands
 from erda.text.marks import example_from_marks

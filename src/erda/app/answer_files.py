@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.app.answers import Pairs
+from erda.answers import Pairs
 from erda.app.entities import MOST_PAIRS, PairQuestions, find_tagger
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts

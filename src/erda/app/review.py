@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock, Thread
 from time import time
 
-from erda.app.answers import Progress
+from erda.answers import Progress
 from erda.app.candidates import (
     FOLDER,
     PENDING,

@@ -291,7 +291,7 @@ def _percent(share: float | None) -> str:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Fit thresholds and print what to expect of them, or drop them."""
-    from erda.app.answers import TunedRelation
+    from erda.answers import TunedRelation
     from erda.app.texts import is_annotated
     from erda.data.own_data import read_examples
 

@@ -28,7 +28,7 @@ from erda.errors import DataError, SettingsError, counted
 from erda.types import NO_RELATION, Example, Relation
 
 if TYPE_CHECKING:
-    from erda.app.answers import Taught
+    from erda.answers import Taught
     from erda.app.extractor import Extractor
     from erda.app.state import Known
     from erda.data.formats import Reading

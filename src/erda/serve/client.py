@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import requests
 
-from erda.app.answers import (
+from erda.answers import (
     Answer,
     Change,
     Evaluation,
