@@ -16,8 +16,8 @@ from toy_extractor import open_toy
 from erda.app.export import FILES, _item, _plain_text
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
-from erda.cli.export import EXPORT
 from erda.cli.main import main
+from erda.cli.version_commands import EXPORT
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
 from erda.text.marks import example_from_marks

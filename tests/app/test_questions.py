@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
 
-from erda.app.answers import Answer, Ranked, TextPlace, likelier
+from erda.answers import Answer, Ranked, TextPlace, likelier
 from erda.app.entities import Finder, find_tagger, tagged_sentences
 from erda.app.extractor import Extractor
 from erda.app.state import Thresholds

@@ -53,7 +53,7 @@ def test_a_stopped_extraction_keeps_the_finished_lines(erda: Erda, monkeypatch: 
     monkeypatch.setattr(answer_files, "BATCH", 1)
     erda("teach", "founded by", *FOUNDED)
     Path("news.txt").write_text("X was founded by Y.\nX and Y and Z.\nX met Y.\n")
-    command = ("extract", "news.txt", "--entity", "X", "--entity", "Y", "--entity", "Z", "--all", "--out")
+    command = ("extract", "news.txt", "--entity", "X", "--entity", "Y", "--entity", "Z", "--pairs", "all", "--out")
     assert erda(*command, "whole.jsonl").status == 0
     answer, asked = Version.answer_texts, []
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from erda.app.answers import Pairs
+from erda.answers import Pairs
 from erda.app.entities import MOST_PAIRS, PairQuestions
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts

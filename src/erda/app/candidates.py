@@ -21,7 +21,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from erda.app.answers import Progress, Suggestion
+from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
 from erda.app.state import Judgement, Known, present_id
 from erda.app.texts import TextRow, text_rows

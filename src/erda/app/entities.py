@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
-from erda.app.answers import Answer, Extraction, TextPlace
+from erda.answers import Answer, Extraction, TextPlace
 from erda.app.inputs import check_text
 from erda.data.entity_model import GET, PIPELINE, model_folder
 from erda.errors import DataError

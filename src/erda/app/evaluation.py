@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.app.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
+from erda.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
 from erda.app.candidates import held_keys, pair_key
 from erda.app.inputs import Given, find_relation, labelled_examples_of, labelled_rows_of, names_of
 from erda.app.state import Thresholds
@@ -328,7 +328,7 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
         )
         raise DataError(
             f"No threshold reaches a precision of {precision:g}: {reach}. Nothing was changed. Judge more sentences "
-            "(judge, erda judge), or ask for a lower precision."
+            "(judge, erda teach --not), or ask for a lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):

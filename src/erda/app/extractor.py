@@ -8,7 +8,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, overload
 
-from erda.app.answers import (
+from erda.answers import (
     Answer,
     Change,
     Evaluation,

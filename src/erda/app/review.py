@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock, Thread
 
-from erda.app.answers import Progress
+from erda.answers import Progress
 from erda.app.candidates import (
     FOLDER,
     PENDING,

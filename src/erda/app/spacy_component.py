@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from erda.app.answers import likelier
+from erda.answers import likelier
 from erda.app.entities import MOST_PAIRS
 from erda.app.extractor import Extractor
 from erda.app.version import Version

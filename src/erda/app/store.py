@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-DAMAGED = "The store is damaged: open it at another version (version=N, or erda undo --to N), or restore a copy."
+DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
 OPTIONAL = frozenset(
     ("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types", "origin", "merged")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from erda.app.answers import Moved, Taught
+from erda.answers import Moved, Taught
 from erda.app.inputs import (
     Given,
     check_bool,

@@ -22,7 +22,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from pydantic import StrictInt, StrictStr
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.inputs import check_text, read_each
 from erda.data.formats.csv_examples import renamed_columns
 from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields, own_id

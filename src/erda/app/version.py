@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
+from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import (
     CALIBRATIONS,
     IN_TEXT,

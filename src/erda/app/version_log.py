@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from erda import __version__
-from erda.app.answers import Progress
+from erda.answers import Progress
 from erda.app.state import NOTHING, Known, Setup, Stamp, State, now
 from erda.app.store import DERIVED, Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.version import Version
 from erda.serve.failures import Refused
 from erda.types import Example

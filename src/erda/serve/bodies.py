@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.answers import Pairs
+from erda.answers import Pairs
 from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, Given, example_of, read_each
 from erda.app.version import TOP
 from erda.data.formats import example_to_json

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from erda.app.answers import Answer, Change, Evaluation, Explanation, Extraction, Pairs, Taught
+from erda.answers import Answer, Change, Evaluation, Explanation, Extraction, Pairs, Taught
 from erda.app.state import Lesson, VersionInfo
 from erda.app.version import Version
 from erda.text.marks import example_to_marks

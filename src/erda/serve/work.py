@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from erda.app.answers import Taught
+from erda.answers import Taught
 from erda.app.extractor import Extractor
 from erda.app.review import SharedReview
 from erda.app.version import Version

@@ -11,6 +11,25 @@ from erda.text.marks import example_to_marks
 from erda.text.pronouns import is_possessive, is_pronoun
 from erda.types import Entity, Example, Span
 
+__all__ = [
+    "Answer",
+    "Change",
+    "Evaluation",
+    "Explanation",
+    "Extraction",
+    "Moved",
+    "Neighbour",
+    "Ranked",
+    "RelationScore",
+    "Suggestion",
+    "Taught",
+    "TextPlace",
+    "TripleEvaluation",
+    "Tuned",
+    "TunedRelation",
+    "WordEffect",
+]
+
 Progress = Callable[[int, int], None]  # receives (done, total)
 Pairs = Literal["likelier", "both", "all"]  # which pairs of entities to report
 

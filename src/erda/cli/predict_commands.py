@@ -1,4 +1,4 @@
-"""`erda predict | extract | evaluate`: ask an extractor."""
+"""`erda predict | extract | evaluate | tune`: ask an extractor, measure its answers and fit their thresholds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
-from erda.cli.printing import print_line
-from erda.cli.remote import extracted_rows, predicted_rows
-from erda.cli.store import (
+from erda.cli.printing import print_columns, print_line
+from erda.cli.store_options import (
     STANDARD_INPUT,
     add_columns,
     add_format,
@@ -21,6 +20,7 @@ from erda.cli.store import (
     input_file,
     open_store,
     progress_bar,
+    say_what_is_known,
 )
 from erda.errors import SettingsError, counted
 
@@ -56,7 +56,18 @@ and F1 of the triples. Any other file evaluates `erda predict`.
 
 examples:
   erda evaluate my-tests.jsonl
-  erda evaluate my-tests.jsonl --against 1
+  erda evaluate annotated.jsonl --find-entities
+"""
+TUNE = """\
+An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
+no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
+rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
+.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
+thresholds. `erda versions --undo` or --clear drops them.
+
+examples:
+  erda tune labelled.jsonl --precision 0.9
+  erda tune --clear
 """
 MOST_CONFUSIONS = 10
 
@@ -70,7 +81,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
-    add_store(predict, server=True)
+    add_store(predict)
     predict.set_defaults(handler=run_predict)
 
     about = "Extract relations from plain text, for every pair of entities in a sentence."
@@ -79,15 +90,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     names = "file of entity names, one per line, optionally followed by a tab and an id"
     extract.add_argument("--names", type=Path, metavar="FILE", help=names)
-    both = "keep both directions of a pair if both are likely enough"
-    extract.add_argument("--both", dest="pairs", action="store_const", const="both", default="likelier", help=both)
-    every = "print every pair in both directions, including pairs without a relation"
-    extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
+    pairs = "both directions of a pair if both are likely enough, or all pairs, including those without a relation"
+    kinds = ("likelier", "both", "all")
+    extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
     add_columns(extract, "columns of a table (CSV), for example text=sentence,id=number")
     _add_min_confidence(extract)
-    add_store(extract, server=True)
+    add_store(extract)
     extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
@@ -98,13 +108,22 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_format(evaluate)
     add_columns(evaluate)
     add_no_relation(evaluate)
-    against = "list the questions that this version answers differently"
     find = "for annotated texts: find the entities with the tagger, as erda extract does"
     evaluate.add_argument("--find-entities", action="store_true", help=find)
-    evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     _add_min_confidence(evaluate)
     add_store(evaluate)
     evaluate.set_defaults(handler=run_evaluate)
+
+    about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
+    tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
+    tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
+    tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
+    add_format(tune)
+    add_columns(tune)
+    add_no_relation(tune)
+    tune.add_argument("--clear", action="store_true", help="drop the thresholds")
+    add_store(tune)
+    tune.set_defaults(handler=run_tune)
 
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
@@ -126,11 +145,6 @@ def run_predict(options: argparse.Namespace) -> None:
     from erda.app.answer_files import ask_rows
 
     refuse(below_one(options, "top"))
-    if options.server:
-        with input_file(options.file) as path:
-            for row in predicted_rows(options, path):
-                _show(row)
-        return
     version = open_store(options).version
     with input_file(options.file) as path:
         asking = ask_rows(
@@ -153,11 +167,6 @@ def run_extract(options: argparse.Namespace) -> None:
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
-    if options.server:
-        with input_file(options.file, plain=True) as path:
-            for row in extracted_rows(options, path, names):
-                _show(row)
-        return
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asking = ask_text(
@@ -171,7 +180,7 @@ def run_extract(options: argparse.Namespace) -> None:
         )
         answered = _answer(asking, options)
     if not answered.n_rows:
-        nothing = "No relation was found; --all shows the pairs."
+        nothing = "No relation was found; --pairs all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
@@ -228,10 +237,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     """Print the evaluation of a file, or the answers that differ between two versions."""
     from erda.app.evaluation import read_labelled
     from erda.app.texts import is_annotated
-    from erda.text.marks import example_to_marks
 
-    if options.against is not None and options.min_confidence is not None:
-        raise SettingsError("Give --against or --min-confidence, not both.")
     extractor = open_store(options)
     if is_annotated(options.file):
         _evaluate_texts(extractor, options)
@@ -241,14 +247,6 @@ def run_evaluate(options: argparse.Namespace) -> None:
     examples = read_labelled(
         options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
     )
-    if options.against is not None:
-        changes = extractor.compare(options.against, extractor.version.number, examples)
-        for one in changes:
-            truth = f" (truth: {one.truth})" if one.truth else ""
-            print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
-        versions = f"versions {options.against} and {extractor.version.number}"
-        print_line(f"{counted(len(changes), 'answer')} of {versions} differ.")
-        return
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")
@@ -259,12 +257,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
         print_line(f"{100 * found.accuracy_of_known:.1f} % on questions about taught relations, with 'none' excluded.")
     if found.n_taught:
         print_line(f"{found.n_taught} of the questions were taught, so these figures are too high for new sentences.")
-    width = max(map(len, (*found.relations, "relation")))
-    print_line()
-    print_line(f"{'relation'.ljust(width)}  questions  recall  precision")
+    rows: list[tuple[object, ...]] = [("relation", "questions", "recall", "precision")]
     for name, score in found.relations.items():
-        shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.recall, score.precision)]
-        print_line(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
+        rows.append((name, score.n, _percent(score.recall), _percent(score.precision)))
+    print_line()
+    print_columns("<>>>", rows)
     wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
     if wrong:
         print_line()
@@ -278,16 +275,55 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
     """Print precision, recall and F1 of the triples of annotated texts."""
-    if options.against is not None:
-        raise SettingsError("--against: compares answers to marked pairs, not annotated texts.")
     with progress_bar("extracting") as progress:
         asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
         found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
-    width = max(map(len, (*found.relations, "relation")))
-    print_line(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
+    rows: list[tuple[object, ...]] = [("relation", "triples", "precision", "recall", "F1")]
     for name, score in [*found.relations.items(), ("all", found.overall)]:
-        shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.precision, score.recall, score.f1)]
-        print_line(f"{name.ljust(width)}  {score.n:7d}  {shares[0]:>9}  {shares[1]:>6}  {shares[2]:>6}")
+        rows.append((name, score.n, *map(_percent, (score.precision, score.recall, score.f1))))
+    print_columns("<>>>>", rows)
     print_line(f"In percent, over {counted(found.n_texts, 'text')}.")
     if found.untaught:
         print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def run_tune(options: argparse.Namespace) -> None:
+    """Fit thresholds and print what to expect of them, or drop them."""
+    from erda.answers import TunedRelation
+    from erda.app.texts import is_annotated
+    from erda.data.own_data import read_examples
+
+    if options.clear == (options.file is not None):
+        raise SettingsError("Give a FILE of labelled rows, or --clear.")
+    extractor = open_store(options)
+    if options.clear:
+        extractor.clear_thresholds()
+        say_what_is_known(options)
+        return
+    with progress_bar("answering") as progress:
+        labelled = options.file
+        if not is_annotated(labelled):
+            labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
+        found = extractor.tune(
+            labelled, precision=options.precision, no_relation=options.no_relation, progress=progress
+        )
+    overall = TunedRelation(found.threshold, False, found.expected)
+    rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]
+    for name, one in [*found.relations.items(), ("all", overall)]:
+        star = " " if one.is_own or name == "all" else "*"
+        shares = _percent(one.expected.precision), _percent(one.expected.recall)
+        rows.append((name, f"{one.threshold:.3f}{star}", one.expected.n, *shares))
+    print_columns("<>>>>", rows)
+    if not all(one.is_own for one in found.relations.values()):
+        print_line("* overall threshold: the relation has too few rows, or does not reach the precision on its own")
+    print_line(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
+    if found.n_taught:
+        print_line(f"{counted(found.n_taught, 'row')} left out (taught before).")
+    if (found.expected.precision or 0) < found.precision:
+        print_line(f"On new text, expect a precision below {100 * found.precision:g}; more labelled rows help.")
+    print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
+    say_what_is_known(options)
