@@ -31,16 +31,6 @@ def test_answers_are_those_of_the_library_and_name_their_version(served: Served,
     assert served.post("/v1/predict", {"questions": []}) == {"version": 2, "answers": []}
 
 
-def test_the_short_way_of_one_sentence_answers_as_the_long_one(served: Served) -> None:
-    for more in ({}, {"top": 1}, {"min_confidence": 1.0}, {"top": 2, "min_confidence": 0}):
-        body = {"text": QUESTION, **more}
-        short, long = (served.call("POST", "/v1/predict", one) for one in (body, {**body, "id": "long"}))
-        assert short.json() == long.json()
-        assert short.headers.keys() == long.headers.keys()
-    for wrong in ({"text": "[[a]] b"}, {"text": QUESTION, "top": 0}, {"text": QUESTION, "min_confidence": 2}):
-        assert served.post("/v1/predict", wrong, 422) == served.post("/v1/predict", {**wrong, "id": "long"}, 422)
-
-
 @pytest.mark.parametrize(
     ("body", "where", "part"),
     [

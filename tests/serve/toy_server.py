@@ -8,12 +8,11 @@ from threading import Thread
 from typing import Any
 
 import requests
-import uvicorn
 from toy_words import BORN, CAPITAL, FOUNDED, Words
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
+from erda.serve.launch import bound_socket, web_server
 from erda.serve.limits import Limits
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
@@ -59,11 +58,10 @@ def toy_store(folder: Path) -> Extractor:
 def serving(
     extractor: Extractor, *, token: str | None = None, limits: Limits | None = None, write: Any = None
 ) -> Iterator[Served]:
-    limits = limits or Limits()
-    settings = ServerSettings(extractor.folder, token=token, limits=limits)
+    settings = ServerSettings(extractor.folder, token=token, limits=limits or Limits())
     app = build_application(settings, extractor, write=write)
     listening = bound_socket("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(lambda: app, limits))
+    server = web_server(app)
     thread = Thread(target=server.run, args=([listening],))
     thread.start()
     served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)

@@ -14,7 +14,6 @@ from erda.app.extractor import Extractor
 from erda.serve import changes, job_routes, label_studio, questions, review_routes, status_routes, view_routes
 from erda.serve.failures import add_failures
 from erda.serve.guard import LOOPBACK, App, Guard, is_loopback
-from erda.serve.hot_route import HotRoute
 from erda.serve.jobs import Jobs
 from erda.serve.limits import Limits
 from erda.serve.metrics import Measured, Metrics
@@ -53,7 +52,6 @@ def build_application(
             jobs.take_over()
             desk.save_soon()
         yield {"service": service}
-        service.is_stopping = True
         jobs.stop()
         desk.stop(saves=write is None)
         service.stop()
@@ -75,7 +73,6 @@ def build_application(
     ):
         app.include_router(router)
     add_failures(app, service.folder)
-    app.add_middleware(HotRoute, service=service)  # behind the guard
     if write is not None:
         app.add_middleware(write)
     app.add_middleware(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
 POLL_SECONDS = 0.2  # between two looks at a job
-NO_TOKEN = "The token is missing or wrong. Commands read it from $ERDA_TOKEN; in Python: Client(url, token=...)."
+NO_TOKEN = "The token is missing or wrong. Pass it: Client(url, token=...)."
 Row = Mapping[str, Any]
 
 

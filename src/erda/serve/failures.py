@@ -58,7 +58,7 @@ class Json(JSONResponse):
 
 def refusal(fault: Refused) -> Json:
     """The answer to a rejected request."""
-    headers = {"retry-after": "1"} if fault.status in (429, 503) else {}
+    headers = {"retry-after": "1"} if fault.status == 503 else {}
     if fault.status == 401:
         headers["www-authenticate"] = 'Bearer realm="erda"'
     return Json(fault.failure.model_dump(), fault.status, headers)

@@ -1,4 +1,4 @@
-"""The guard in front of every route: Host, Origin, token, rate, size and kind of the body, security headers.
+"""The guard in front of every route: Host, Origin, token, size and kind of the body, security headers.
 
 It runs before routing, so that no route can be forgotten. A page of another site can reach a server on loopback through
 the user's browser: by a name that it points to 127.0.0.1 (rejected by the Host header), or by a request from its own
@@ -7,14 +7,11 @@ origin (rejected by the Origin header).
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import ipaddress
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
@@ -34,7 +31,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 OPEN = ("/health", "/ready")  # answered without a token: they hold no data
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-MOST_CLIENTS = 10_000  # whose rate is counted
 NO_TOKEN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <title>erda: token needed</title><link rel="icon" href="data:,"><h1>This page needs a token</h1>
@@ -65,7 +61,7 @@ class Guard:
     ) -> None:
         self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
         self._token = token.encode() if token is not None else None
-        self._rate, self._n_active = Rate(limits.rate), 0
+        self._n_active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or reject one request; other protocols than HTTP do not exist here."""
@@ -86,7 +82,6 @@ class Guard:
                     await _redirect(cookie, send)
                     return
                 self._check_token(headers)
-            self._rate.count((scope.get("client") or ("",))[0])
             if self._n_active > self._limits.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(scope, headers, receive)
@@ -159,40 +154,16 @@ class Guard:
         if length.isdecimal() and int(length[:20]) > most:
             raise too_large
         parts, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(self._limits.request_seconds):
-                while has_body:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "disconnected", "The connection ended before the body.", "body")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > most:
-                        raise too_large
-                    if not message.get("more_body"):
-                        break
-        except TimeoutError:
-            raise Refused(408, "too_slow", "The body did not arrive in time.", "body") from None
+        while has_body:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "disconnected", "The connection ended before the body.", "body")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most:
+                raise too_large
+            has_body = message.get("more_body", False)
         return b"".join(parts)
-
-
-class Rate:
-    """A token bucket for each client address; a second's worth of requests may come at once."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, since when)
-
-    def count(self, address: str) -> None:
-        """Count a request, or reject it."""
-        now = time.monotonic()
-        left, since = self._left.pop(address, (self._per_second, now))
-        left = min(left + (now - since) * self._per_second, max(self._per_second, 1.0))
-        self._left[address] = (max(left - 1, 0.0), now)
-        if len(self._left) > MOST_CLIENTS:
-            self._left.popitem(last=False)
-        if left < 1:
-            raise Refused(429, "too_many", f"More than {self._per_second:g} requests per second. Wait a second.")
 
 
 def single_headers(scope: Scope) -> dict[str, str]:

@@ -61,7 +61,7 @@ async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIt
     """Server-sent events `progress`, each with the job, until it is finished or the server stops."""
     yield ServerSentEvent(event="progress", data=job_row(job))
     with suppress(Refused):  # removed meanwhile
-        while job.state not in FINISHED and not service.is_stopping:
+        while job.state not in FINISHED and not service.is_stopping():
             await asyncio.sleep(POLL_SECONDS)
             seen, job = job, jobs.get(job.id)
             if job != seen:

@@ -18,6 +18,4 @@ class Limits:
     n_jobs: int = 20  # 503: jobs that wait
     n_kept_jobs: int = 100  # finished jobs whose results are kept
     n_active: int = 1_000  # 503: requests in progress
-    rate: float = 1_000.0  # 429: requests per second and client address
-    request_seconds: float = 15.0  # 408: from the first byte of a request to its last
     stop_seconds: int = 10  # for requests in progress when the server stops

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import MutableMapping
 from time import perf_counter
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
 from erda.serve.guard import App, Receive, Scope, Send
 from erda.serve.service import Service
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # set for several processes, which then report as one
 
 
 class Metrics:
@@ -25,11 +22,9 @@ class Metrics:
         to = self._registry
         self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
         self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
-        self._queued = Gauge(
-            "erda_queued_questions", "Questions in the queue", multiprocess_mode="livesum", registry=to
-        )
-        self._version = Gauge("erda_version", "Version that answers", multiprocess_mode="mostrecent", registry=to)
-        self._relations = Gauge("erda_relations", "Known relations", multiprocess_mode="mostrecent", registry=to)
+        self._queued = Gauge("erda_queued_questions", "Questions in the queue", registry=to)
+        self._version = Gauge("erda_version", "Version that answers", registry=to)
+        self._relations = Gauge("erda_relations", "Known relations", registry=to)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
@@ -42,10 +37,6 @@ class Metrics:
         self._queued.set(self._service.batcher.n_queued)
         self._version.set(self._service.version.number)
         self._relations.set(len(self._service.version.relations))
-        if os.environ.get(SHARED):
-            everything = CollectorRegistry()
-            MultiProcessCollector(everything)
-            return generate_latest(everything)
         return generate_latest(self._registry)
 
 

@@ -22,7 +22,7 @@ from erda.cluster import connected, require_ray
 from erda.errors import SettingsError
 from erda.serve.application import ServerSettings, build_application
 from erda.serve.guard import App, Receive, Scope, Send
-from erda.serve.launch import bound_socket, page_address, refuse_open_address
+from erda.serve.launch import bound_socket, page_address, reject_open_address
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
@@ -124,14 +124,10 @@ def build_replica(settings: ServerSettings) -> FastAPI:
 
 
 def serve_on_ray(
-    settings: ServerSettings,
-    *,
-    n_replicas: int = 1,
-    address: str | None = None,
-    started: Callable[[str], None] = lambda address: None,
+    settings: ServerSettings, *, address: str | None = None, started: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve on a Ray cluster until interrupted; a local cluster is started for None."""
-    refuse_open_address(settings)
+    """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
+    reject_open_address(settings)
     serve = require_ray("ray.serve")
     with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
         settings = replace(settings, port=free.getsockname()[1], store=settings.store.absolute())
@@ -143,7 +139,7 @@ def serve_on_ray(
             replicas = serve.deployment(
                 serve.ingress(lambda: build_replica(settings))(),
                 name="Replica",
-                num_replicas=n_replicas,
+                num_replicas="auto",
                 ray_actor_options={"num_cpus": 1},
                 **most,
             )

@@ -53,7 +53,8 @@ class Service:
 
     def __init__(self, extractor: Extractor, limits: Limits) -> None:
         self.extractor, self.limits, self.version = extractor, limits, extractor.version
-        self.trouble, self.is_stopping, self.is_warm = "", False, False
+        self.trouble, self.is_warm = "", False
+        self.is_stopping: Callable[[], bool] = lambda: False
         self._readers = ThreadPoolExecutor(READERS, "erda-reads")
         self._writer = ThreadPoolExecutor(1, "erda-writes")
         self._lock, self._n_writes = Lock(), 0
@@ -130,6 +131,7 @@ class Service:
 
     def stop(self) -> None:
         """Finish the questions in the queue and the writes in progress."""
+        self.is_stopping = lambda: True
         self.batcher.stop()
         self._readers.shutdown(wait=True)
         self._writer.shutdown(wait=True)

@@ -13,7 +13,7 @@ from erda.serve.failures import Json
 from erda.serve.replies import Health
 from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheService, replies
 
-router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 429, 503)})
+router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 503)})
 STYLE = """\
 html { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -35,7 +35,7 @@ async def health() -> Response:
 async def ready(service: TheService) -> Response:
     """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
     await service.read(lambda version: None)  # looks at the store
-    is_ready = service.is_warm and not service.is_stopping
+    is_ready = service.is_warm and not service.is_stopping()
     trouble = service.trouble.replace(str(service.folder), "the store")
     row = {"status": "ready" if is_ready else "busy", "version": service.version.number, "trouble": trouble}
     if not is_ready:
@@ -47,7 +47,7 @@ async def ready(service: TheService) -> Response:
     "/metrics",
     response_class=Response,
     responses={
-        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 429, 503)},
+        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 503)},
         200: {"content": {"text/plain": {}}},
     },
 )
