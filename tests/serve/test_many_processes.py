@@ -55,7 +55,7 @@ def test_every_route_is_a_question_or_a_change(served: Served) -> None:
         *("/v1/teach", "/v1/judge", "/v1/tune", "/v1/undo", "/v1/suggest", "/v1/relations", "/v1/examples/{number}"),
         *(f"/v1/relations/{name}" for name in ("rename", "merge", "describe", "declare")),
         *(f"/v1/review{name}" for name in ("", "/texts", "/next", "/judge", "/accept", "/undo")),
-        "/v1/jobs/{id}",
+        *(f"/v1/jobs{name}" for name in ("", "/{id}", "/{id}/events")),
     }
 
 

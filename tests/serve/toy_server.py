@@ -13,7 +13,7 @@ from toy_words import BORN, CAPITAL, FOUNDED, Words
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
 from erda.serve.launch import bound_socket, web_server
-from erda.serve.limits import Limits
+from erda.serve.service import ServerLimits
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
 
@@ -24,6 +24,7 @@ class Served:
 
     url: str
     app: Any
+    server: Any
     http: requests.Session = field(default_factory=requests.Session)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
@@ -56,15 +57,15 @@ def toy_store(folder: Path) -> Extractor:
 
 @contextmanager
 def serving(
-    extractor: Extractor, *, token: str | None = None, limits: Limits | None = None, write: Any = None
+    extractor: Extractor, *, token: str | None = None, limits: ServerLimits | None = None, write: Any = None
 ) -> Iterator[Served]:
-    settings = ServerSettings(extractor.folder, token=token, limits=limits or Limits())
+    settings = ServerSettings(extractor.folder, token=token, limits=limits or ServerLimits())
     app = build_application(settings, extractor, write=write)
     listening = bound_socket("127.0.0.1", 0)
     server = web_server(app)
     thread = Thread(target=server.run, args=([listening],))
     thread.start()
-    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)
+    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app, server)
     try:
         yield served
     finally:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from fastapi.responses import HTMLResponse
 
 from erda.serve.failures import Refused, refusal
-from erda.serve.limits import Limits
+from erda.serve.service import ServerLimits
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,7 +57,13 @@ class Guard:
     """
 
     def __init__(
-        self, app: App, *, limits: Limits, hosts: frozenset[str], any_address: bool = False, token: str | None = None
+        self,
+        app: App,
+        *,
+        limits: ServerLimits,
+        hosts: frozenset[str],
+        any_address: bool = False,
+        token: str | None = None,
     ) -> None:
         self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
         self._token = token.encode() if token is not None else None
@@ -94,7 +100,7 @@ class Guard:
             answer = HTMLResponse(NO_TOKEN_PAGE, 401) if is_browser else refusal(fault)
             await answer(scope, receive, send)
         else:
-            await self._app(scope, replayed(body, receive), send)
+            await self._app(scope, replay_body(body, receive), send)
         finally:
             self._n_active -= 1
 
@@ -196,7 +202,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives a body already read, then the messages that follow."""
     given = False
 

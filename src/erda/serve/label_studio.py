@@ -16,8 +16,8 @@ from erda.app.answers import Answer
 from erda.app.version import Version
 from erda.errors import ErdaError
 from erda.serve.bodies import refuse_many
-from erda.serve.failures import Json
-from erda.serve.routing import FAILURES, TheService, replies
+from erda.serve.failures import FAILURES, Json, replies
+from erda.serve.service import TheService
 from erda.text.marks import Mark
 
 router = APIRouter(tags=["Label Studio"], responses=FAILURES)
@@ -58,7 +58,7 @@ class SetupReply(BaseModel):
     model_version: str
 
 
-class Predictions(SetupReply):
+class TaskPredictions(SetupReply):
     """The predictions of all tasks, in their order."""
 
     results: list[dict[str, Any]]
@@ -70,7 +70,7 @@ async def setup(body: SetupBody, service: TheService) -> Response:
     return Json({"model_version": model_version(service.version)})
 
 
-@router.post("/predict", responses=replies(Predictions, "Regions and relations of each task."))
+@router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
 async def predict(body: TasksBody, service: TheService) -> Response:
     """Suggest regions and relations for tasks."""
     refuse_many(body.tasks, service.limits.n_batch, "tasks")

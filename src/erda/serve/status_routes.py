@@ -1,19 +1,28 @@
-"""Routes about the server: health, readiness, metrics, reference."""
+"""Routes about the server: health, readiness, metrics, the reference, and the files of the page."""
 
 from __future__ import annotations
 
 import json
+import mimetypes
+from collections.abc import MutableMapping
 from html import escape
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.staticfiles import StaticFiles
 
 from erda import __version__
-from erda.serve.failures import Json
-from erda.serve.replies import Health
-from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheService, replies
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, replies
+from erda.serve.guard import App, Receive, Scope, Send
+from erda.serve.service import Service, TheService
+from erda.serve.wire import HealthReply
 
 router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 503)})
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+PAGE = Path(__file__).parent / "page"
 STYLE = """\
 html { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -23,15 +32,18 @@ pre { padding: .75rem; overflow-x: auto; background: color-mix(in srgb, currentC
 INTRODUCTION = """\
 Every body is JSON. An answer names the version that gave it. Every error has the body {"error", "message", "where"}.
 With a token, send the header "Authorization: Bearer TOKEN"."""
+mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain, which no browser runs
 
 
-@router.get("/health", responses=replies(Health, "The process is alive."))
+@router.get("/health", responses=replies(HealthReply, "The process is alive."))
 async def health() -> Response:
     """Whether the process is alive."""
     return Json({"status": "UP", "erda": __version__})
 
 
-@router.get("/ready", responses=replies(Health, "Questions are answered; 'trouble' says what is wrong with the store."))
+@router.get(
+    "/ready", responses=replies(HealthReply, "Questions are answered; 'trouble' says what is wrong with the store.")
+)
 async def ready(service: TheService) -> Response:
     """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
     await service.read(lambda version: None)  # looks at the store
@@ -41,6 +53,60 @@ async def ready(service: TheService) -> Response:
     if not is_ready:
         row |= {"error": "not_ready", "message": "The server is starting or stopping.", "where": ""}
     return Json(row, 200 if is_ready else 503)
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+class ServerMetrics:
+    """Prometheus metrics: requests by route and status, their time, the queue and the version."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._registry = service, CollectorRegistry()
+        to = self._registry
+        self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
+        self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
+        self._queued = Gauge("erda_queued_questions", "Requests whose questions are in the queue", registry=to)
+        self._version = Gauge("erda_version", "Version that answers", registry=to)
+        self._relations = Gauge("erda_relations", "Known relations", registry=to)
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
+        route = getattr(scope.get("route"), "path", "other")
+        self._requests.labels(route, scope["method"] if route != "other" else "any", str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        self._queued.set(self._service.batcher.n_queued)
+        self._version.set(self._service.version.number)
+        self._relations.set(len(self._service.version.relations))
+        return generate_latest(self._registry)
+
+
+class CountRequests:
+    """ASGI middleware that counts requests."""
+
+    def __init__(self, app: App, *, metrics: ServerMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request and count it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = perf_counter(), 500
+
+        async def counted(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            self._metrics.count(scope, status, perf_counter() - start)
 
 
 @router.get(
@@ -56,6 +122,31 @@ async def metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+class PageFiles(StaticFiles):
+    """The files of the page; a browser keeps them and asks whether they have changed."""
+
+    def file_response(self, *given: Any, **more: Any) -> Response:
+        """Answer with a file, or with 304."""
+        response = super().file_response(*given, **more)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+page_files = PageFiles(directory=PAGE)
+
+
+@router.get("/", include_in_schema=False)
+async def page(request: Request) -> Response:
+    """The page."""
+    return await page_files.get_response("index.html", request.scope)
+
+
+# -- the reference: one HTML page made from the OpenAPI document, without scripts --------------------------------------
+
+
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """The reference of all calls."""
@@ -66,9 +157,6 @@ async def docs(request: Request) -> Response:
 async def docs_style() -> Response:
     """The style of the reference."""
     return Response(STYLE, media_type="text/css; charset=utf-8")
-
-
-# -- the reference: one HTML page made from the OpenAPI document, without scripts --------------------------------------
 
 
 def reference_page(document: dict[str, Any]) -> str:
@@ -88,33 +176,18 @@ def reference_page(document: dict[str, Any]) -> str:
 
 
 def _call(document: dict[str, Any], path: str, method: str, call: dict[str, Any]) -> str:
-    examples = _examples(document, call)
+    """A call with its parameters and an example of each body."""
+    content = call.get("requestBody", {}).get("content", {}).get("application/json", {})
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
     query = "".join(
         f"<li><code>{escape(one['name'])}</code> ({escape(one['in'])}) {escape(one.get('description', ''))}</li>"
         for one in call.get("parameters", ())
     )
-    answers = "".join(
-        f"<li>{escape(status)}: {escape(one['description'])}</li>"
-        for status, one in call["responses"].items()
-        if status.startswith("2")
-    )
-    shown = "".join(f"<pre>{escape(_curl(method, path, one))}</pre>" for one in examples or [None])
+    command = f"curl -X {method.upper()} http://127.0.0.1:8111{path}"
+    bodies = document["components"]["schemas"].get(name, {}).get("examples", [])
+    sent = [f" -H 'Content-Type: application/json' -d '{json.dumps(one, ensure_ascii=False)}'" for one in bodies]
+    shown = "".join(f"<pre>{escape(command + one)}</pre>" for one in sent or [""])
     return (
         f"<section><h2>{method.upper()} {escape(path)}</h2><p>{escape(call.get('description', ''))}</p>"
-        f"<ul>{query}</ul>{shown}<ul>{answers}</ul></section>"
+        f"<ul>{query}</ul>{shown}</section>"
     )
-
-
-def _examples(document: dict[str, Any], call: dict[str, Any]) -> list[Any]:
-    """The examples of the body of a call."""
-    content = call.get("requestBody", {}).get("content", {}).get("application/json", {})
-    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    found: list[Any] = document["components"]["schemas"].get(name, {}).get("examples", [])
-    return found
-
-
-def _curl(method: str, path: str, body: Any) -> str:
-    command = f"curl -X {method.upper()} http://127.0.0.1:8111{path}"
-    if body is None:
-        return command
-    return f"{command} -H 'Content-Type: application/json' -d '{json.dumps(body, ensure_ascii=False)}'"
