@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sized
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,24 +25,19 @@ Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both en
 LINES = "meaning; lines such as [[X]] was founded by {{Y}}. are patterns, which count as sentences"
 Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION, description=LINES)]
 PairKey = Annotated[str, Field(pattern="^[0-9a-f]{16}$", description="`key` of a pair")]
-TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
-ANNOTATED = {
-    "text": "Tesla was started by Martin Eberhard.",
-    "entities": [{"span": [0, 5]}, {"span": [21, 36]}],
-    "relations": [{"head": 0, "tail": 1, "relation": "founded by"}],
-}
-OFFSETS = {"text": "Tesla was started by Martin Eberhard.", "head": {"span": [0, 5]}, "tail": {"span": [21, 36]}}
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "body_examples.json").read_bytes())
+
+
+def add_examples(schema: dict[str, Any], body: type[BaseModel]) -> None:
+    """Add the examples of a body to its schema; a test sends them all."""
+    if body.__name__ in EXAMPLES:
+        schema["examples"] = EXAMPLES[body.__name__]
 
 
 class Body(BaseModel):
-    """A request; its examples are shown in the reference and run in a test."""
+    """A request; unknown fields are rejected."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
-
-
-def shown(*examples: dict[str, Any]) -> ConfigDict:
-    """The configuration of a body with examples."""
-    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": list(examples)})
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", json_schema_extra=add_examples)
 
 
 def _plain(text: str) -> str:
@@ -84,8 +81,6 @@ class ExampleBody(Body):
     relation: Name | None = None
     id: Name | None = None
 
-    model_config = shown({"text": TESLA}, OFFSETS)
-
     def example(self) -> Example:
         """The example, validated."""
         for role, entity in (("head", self.head), ("tail", self.tail)):
@@ -125,8 +120,6 @@ class PredictBody(ExampleBody):
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
     min_confidence: Confidence | None = None
 
-    model_config = shown({"text": TESLA}, OFFSETS, {"questions": [TESLA, OFFSETS], "top": 3})
-
 
 class DocumentBody(Body):
     """A text; its entities are names, or character spans. Without them a tagger finds them."""
@@ -155,12 +148,6 @@ class ExtractBody(Body):
     min_confidence: Confidence | None = None
     pronouns: bool = True
 
-    model_config = shown(
-        {"text": "Tesla was started by Martin Eberhard."},
-        {"text": "Tesla was started by Martin Eberhard.", "entities": ["Tesla", "Martin Eberhard"], "keep": "all"},
-        {"documents": [{"id": "a", "text": "Tesla was started by Martin Eberhard."}]},
-    )
-
 
 class TeachBody(Body):
     """Examples of one relation, or, without `relation`, examples that name theirs. `job`: answer before it is done."""
@@ -172,19 +159,12 @@ class TeachBody(Body):
     description: Description = ""
     job: bool = False
 
-    model_config = shown(
-        {"relation": "founded by", "examples": [TESLA, "{{Jobs}} founded [[Apple]] in a garage."]},
-        {"examples": [{"text": "[[Oslo]] is the capital of {{Norway}}.", "relation": "capital of"}]},
-    )
-
 
 class JudgeBody(ExampleBody):
     """A sentence, a known relation, and whether it holds between the two entities."""
 
     relation: Name
     holds: bool = True
-
-    model_config = shown({"text": TESLA, "relation": "founded by", "holds": False})
 
 
 class SuggestBody(Body):
@@ -194,8 +174,6 @@ class SuggestBody(Body):
     texts: Annotated[list[Annotated[str, Field(max_length=100_000)]], Field(min_length=1, max_length=10_000)]
     n: Annotated[int, Field(ge=1, le=1_000)] = 10
 
-    model_config = shown({"relation": "founded by", "texts": ["Tesla was started by Martin Eberhard."], "n": 3})
-
 
 class ReviewBody(Body):
     """Texts to review; long ones, or `job`, become a job."""
@@ -204,16 +182,12 @@ class ReviewBody(Body):
     pronouns: bool = True
     job: bool = False
 
-    model_config = shown({"texts": ["Tesla was started by Martin Eberhard."]})
-
 
 class RenameBody(Body):
     """A relation and its new name."""
 
     relation: Name
     to: Name
-
-    model_config = shown({"relation": "founded by", "to": "founder"})
 
 
 class MergeBody(Body):
@@ -222,18 +196,12 @@ class MergeBody(Body):
     relation: Name
     into: Name
 
-    model_config = shown({"relation": "begun by", "into": "founded by"})
-
 
 class DescribeBody(Body):
     """A relation and its description; an empty one removes it."""
 
     relation: Name
     description: Description
-
-    model_config = shown(
-        {"relation": "founded by", "description": "the person who began it\n[[X]] was founded by {{Y}}."}
-    )
 
 
 class DeclareBody(Body):
@@ -244,8 +212,6 @@ class DeclareBody(Body):
     inverse: Name | None = None
     head_types: Annotated[list[Name], Field(max_length=100)] | None = None
     tail_types: Annotated[list[Name], Field(max_length=100)] | None = None
-
-    model_config = shown({"relation": "founded by", "head_types": ["ORG"], "tail_types": ["PERSON"]})
 
 
 class AnnotatedRelationBody(Body):
@@ -279,11 +245,6 @@ class TuneBody(Body):
     precision: Annotated[float, Field(gt=0, lt=1, description="share of answers that is to be right")] = 0.9
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
 
-    model_config = shown(
-        {"examples": [{"text": TESLA, "relation": "founded by", "holds": True}], "precision": 0.8},
-        {"texts": [ANNOTATED]},
-    )
-
 
 class EvaluateBody(Body):
     """Labelled examples; `no_relation` are names which mean that none holds."""
@@ -291,15 +252,11 @@ class EvaluateBody(Body):
     examples: Annotated[SentenceBodies, Field(min_length=1)]
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
 
-    model_config = shown({"examples": [{"text": TESLA, "relation": "founded by"}]})
-
 
 class UndoBody(Body):
     """The version to return to; without it the one before the current one."""
 
     to: Whole | None = None
-
-    model_config = shown({}, {"to": 1})
 
 
 class TextBody(Body):
@@ -307,15 +264,11 @@ class TextBody(Body):
 
     text: Annotated[str, Field(max_length=100_000)]
 
-    model_config = shown({"text": "Tesla was started by Martin Eberhard."})
-
 
 class NextPairBody(Body):
     """`relation` limits the review to one."""
 
     relation: Name | None = None
-
-    model_config = shown({}, {"relation": "founded by"})
 
 
 class JudgePairBody(NextPairBody):
@@ -325,20 +278,14 @@ class JudgePairBody(NextPairBody):
     holds: bool | None
     instead: Name | None = None
 
-    model_config = shown({"key": "0123456789abcdef", "holds": True})
-
 
 class AcceptPairsBody(NextPairBody):
     """Accept all pairs of at least this confidence."""
 
     min_confidence: Annotated[float, Field(ge=0, le=1)]
 
-    model_config = shown({"min_confidence": 0.99})
-
 
 class UndoPairsBody(NextPairBody):
     """The pairs whose decisions are taken back; none: the last decision of all."""
 
     keys: Annotated[tuple[PairKey, ...], Field(max_length=100_000)] = ()
-
-    model_config = shown({})

@@ -22,15 +22,7 @@ from erda.app.state import VersionInfo
 from erda.data.formats import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path
-from erda.serve.wire import (
-    Row,
-    read_answer,
-    read_evaluation,
-    read_example,
-    read_explanation,
-    read_extraction,
-    read_taught,
-)
+from erda.serve import wire
 from erda.text.marks import Mark
 from erda.types import Example, Relation
 
@@ -72,7 +64,7 @@ class Client:
 
     def _lessons(self, relation: str, kind: str) -> tuple[Lesson, ...]:
         found = self._call("GET", "/v1/examples", params={"relation": relation}).get(kind, ())
-        return tuple(Lesson(one["number"], one.get("teaching", 0), read_example(one)) for one in found)
+        return tuple(Lesson(one["number"], one.get("teaching", 0), wire.read_example(one)) for one in found)
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
@@ -90,7 +82,7 @@ class Client:
         answers = list[Answer]()
         for start in range(0, len(rows), BATCH):
             body = {"questions": rows[start : start + BATCH], "top": top, "min_confidence": min_confidence}
-            answers += [read_answer(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
+            answers += [wire.read_answer(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
         return answers
 
     def extract(
@@ -109,21 +101,21 @@ class Client:
         ]
         body = {"text": text, "entities": marked, "keep": "all", "top": top}
         body |= {"min_confidence": min_confidence, "pronouns": pronouns}
-        return read_extraction(self._call("POST", "/v1/extract", body))
+        return wire.read_extraction(self._call("POST", "/v1/extract", body))
 
     def explain(self, given: Given) -> Explanation:
         """Explain an answer by similar examples and influential words."""
-        return read_explanation(self._call("POST", "/v1/explain", sent_rows([given])[0]))
+        return wire.read_explanation(self._call("POST", "/v1/explain", sent_rows([given])[0]))
 
     def evaluate(self, questions: Iterable[Given], *, no_relation: Collection[str] = ()) -> Evaluation:
         """Compare answers with the truth."""
         body = {"examples": sent_rows(questions), "no_relation": list(no_relation)}
-        return read_evaluation(self._call("POST", "/v1/evaluate", body))
+        return wire.read_evaluation(self._call("POST", "/v1/evaluate", body))
 
     def suggest(self, relation: str, texts: Iterable[str], *, n: int = 10) -> list[Suggestion]:
         """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
         row = self._call("POST", "/v1/suggest", {"relation": relation, "texts": list(texts), "n": n})
-        return [Suggestion(read_example(one), one["confidence"]) for one in row["suggestions"]]
+        return [Suggestion(wire.read_example(one), one["confidence"]) for one in row["suggestions"]]
 
     def review(
         self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
@@ -166,12 +158,12 @@ class Client:
         rows = {kind: sent_rows(one) for kind, one in zip(kinds, some, strict=True)}
         is_long = sum(map(len, rows.values())) > BATCH
         row = self._call("POST", "/v1/teach", {**named, **rows, "job": is_long})
-        return read_taught(self._result(row["id"]) if is_long else row)
+        return wire.read_taught(self._result(row["id"]) if is_long else row)
 
     def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
         body = {**sent_rows([example])[0], "relation": relation, "holds": holds}
-        return read_taught(self._call("POST", "/v1/judge", body))
+        return wire.read_taught(self._call("POST", "/v1/judge", body))
 
     def take_back(self, number: int) -> int:
         """Undo the teaching of one example, selected by its number; return the new version."""
@@ -199,7 +191,7 @@ class Client:
 
     def tune(
         self,
-        labelled: Iterable[Given] | Iterable[AnnotatedText | Row],
+        labelled: Iterable[Given] | Iterable[AnnotatedText | wire.Row],
         *,
         precision: float = 0.9,
         no_relation: Collection[str] = (),
@@ -306,7 +298,7 @@ class ClientReview:
         """The pair to decide about."""
         if (row := self._row["pair"]) is None:
             return None
-        return Candidate(read_example({**row, "relation": None}), row["relation"], row["confidence"], row["key"])
+        return Candidate(wire.read_example({**row, "relation": None}), row["relation"], row["confidence"], row["key"])
 
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""

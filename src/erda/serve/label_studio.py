@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from erda.app.answers import Answer
 from erda.app.version import Version
 from erda.errors import ErdaError
-from erda.serve.bodies import refuse_many
+from erda.serve.bodies import add_examples, refuse_many
 from erda.serve.failures import FAILURES, Json, replies
 from erda.serve.service import TheService
 from erda.text.marks import Mark
@@ -37,10 +37,7 @@ class TaskBody(BaseModel):
 class TasksBody(BaseModel):
     """The tasks to predict, and the labelling configuration of their project."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"examples": [{"tasks": [{"data": {"text": "Tesla was started by Martin Eberhard."}}]}]},
-    )
+    model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
 
     tasks: Annotated[list[TaskBody], Field(max_length=1_000)]
     label_config: Annotated[str, Field(max_length=100_000)] = CONFIG
@@ -49,7 +46,7 @@ class TasksBody(BaseModel):
 class SetupBody(BaseModel):
     """A project that connects; nothing of it is needed."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"project": "1", "schema": CONFIG}]})
+    model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
 
 
 class SetupReply(BaseModel):

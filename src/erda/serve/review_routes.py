@@ -14,15 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from erda.app.extractor import Extractor
 from erda.app.shared_review import ReviewView, SharedReview
 from erda.errors import ErdaError
-from erda.serve.bodies import (
-    AcceptPairsBody,
-    JudgePairBody,
-    Name,
-    NextPairBody,
-    ReviewBody,
-    UndoPairsBody,
-    refuse_many,
-)
+from erda.serve import bodies
 from erda.serve.failures import FAILURES, Json, Refused, replies
 from erda.serve.jobs import Job, Progress, TheJobs
 from erda.serve.service import Service, TheService
@@ -94,13 +86,15 @@ TheDesk = Annotated[ReviewDesk, Depends(desk_of)]
 
 
 @router.get("", responses=VIEW)
-async def review(desk: TheDesk, service: TheService, relation: Annotated[Name | None, Query()] = None) -> Response:
+async def review(
+    desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
+) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
     return Json(view_row(await desk.run(lambda one: one.view(service.newest(), relation=relation))))
 
 
 @router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
-async def texts(body: ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
+async def texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
     """Review these texts instead of the earlier ones; decided pairs are not shown again. An empty list ends it."""
 
     def begin(progress: Progress | None = None) -> dict[str, Any]:
@@ -109,20 +103,20 @@ async def texts(body: ReviewBody, desk: TheDesk, service: TheService, jobs: TheJ
         return {"version": version.number, "n_texts": len(body.texts)}
 
     if body.job or sum(map(len, body.texts)) > service.limits.text_size:
-        refuse_many(body.texts, service.limits.n_job, "documents")
+        bodies.refuse_many(body.texts, service.limits.n_job, "documents")
         return jobs.add(Job("review", begin, len(body.texts)))
     await service.read(lambda version: begin())
     return await desk.next()
 
 
 @router.post("/next", responses=VIEW)
-async def next_pair(body: NextPairBody, desk: TheDesk) -> Response:
+async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
     """The most useful pair; the same one until it is decided."""
     return await desk.next(body.relation)
 
 
 @router.post("/judge", responses=VIEW)
-async def judge(body: JudgePairBody, desk: TheDesk, service: TheService) -> Response:
+async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     about = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
     if not await desk.run(lambda one: one.judge(service.newest(), DEVICE, body.key, **about)):
@@ -131,7 +125,7 @@ async def judge(body: JudgePairBody, desk: TheDesk, service: TheService) -> Resp
 
 
 @router.post("/accept", responses=VIEW)
-async def accept(body: AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Accept all pairs above a confidence, as one version."""
     least, relation = body.min_confidence, body.relation
     keys = await desk.run(lambda one: one.accept(service.newest(), DEVICE, least=least, relation=relation))
@@ -140,7 +134,7 @@ async def accept(body: AcceptPairsBody, desk: TheDesk, service: TheService) -> R
 
 
 @router.post("/undo", responses=VIEW)
-async def undo(body: UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def undo(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Take decisions back, including those that are part of a version; the last pair is shown again."""
     keys = await service.write(lambda extractor: desk.shared.undo(extractor, DEVICE, body.keys))
     return await desk.next(body.relation, keys)

@@ -22,86 +22,52 @@ from erda.app.inputs import example_of, read_each
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.encoders.base import watched
 from erda.errors import DataError, ErdaError
-from erda.serve.bodies import (
-    DeclareBody,
-    DescribeBody,
-    DocumentBody,
-    EvaluateBody,
-    ExampleBody,
-    ExtractBody,
-    JudgeBody,
-    MergeBody,
-    Name,
-    PredictBody,
-    RenameBody,
-    SuggestBody,
-    TeachBody,
-    TextBody,
-    TuneBody,
-    UndoBody,
-    read_sentences,
-    refuse_many,
-)
+from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
 from erda.serve.jobs import Job, Progress, TheJobs
 from erda.serve.service import TheService
-from erda.serve.wire import (
-    AnswersReply,
-    ExtractionReply,
-    JobReply,
-    OneAnswerReply,
-    Reply,
-    answer_row,
-    evaluation_row,
-    example_row,
-    explanation_row,
-    extraction_row,
-    lesson_rows,
-    relations_row,
-    taught_row,
-)
 
 questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
 views = APIRouter(prefix="/v1", tags=["views"], responses=FAILURES)
-CHANGED = replies(Reply, "The new version.")
+CHANGED = replies(wire.Reply, "The new version.")
 MOST_POINTS = 2_000  # newest examples on a map
 Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
-Relation = Annotated[Name, Query(description="id or name of a relation", examples=["founded by"])]
+Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-@questions.post("/predict", responses=replies(OneAnswerReply | AnswersReply, "The answers."))
-async def predict(body: PredictBody, service: TheService) -> Response:
+@questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
+async def predict(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     if body.questions is None:
         found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
-        return Json({"version": found.version.number, **answer_row(found.answers[0])})
+        return Json({"version": found.version.number, **wire.answer_row(found.answers[0])})
     if body.text is not None or body.tokens is not None:
         raise DataError("give one sentence or 'questions', not both.")
-    refuse_many(body.questions, service.limits.n_batch, "questions")
+    bodies.refuse_many(body.questions, service.limits.n_batch, "questions")
     if not body.questions:
         return Json({"version": service.version.number, "answers": []})
-    found = await service.batcher.ask(read_sentences(body.questions), top=body.top, least=body.min_confidence)
-    return Json({"version": found.version.number, "answers": [answer_row(one) for one in found.answers]})
+    found = await service.batcher.ask(bodies.read_sentences(body.questions), top=body.top, least=body.min_confidence)
+    return Json({"version": found.version.number, "answers": [wire.answer_row(one) for one in found.answers]})
 
 
 @questions.post(
     "/extract",
     responses={
-        **replies(ExtractionReply, "The relations of one text."),
-        **replies(JobReply, "Many documents: a job.", status=202),
+        **replies(wire.AnswersReply, "The relations of one text."),
+        **replies(wire.JobReply, "Many documents: a job.", status=202),
     },
 )
-async def extract(body: ExtractBody, service: TheService, jobs: TheJobs) -> Response:
+async def extract(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
         raise DataError("give either 'text' or 'documents'.")
     if body.documents is not None:
         documents = body.documents
-        refuse_many(documents, service.limits.n_job, "documents")
+        bodies.refuse_many(documents, service.limits.n_job, "documents")
 
         def work(progress: Progress) -> dict[str, Any]:
             version, rows = service.newest(), list[dict[str, Any]]()
@@ -114,14 +80,14 @@ async def extract(body: ExtractBody, service: TheService, jobs: TheJobs) -> Resp
             return {"version": version.number, "documents": rows}
 
         return jobs.add(Job("extract", work, len(documents)))
-    document = DocumentBody(text=body.text or "", entities=body.entities)
+    document = bodies.DocumentBody(text=body.text or "", entities=body.entities)
     if len(document.text) > service.limits.text_size:
         message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
         raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
     return Json(await service.read(lambda version: {"version": version.number, **extracted(version, document, body)}))
 
 
-def extracted(version: Version, document: DocumentBody, body: ExtractBody) -> dict[str, Any]:
+def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
     """The relations of one text."""
     found = version.extract(
         document.text,
@@ -130,33 +96,37 @@ def extracted(version: Version, document: DocumentBody, body: ExtractBody) -> di
         min_confidence=body.min_confidence,
         pronouns=body.pronouns,
     )
-    return extraction_row(found, body.keep)
+    return wire.extraction_row(found, body.keep)
 
 
-@questions.post("/explain", responses=replies(Reply, "The reasons of an answer."))
-async def explain(body: ExampleBody, service: TheService) -> Response:
+@questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
+async def explain(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
     return Json(
-        await service.read(lambda version: {"version": version.number, **explanation_row(version.explain(example))})
+        await service.read(
+            lambda version: {"version": version.number, **wire.explanation_row(version.explain(example))}
+        )
     )
 
 
-@questions.post("/evaluate", responses=replies(Reply, "Answers compared with the truth."))
-async def evaluate_examples(body: EvaluateBody, service: TheService) -> Response:
+@questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
+async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
     """Compare answers with the truth."""
-    refuse_many(body.examples, service.limits.n_batch, "examples")
-    labelled = read_questions(read_sentences(body.examples), body.no_relation)
+    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
+    labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
     return Json(
-        await service.read(lambda version: {"version": version.number, **evaluation_row(evaluate(version, labelled))})
+        await service.read(
+            lambda version: {"version": version.number, **wire.evaluation_row(evaluate(version, labelled))}
+        )
     )
 
 
-@questions.post("/suggest", responses=replies(Reply, "Sentences to judge or to teach."))
-async def suggest(body: SuggestBody, service: TheService) -> Response:
+@questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
+async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
-    rows = [{**example_row(one.example), "confidence": one.confidence} for one in found]
+    rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
     return Json({"version": service.version.number, "relation": body.relation, "suggestions": rows})
 
 
@@ -165,46 +135,51 @@ async def suggest(body: SuggestBody, service: TheService) -> Response:
 
 @teaching.post(
     "/teach",
-    responses={**replies(Reply, "What was taught."), **replies(JobReply, "A large teaching: a job.", status=202)},
+    responses={
+        **replies(wire.Reply, "What was taught."),
+        **replies(wire.JobReply, "A large teaching: a job.", status=202),
+    },
 )
-async def teach(body: TeachBody, service: TheService, jobs: TheJobs) -> Response:
+async def teach(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
     if not body.job and n_examples <= service.limits.n_batch:
-        return Json(taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
-    refuse_many(body.examples, service.limits.n_job, "examples")
+        return Json(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
+    bodies.refuse_many(body.examples, service.limits.n_job, "examples")
 
     def work(progress: Progress) -> dict[str, Any]:
         def taught(extractor: Extractor) -> Taught:
             with watched(lambda n_done: progress(n_done, n_examples)):
                 return teach_from(extractor, body)
 
-        return taught_row(service.write_later(taught).result())
+        return wire.taught_row(service.write_later(taught).result())
 
     return jobs.add(Job("teach", work, n_examples))
 
 
-def teach_from(extractor: Extractor, body: TeachBody) -> Taught:
+def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
     """Teach the examples of a request."""
-    examples = read_sentences(body.examples)
-    more: dict[str, Any] = {name: read_sentences(getattr(body, name)) for name in ("counterexamples", "unrelated")}
+    examples = bodies.read_sentences(body.examples)
+    more: dict[str, Any] = {
+        name: bodies.read_sentences(getattr(body, name)) for name in ("counterexamples", "unrelated")
+    }
     if body.relation is None:
         return extractor.teach_many(examples, **more)
     return extractor.teach(body.relation, examples, **more, description=body.description)
 
 
-@teaching.post("/judge", responses=replies(Reply, "What the judgement changed."))
-async def judge(body: JudgeBody, service: TheService) -> Response:
+@teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
+async def judge(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
     done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
-    return Json(taught_row(done))
+    return Json(wire.taught_row(done))
 
 
-@teaching.get("/relations", responses=replies(Reply, "All relations."))
+@teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
 async def relations(service: TheService) -> Response:
     """List the known relations with the number of their examples."""
-    return Json(await service.read(relations_row))
+    return Json(await service.read(wire.relations_row))
 
 
 async def changed(service: TheService, change: Callable[[Extractor], int]) -> Response:
@@ -219,39 +194,39 @@ async def forget(relation: Relation, service: TheService) -> Response:
 
 
 @teaching.post("/relations/rename", responses=CHANGED)
-async def rename(body: RenameBody, service: TheService) -> Response:
+async def rename(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
     return await changed(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
 @teaching.post("/relations/merge", responses=CHANGED)
-async def merge(body: MergeBody, service: TheService) -> Response:
+async def merge(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
     return await changed(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
 @teaching.post("/relations/describe", responses=CHANGED)
-async def describe(body: DescribeBody, service: TheService) -> Response:
+async def describe(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
     return await changed(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
 @teaching.post("/relations/declare", responses=CHANGED)
-async def declare(body: DeclareBody, service: TheService) -> Response:
+async def declare(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare a relation symmetric, its inverse, and the types of its entities."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
-@teaching.post("/tune", responses=replies(Reply, "The thresholds and what to expect of them."))
-async def tune(body: TuneBody, service: TheService) -> Response:
+@teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
+async def tune(body: bodies.TuneBody, service: TheService) -> Response:
     """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
     Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
     """
     if bool(body.examples) == bool(body.texts):
         raise Refused(422, "invalid", "Give examples or texts.", "examples")
-    refuse_many(body.examples, service.limits.n_batch, "examples")
+    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
         raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
     labelled: Any = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
@@ -261,13 +236,13 @@ async def tune(body: TuneBody, service: TheService) -> Response:
     return Json(asdict(found))
 
 
-@teaching.get("/examples", responses=replies(Reply, "The examples and counterexamples of a relation."))
+@teaching.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
 async def examples(relation: Relation, service: TheService) -> Response:
     """List the examples and counterexamples of a relation with their numbers."""
 
     def listed(version: Version) -> dict[str, Any]:
         known = version.known(relation)
-        rows = {"examples": lesson_rows(known.lessons), "counterexamples": lesson_rows(known.counterexamples)}
+        rows = {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
         return {"version": version.number, **rows}
 
     return Json(await service.read(listed))
@@ -279,7 +254,7 @@ async def take_back(number: Number, service: TheService) -> Response:
     return await changed(service, lambda extractor: extractor.take_back(number))
 
 
-@teaching.get("/history", responses=replies(Reply, "All versions."))
+@teaching.get("/history", responses=replies(wire.Reply, "All versions."))
 async def history(service: TheService) -> Response:
     """List all versions on disk, oldest first."""
     versions = await service.read(lambda version: service.extractor.history())
@@ -287,7 +262,7 @@ async def history(service: TheService) -> Response:
 
 
 @teaching.post("/undo", responses=CHANGED)
-async def undo(body: UndoBody, service: TheService) -> Response:
+async def undo(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
     return await changed(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
@@ -320,8 +295,8 @@ def zipped(version: Version) -> bytes:
 # -- views of the page -------------------------------------------------------------------------------------------------
 
 
-@views.post("/entities", responses=replies(Reply, "The entities and sentences of a text, by characters."))
-async def entities(body: TextBody, service: TheService) -> Response:
+@views.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
+async def entities(body: bodies.TextBody, service: TheService) -> Response:
     """Find the entities of a text, even before anything is taught."""
 
     def found(version: Version) -> dict[str, Any]:
@@ -339,7 +314,7 @@ async def entities(body: TextBody, service: TheService) -> Response:
     return Json(await service.read(found))
 
 
-@views.get("/map", responses=replies(Reply, "Taught examples as points of a plane."))
+@views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
     return Json(await service.read(map_row))
@@ -354,7 +329,7 @@ def map_row(version: Version) -> dict[str, Any]:
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
     rows = [
         {**row, "teaching": one.teaching, "x": x, "y": y}
-        for row, one, (x, y) in zip(lesson_rows(lessons), lessons, points.tolist(), strict=True)
+        for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
     ]
     return {"version": version.number, "share": share, "points": rows}
 

@@ -34,18 +34,20 @@ from erda.types import Entity, Example, Span
 Row = Mapping[str, Any]
 
 
-class Reply(BaseModel):
-    """The version, and the fields of the value that the Python library returns."""
+class OpenModel(BaseModel):
+    """An answer with further fields, mostly those of the value that the Python library returns."""
 
     model_config = {"extra": "allow"}
+
+
+class Reply(OpenModel):
+    """An answer and the version that gave it."""
 
     version: int
 
 
-class PairReply(BaseModel):
-    """A pair of entities in a sentence, and the relation from head to tail."""
-
-    model_config = {"extra": "allow"}
+class AnswerReply(OpenModel):
+    """The relation from head to tail, or null. Character offsets are there for answers of `extract`."""
 
     text: str
     head: str
@@ -55,45 +57,23 @@ class PairReply(BaseModel):
     tail_span: list[int]
     relation: str | None
     confidence: float
-
-
-class AnswerReply(PairReply):
-    """The relation from head to tail, or null. Character offsets are there for answers of `extract`."""
-
     ranked: list[dict[str, Any]]
 
 
-class OneAnswerReply(AnswerReply):
+class OneAnswerReply(AnswerReply, Reply):
     """An answer and the version that gave it."""
 
-    version: int
 
+class AnswersReply(Reply):
+    """Answers in the order of the questions; those of `extract` with the tagger and counts."""
 
-class AnswersReply(BaseModel):
-    """Answers in the order of the questions, and the version that gave them all."""
-
-    version: int
     answers: list[AnswerReply]
 
 
-class ExtractionReply(AnswersReply):
-    """Answers for the pairs of entities of a text; `tagger` says how the entities were found.
-
-    `inverses` are the declared inverses; a symmetric relation is its own.
-    """
-
-    tagger: str
-    n_entities: int
-    n_left_out: int
-    hint: str
-    inverses: dict[str, str]
-
-
-class ReviewReply(BaseModel):
+class ReviewReply(Reply):
     """The pair to decide about, or null and the reason; counts; `keys` are the pairs that the call has decided."""
 
-    version: int
-    pair: PairReply | None
+    pair: dict[str, Any] | None
     reason: str
     n_texts: int
     n_left: int
@@ -106,10 +86,8 @@ class ReviewReply(BaseModel):
     keys: list[str]
 
 
-class JobReply(BaseModel):
+class JobReply(OpenModel):
     """A job; `result` is there once it is done."""
-
-    model_config = {"extra": "allow"}
 
     id: str
     kind: str
@@ -127,10 +105,8 @@ class JobsReply(BaseModel):
     jobs: list[JobReply]
 
 
-class HealthReply(BaseModel):
+class HealthReply(OpenModel):
     """Whether the server can answer; `trouble` says what is wrong with the store."""
-
-    model_config = {"extra": "allow"}
 
     status: str
 
