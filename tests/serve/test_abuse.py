@@ -110,7 +110,7 @@ def test_the_token_is_compared_in_constant_time(extractor: Extractor, monkeypatc
         served.call("GET", "/v1/relations", headers={"Authorization": "Bearer wrong"})
         served.call("GET", "/v1/relations", auth=("anyone", "basic"))
         served.call("GET", "/?token=query")
-    assert compared == [b"wrong", b"basic", b"query"]
+    assert [one for one in compared if one] == [b"wrong", b"basic", b"query"]
 
 
 touched = list[str]()  # by the process, while `watching` is not empty

@@ -73,6 +73,6 @@ def build_application(
         hosts=frozenset(one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)),
         any_address=not is_loopback(settings.host),
         token=settings.token,
+        count=app.state.metrics.count,
     )
-    app.add_middleware(status_routes.CountRequests, metrics=app.state.metrics)
     return app

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import MutableMapping
 from html import escape
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -16,19 +14,13 @@ from starlette.staticfiles import StaticFiles
 
 from erda import __version__
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, replies
-from erda.serve.guard import App, Receive, Scope, Send
+from erda.serve.guard import Scope
 from erda.serve.service import Service, TheService
 from erda.serve.wire import HealthReply
 
 router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 503)})
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 PAGE = Path(__file__).parent / "page"
-STYLE = """\
-html { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h2 { font: 600 1.1rem ui-monospace, monospace; margin-top: 2.5rem }
-pre { padding: .75rem; overflow-x: auto; background: color-mix(in srgb, currentColor 8%, transparent) }
-"""
 INTRODUCTION = """\
 Every body is JSON. An answer names the version that gave it. Every error has the body {"error", "message", "where"}.
 With a token, send the header "Authorization: Bearer TOKEN"."""
@@ -84,31 +76,6 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
 
-class CountRequests:
-    """ASGI middleware that counts requests."""
-
-    def __init__(self, app: App, *, metrics: ServerMetrics) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request and count it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start, status = perf_counter(), 500
-
-        async def counted(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, counted)
-        finally:
-            self._metrics.count(scope, status, perf_counter() - start)
-
-
 @router.get(
     "/metrics",
     response_class=Response,
@@ -153,41 +120,21 @@ async def docs(request: Request) -> Response:
     return Response(reference_page(request.app.openapi()), media_type="text/html; charset=utf-8")
 
 
-@router.get("/docs.css", include_in_schema=False)
-async def docs_style() -> Response:
-    """The style of the reference."""
-    return Response(STYLE, media_type="text/css; charset=utf-8")
-
-
 def reference_page(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
-    calls = [
-        _call(document, path, method, call)
-        for path, methods in document["paths"].items()
-        for method, call in methods.items()
-    ]
+    """The page of an OpenAPI document: every call with its description and its examples."""
+    parts = [f"<h1>erda</h1><p>{escape(INTRODUCTION)}</p>", '<p><a href="/openapi.json">OpenAPI document</a></p>']
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(call['description'])}</p>")
+            parts += [
+                f"<p>{escape(one['name'])}: {escape(one.get('description', ''))}</p>"
+                for one in call.get("parameters", ())
+            ]
+            schema = call.get("requestBody", {"content": {}})["content"].get("application/json", {}).get("schema", {})
+            body = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
+            parts += [f"<pre>{escape(json.dumps(one, ensure_ascii=False))}</pre>" for one in body.get("examples", ())]
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>erda: reference</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="stylesheet" href="/docs.css"></head><body><main><h1>{escape(document["info"]["title"])}</h1>'
-        f'<p>{escape(INTRODUCTION)}</p><p><a href="/openapi.json">OpenAPI document</a></p>'
-        f"{''.join(calls)}</main></body></html>"
-    )
-
-
-def _call(document: dict[str, Any], path: str, method: str, call: dict[str, Any]) -> str:
-    """A call with its parameters and an example of each body."""
-    content = call.get("requestBody", {}).get("content", {}).get("application/json", {})
-    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    query = "".join(
-        f"<li><code>{escape(one['name'])}</code> ({escape(one['in'])}) {escape(one.get('description', ''))}</li>"
-        for one in call.get("parameters", ())
-    )
-    command = f"curl -X {method.upper()} http://127.0.0.1:8111{path}"
-    bodies = document["components"]["schemas"].get(name, {}).get("examples", [])
-    sent = [f" -H 'Content-Type: application/json' -d '{json.dumps(one, ensure_ascii=False)}'" for one in bodies]
-    shown = "".join(f"<pre>{escape(command + one)}</pre>" for one in sent or [""])
-    return (
-        f"<section><h2>{method.upper()} {escape(path)}</h2><p>{escape(call.get('description', ''))}</p>"
-        f"<ul>{query}</ul>{shown}</section>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>erda: reference</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="stylesheet" href="/page/style.css"></head><body><main>{"".join(parts)}</main></body></html>'
     )
