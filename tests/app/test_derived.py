@@ -58,14 +58,6 @@ def test_a_file_of_another_version_is_not_used(tmp_path: Path, fits: list[str]) 
     assert len(fits) == 3
 
 
-def test_a_version_that_is_no_longer_current_writes_nothing(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    old = extractor.version
-    extractor.undo()
-    old.predict("[[a]] was founded by {{b}}")
-    assert not (tmp_path / "derived.bin").exists()
-
-
 def test_a_store_that_cannot_be_written_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extractor = taught(tmp_path)
 

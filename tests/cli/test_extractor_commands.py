@@ -115,7 +115,6 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ),
         ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
         ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
-        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' only in case"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
         ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),

@@ -23,7 +23,7 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
-from erda.app.state import Judgement, Known, present_id
+from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
 from erda.encoders.base import Encoder
@@ -156,7 +156,7 @@ def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
     return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
 
 
-def purge_reviews(store: Path, known: Sequence[Known]) -> None:
+def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
     """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
     folder = store / FOLDER
     if not folder.is_dir() or folder.is_symlink():
@@ -309,7 +309,8 @@ class CandidatePool:
                 yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        self._waiting = by_shared_words(self._waiting, _taught(version, relation))
+        words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
+        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
         n_pairs, n_sentences = 0, 0
         while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
             n_pairs += len(self._waiting[n_sentences].examples)
@@ -390,12 +391,6 @@ def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> lis
                 if new is not None:
                     chosen[new.key] = new
     return list(chosen.values())
-
-
-def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
-    """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
-    words = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
-    return [sentences[place] for place in _order(words, taught)]
 
 
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -162,9 +162,8 @@ class PairQuestions:
     n_entities: int
     n_left_out: int
     hint: str = ""
-    inverses: Mapping[str, str] = field(default_factory=dict)  # as in `Extraction`
 
     def answered(self, answers: Iterable[Answer]) -> Extraction:
         """The extraction, given an answer to each example."""
         placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
-        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint, self.inverses)
+        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)

@@ -18,7 +18,7 @@ import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
 from erda.app.candidates import held_keys, pair_key
-from erda.app.inputs import Given, find_relation, labelled_examples_of, labelled_rows_of, names_of
+from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
 from erda.app.state import Thresholds
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
@@ -27,8 +27,6 @@ from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example, pair_in_sentence
-
-Triple = tuple[str, str, str]  # head, relation, tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def read_labelled(
     return (*reading.examples, *(replace(one, relation=None) for one in others))
 
 
-def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
+def read_questions(source: str | Path | Iterable[ExampleInput], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
     no_relation = names_of(no_relation, "no_relation")
     if is_annotated(source):
@@ -104,8 +102,7 @@ def evaluate_extraction(
 ) -> TripleEvaluation:
     """Compare the triples of `Extraction.found` with the annotated ones.
 
-    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps. A
-    symmetric relation, or one with an inverse, may be found in either direction.
+    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps.
     """
     names = {name for one in texts for _, name, _ in one.triples()}
     taught = {name: known.id for name in names if (known := find_relation(name, version.relations))}
@@ -113,9 +110,8 @@ def evaluate_extraction(
     for done, one in enumerate(texts, 1):
         entities = None if find_entities else one.row.marks()
         found = version.extract(one.text, entities, min_confidence=min_confidence).found if one.text.strip() else ()
-        truth = _once(((h, taught[r], t) for h, r, t in one.triples() if r in taught), version.inverses)
-        keyed = ((one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations)
-        triples = _once(keyed, version.inverses, like=truth)
+        truth = {(h, taught[r], t) for h, r, t in one.triples() if r in taught}
+        triples = {(one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations}
         asked.update(relation for _, relation, _ in truth)
         answered.update(relation for _, relation, _ in triples)
         right.update(relation for _, relation, _ in truth & triples)
@@ -129,23 +125,11 @@ def evaluate_extraction(
     )
 
 
-def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collection[Triple] = ()) -> set[Triple]:
-    """Drop triples that repeat another one in the other direction; keep the direction of triples in `like`."""
-    found = set[Triple]()
-    for head, relation, tail in triples:
-        other = (tail, inverses[relation], head) if relation in inverses else None
-        if other is not None and other in like:
-            found.add(other)
-        elif other not in found:
-            found.add((head, relation, tail))
-    return found
-
-
 LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
 LEAST_ANSWERS = 10  # answers that support a precision
 FOLDS = 5
 MISSED = -1.0  # confidence of a relation between entities that share no sentence
-Labelled = str | Path | Reading | Iterable[Given] | Iterable[AnnotatedText | Mapping[str, Any]]
+Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

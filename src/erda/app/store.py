@@ -41,7 +41,6 @@ from erda.app.state import (
     now,
     object_names,
     parts_of,
-    without_lost_inverses,
 )
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
@@ -67,9 +66,7 @@ if TYPE_CHECKING:
 
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
-OPTIONAL = frozenset(
-    ("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types", "origin", "merged")
-)
+OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
 
 
 class StoreObjects:
@@ -469,25 +466,18 @@ def undo(store: Store) -> Stamp:
 def forget(store: Store, relation: str) -> int:
     """Write a version without a relation and make it current; return its number."""
     with _changing(store) as current:
-        abouts = {files: store.objects.read_about(files) for files in current.relations}
-        gone = known_relation(relation, (about.known.relation for about in abouts.values())).id
-        stay = [files for files, about in abouts.items() if about.known.id != gone]
-        known = without_lost_inverses(abouts[files].known for files in stay)
-        relations = tuple(
-            replace(files, about=store.objects.write_about(RelationFile(after, abouts[files].kept)))
-            if after != abouts[files].known
-            else files
-            for files, after in zip(stay, known, strict=True)
-        )
+        known = {files: store.objects.read_about(files).known for files in current.relations}
+        gone = known_relation(relation, (one.relation for one in known.values())).id
+        stay = [files for files, one in known.items() if one.id != gone]
         places = {current.relations.index(files): place for place, files in enumerate(stay)}
         after = replace(
             current,
             stamp=replace(current.stamp, parent=current.stamp.number, time=now(), what=f"forgot {gone}"),
-            relations=relations,
+            relations=tuple(stay),
             kept=tuple(places[place] for place in current.kept if place in places),
-            thresholds=current.thresholds and current.thresholds.only([one.id for one in known]),
+            thresholds=current.thresholds and current.thresholds.only([known[files].id for files in stay]),
         )
-        return store.add(after if known else replace(after, n_tasks=0, shared="")).number
+        return store.add(after if stay else replace(after, n_tasks=0, shared="")).number
 
 
 @contextmanager
