@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from erda.benchmark.report.table_formats import Table
     from erda.types import Example
 
-BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 
 
-def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:
-    """A sentence with its head and tail in marks: [head: Oslo] lies in [tail: Norway]."""
+def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = SHORT_BRACKETS) -> str:
+    """A sentence with its head and tail in marks: [Oslo] lies in {Norway}."""
     words = [one_line(token) for token in example.tokens]
     for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
         words[entity.span.start] = left + words[entity.span.start]
