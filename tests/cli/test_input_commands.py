@@ -1,12 +1,15 @@
-"""`erda extract`: entities, files that cannot be read in part, and pairs left out."""
+"""Inputs of commands: plain text and its entities, lines that cannot be read, Excel files, pipes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
-from command_line import Erda
-from toy_extractor import FOUNDED
+from command_line import TESTS, Erda
+from toy_extractor import BORN, FOUNDED
 
+from erda.cli.store_options import input_file
+from erda.errors import DataError
 from erda.text.names import NameTagger
 
 
@@ -66,3 +69,39 @@ def test_names_are_made_ready_once_for_all_lines(erda: Erda, monkeypatch: pytest
     monkeypatch.setattr(NameTagger, "__init__", lambda self, names: made.append(names) or make(self, names))
     assert erda("extract", "news.txt", *more).status == 0
     assert len(made) == 1
+
+
+def test_commands_read_excel_files(erda: Erda) -> None:
+    Path("t.xls").write_bytes(b"PK\x03\x04")
+    done = erda("teach", "--file", "t.xls")
+    assert (done.status, "CSV" in done.err) == (2, True)
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install 'erda[excel]'")
+
+    def write(name: str, *rows: tuple[str | None, ...]) -> None:
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(name)
+
+    taught = [(one, "founded by") for one in FOUNDED] + [(one, "born in") for one in BORN]
+    write("t.xlsx", ("Sentence", "relation"), *taught)
+    assert "5 new examples" in erda("teach", "--file", "t.xlsx", "--columns", "text=sentence").lines[0]
+    write("q.xlsx", ("id", "text", "relation"), *((f"q{i}", *one) for i, one in enumerate(TESTS)))
+    assert erda("predict", "q.xlsx", "--out", "a.jsonl").status == 0
+    assert [json.loads(line)["id"] for line in Path("a.jsonl").read_text().splitlines()] == ["q0", "q1"]
+    assert erda("evaluate", "q.xlsx", "--min-confidence", "0").status == 0
+    write("texts.xlsx", ("text", "year"), ("SpaceX was founded by Elon .", "2002"))
+    assert erda("extract", "texts.xlsx", "--pairs=all", "--out", "f.jsonl").status == 0
+    row = json.loads(Path("f.jsonl").read_text().splitlines()[0])
+    assert (row["line"], row["input"]) == (2, {"year": "2002"})
+
+
+def test_a_pipe_can_be_read_twice_and_faults_name_it() -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"[[a]] b {{c}}\n")
+    os.close(write_end)
+    name = f"/dev/fd/{read_end}"
+    with pytest.raises(DataError, match=rf"^{name}:1: wrong$"), input_file(name) as path:  # noqa: PT012
+        assert path.read_bytes() == path.read_bytes() == b"[[a]] b {{c}}\n"
+        raise DataError(f"{path}:1: wrong")
+    os.close(read_end)
