@@ -17,14 +17,12 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
-from erda.serve.limits import Limits
+from erda.serve.launch import bound_socket, web_server
 
 SIZES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 860}},
@@ -60,7 +58,7 @@ def main(folder: Path) -> None:
 def served(store: Path) -> Iterator[str]:
     """Serve a new store in a thread."""
     app, listening = build_application(ServerSettings(store), Extractor.open(store)), bound_socket("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(lambda: app, Limits()))
+    server = web_server(app)
     thread = Thread(target=server.run, args=([listening],), daemon=True)  # a failing script ends at once
     thread.start()
     try:

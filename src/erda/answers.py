@@ -13,7 +13,6 @@ from erda.types import Entity, Example, Span
 
 __all__ = [
     "Answer",
-    "Change",
     "Evaluation",
     "Explanation",
     "Extraction",
@@ -342,16 +341,6 @@ class TripleEvaluation:
     overall: RelationScore
     relations: dict[str, RelationScore]
     untaught: tuple[str, ...] = ()  # annotated relations that were never taught; their triples do not count
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A question that two versions answer differently, with the truth if known."""
-
-    example: Example
-    before: str | None
-    after: str | None
-    truth: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ a foreign Host, a foreign Origin, a foreign page   test_a_server_.., test_pages_
 no token, token compared in constant time          test_every_route_but_health.., test_the_token_is_compared..
 paths and URLs in requests, uploads                test_no_path_and_no_url.., test_only_json_is_read
 security headers, injected HTML                    every answer of `statuses`, test_names_and_sentences..
-huge, slow, dropped, too many                      test_large_and_many.., test_slow_clients.., test_dropped..
+huge, dropped, too many                            test_large_and_many.., test_dropped..
 simultaneous teachings, kill -9                    test_a_hundred.., test_kill_9..
 full disk, store deleted and restored              test_a_full_disk.., test_answers_go_on..
 invalid bodies of every shape                      test_openapi.py (Schemathesis)
@@ -32,8 +32,7 @@ from toy_server import QUESTION, Served, serving, toy_store, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
-from erda.serve.launch import TimedProtocol
-from erda.serve.limits import Limits
+from erda.serve.service import ServerLimits
 
 TOKEN = "a-token-of-more-than-16-letters"
 
@@ -111,7 +110,7 @@ def test_the_token_is_compared_in_constant_time(extractor: Extractor, monkeypatc
         served.call("GET", "/v1/relations", headers={"Authorization": "Bearer wrong"})
         served.call("GET", "/v1/relations", auth=("anyone", "basic"))
         served.call("GET", "/?token=query")
-    assert compared == [b"wrong", b"basic", b"query"]
+    assert [one for one in compared if one] == [b"wrong", b"basic", b"query"]
 
 
 touched = list[str]()  # by the process, while `watching` is not empty
@@ -212,7 +211,7 @@ def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Se
 
 
 def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extractor) -> None:
-    limits = Limits(body_size=2_000, n_batch=3, text_size=100, n_job=2, rate=1_000)
+    limits = ServerLimits(body_size=2_000, n_batch=3, text_size=100, n_job=2)
     with serving(extractor, limits=limits) as served:
         for path in [path for method, path in routes(served) if method == "POST"]:
             assert served.post(path, {"text": "x" * 3_000}, 413)["error"] == "too_large"
@@ -223,36 +222,11 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert served.post("/v1/predict", {"questions": [QUESTION] * 4}, 422)["error"] == "too_many"
         assert served.post("/v1/extract", {"text": "x " * 60}, 422)["error"] == "too_large"
         assert served.post("/v1/extract", {"documents": [{"text": "x"}] * 3}, 422)["error"] == "too_many"
-    with serving(extractor, limits=Limits(n_queued=2)) as served:
-        assert served.post("/v1/predict", {"questions": [QUESTION] * 3}, 503)["error"] == "queue_full"
-        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
-    with serving(extractor, limits=Limits(rate=3)) as served:
-        with ThreadPoolExecutor(8) as pool:
-            seen = list(pool.map(lambda _: requests.get(f"{served.url}/health", timeout=60), range(40)))
-        assert {answer.status_code for answer in seen} == {200, 429}
-        assert next(one for one in seen if one.status_code == 429).headers["retry-after"] == "1"
-
-
-def test_slow_clients_are_cut_off_and_dropped_connections_cost_nothing(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TimedProtocol, "seconds", 2.0)
-    with serving(extractor, limits=Limits(request_seconds=2.0)) as served:
-        address = ("127.0.0.1", int(served.url.rpartition(":")[2]))
-        head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        head += b"Content-Length: 50\r\n\r\n"
-        silent, slow_head, slow_body = (socket.create_connection(address, timeout=60) for _ in range(3))
-        slow_head.sendall(head[:40])
-        slow_body.sendall(head + b'{"text"')
-        for _ in range(20):
-            with socket.create_connection(address) as dropped:
-                dropped.sendall(head + b'{"te')
-        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
-        assert (silent.recv(100), slow_head.recv(100)) == (b"", b"")
-        assert slow_body.recv(100).startswith(b"HTTP/1.1 408")
-        assert served.get("/health")["status"] == "UP"
-        for one in (silent, slow_head, slow_body):
-            one.close()
+    with serving(extractor, limits=ServerLimits(n_active=0)) as served:
+        full = served.call("POST", "/v1/predict", {"text": QUESTION})
+        assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
+    with serving(extractor, limits=ServerLimits(n_jobs=0)) as served:
+        assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
 
 
 def test_dropped_connections_leave_nothing_in_the_queue(served: Served) -> None:
@@ -308,8 +282,8 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     monkeypatch.setattr("erda.files.os.fsync", full)
     failure = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]}, 503)
     assert failure["error"] == "cannot_write"
-    job = {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}
-    assert served.post("/v1/teach", job, 503)["error"] == "cannot_write"
+    job = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}, 202)
+    assert wait_for(served, job["id"])["failure"]["error"] == "cannot_write"
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
     monkeypatch.undo()
     assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["version"] == 3
@@ -331,17 +305,14 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
-import uvicorn
 from toy_words import Words
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
-from erda.serve.limits import Limits
+from erda.serve.launch import bound_socket, web_server
 extractor = Extractor.open(sys.argv[1], method="posterior", encoder=Words())
 listening = bound_socket("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
-app = build_application(ServerSettings(Path(sys.argv[1])), extractor)
-uvicorn.Server(server_config(lambda: app, Limits())).run([listening])
+web_server(build_application(ServerSettings(Path(sys.argv[1])), extractor)).run([listening])
 """
 
 
@@ -356,7 +327,7 @@ def teach_until_killed(url: str, known: set[str]) -> None:
 
 
 @pytest.mark.parametrize("n_kills", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3_000)])])
-def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: Path, n_kills: int) -> None:
+def test_kill_9_while_teaching_loses_no_answered_teaching(tmp_path: Path, n_kills: int) -> None:
     store, known = tmp_path / "store", set[str]()
     toy_store(store)
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "app")]
@@ -374,9 +345,5 @@ def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: P
                 teaching.result()
         assert known <= {one.id for one in Extractor.open(store).relations}
     with serving(Extractor.open(store, encoder=Words())) as served:
-        jobs = [wait_for(served, job["id"]) for job in served.get("/v1/jobs")["jobs"]]
-        first = n_kills - len(jobs)  # the results of the last hundred are kept
-        done = {f"job {first + place}" for place, job in enumerate(jobs) if job["state"] == "done"}
-        assert f"job {n_kills - 1}" in done
-        assert {job["state"] for job in jobs} <= {"done", "failed"}, "failed: killed twice while it ran"
-        assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known | done
+        assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known
+        assert served.get("/v1/jobs") == {"jobs": []}, "jobs end with the server"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from toy_server import Served
 
-from erda.serve.view_routes import plane_of
+from erda.serve.routes import plane_of
 
 
 def test_entities_and_sentences_are_spans_of_code_points(served: Served) -> None:

@@ -44,7 +44,7 @@ from erda.outputs import append_lines
 from erda.types import EncoderSpec, Example
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
-TEXTS, SCREENS = "texts.json", "screens.json"
+TEXTS = "texts.json"
 Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
 
 
@@ -169,7 +169,7 @@ def purge_reviews(store: Path, known: Sequence[Known]) -> None:
         ]
         if kept:
             journal.write_pending(kept)
-        own = (SHOWN, TEXTS, SCREENS, *(() if kept else (PENDING,)))
+        own = (SHOWN, TEXTS, *(() if kept else (PENDING,)))
         remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
+from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
 from erda.app.candidates import held_keys, pair_key
 from erda.app.inputs import Given, find_relation, labelled_examples_of, labelled_rows_of, names_of
 from erda.app.state import Thresholds
@@ -139,16 +139,6 @@ def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collecti
         elif other not in found:
             found.add((head, relation, tail))
     return found
-
-
-def compare(before: Version, after: Version, questions: Questions) -> list[Change]:
-    """List the questions that two versions answer differently."""
-    answers = (version.predict(questions.examples, top=1) for version in (before, after))
-    return [
-        Change(one.example, one.relation, other.relation, truth)
-        for one, other, truth in zip(*answers, questions.truth, strict=True)
-        if one.relation != other.relation
-    ]
 
 
 LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own

@@ -10,7 +10,6 @@ from typing import Any, overload
 
 from erda.answers import (
     Answer,
-    Change,
     Evaluation,
     Explanation,
     Extraction,
@@ -22,9 +21,9 @@ from erda.answers import (
 )
 from erda.app.candidates import purge_reviews
 from erda.app.entities import Entities
-from erda.app.evaluation import Labelled, compare, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
-from erda.app.inputs import Given, check_bool, example_of, known_relation, refuse_lookalikes, refuse_sentence, types_of
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, Declaration, Judgement, Lesson, Setup, State, VersionInfo, now
+from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
+from erda.app.inputs import Given, check_bool, example_of, known_relation, refuse_sentence, types_of
+from erda.app.state import NOTHING, Declaration, Judgement, Lesson, Setup, State, VersionInfo, now
 from erda.app.store import Store, forget, undo
 from erda.app.teach import (
     Teachable,
@@ -202,13 +201,6 @@ class Extractor:
             self.version, found, find_entities=find_entities, min_confidence=min_confidence, progress=progress
         )
 
-    def compare(self, before: int, after: int, questions: str | Path | Iterable[Given]) -> list[Change]:
-        """List the questions that two versions answer differently."""
-        asked = read_questions(questions)
-        with self._log.lock:
-            versions = self._log.at(before), self._log.at(after)
-        return compare(*versions, asked)
-
     def suggest(
         self,
         relation: str,
@@ -310,7 +302,6 @@ class Extractor:
         with self._log.writing(begin=True) as before:
             if self.relations != known:
                 new, said = read()
-            refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
             addition = added(
                 before.known,
@@ -507,8 +498,6 @@ class Extractor:
         if store.exists():
             remove_left_lock(store.folder)
             raise DataError(f"{folder} holds an extractor already; name another folder.")
-        if state.is_old:
-            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
         with store.writing(begin=True):
             store.write(replace(state, stamp=replace(state.stamp, parent=None)))
 

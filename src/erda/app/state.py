@@ -104,10 +104,6 @@ class Setup:
     encoder: EncoderSpec
 
 
-TAUGHT_BY_0_1 = (
-    "was taught by erda 0.1.0 and can only be listed. Convert it with relearn=True (erda teach --relearn), which "
-    "teaches all its examples again."
-)
 NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # the setup of an extractor that is not on disk yet
 
 
@@ -192,7 +188,6 @@ class State:
     thresholds: Thresholds | None = None
     files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
     unrelated_file: str = ""  # the sha256 of its object, once written
-    is_old: bool = False  # written by erda 0.1.0: what the method learned is not read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +272,7 @@ class VersionFile:
     relations: tuple[RelationFiles, ...]
     kept: tuple[int, ...]  # index of the relation of each exemplar, in the method's order
     shared: str  # sha256 of the arrays that belong to no relation; empty if there are none
-    format: int = 1
+    format: int = FORMAT
     unrelated: str = ""  # sha256 of the unrelated sentences; empty if there are none
     n_unrelated: int = 0
     thresholds: Thresholds | None = None

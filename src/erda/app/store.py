@@ -10,8 +10,6 @@ Objects are written first, then the version, then `extractor.json`, each in one 
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
 Every version has a random identity, which distinguishes two versions with the same number (after a backup was
 restored).
-
-Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` converts such a store.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from erda.app.inputs import known_relation
 from erda.app.state import (
     FORMAT,
-    TAUGHT_BY_0_1,
     Lesson,
     RelationFile,
     RelationFiles,
@@ -220,10 +217,9 @@ class Store:
                 "save(folder) writes it to another place."
             )
         found = read_json(place, StoreMarker, **DECODING).format
-        if found > FORMAT:
+        if found != FORMAT:
             raise DataError(
-                f"{place} has format {found}, this version of erda reads up to {FORMAT}: it was written by a newer "
-                "one. Upgrade with: pip install -U erda"
+                f"{place} has format {found}, this version of erda reads {FORMAT}. Upgrade with: pip install -U erda"
             )
         return read_sealed(place, StoreHead, **DECODING)
 
@@ -264,17 +260,11 @@ class Store:
         """Make a version the current one, even if `extractor.json` is damaged."""
         try:
             head = self.head()
-            self.refuse_old(head)
         except ModelError:
             head = StoreHead(FORMAT, number, max(self.numbers(), default=0))
         self.refuse_missing(number)
         identity = self._read_file(number).stamp.identity
         write_json(self.folder / HEAD, sealed(replace(head, current=number, identity=identity)))
-
-    def refuse_old(self, head: StoreHead) -> None:
-        """Reject a change of a store that erda 0.1.0 wrote."""
-        if head.format < FORMAT:
-            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -283,9 +273,6 @@ class Store:
         from erda.methods.base import Checkpoint
 
         version = self.version_file(number)
-        if version.format < FORMAT:
-            known = tuple(self.objects.read_about(files).known for files in version.relations)
-            return State(version.stamp, known, is_old=True)
         at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near and near.files else {}
         parts = [at_hand.get(files) or self.objects.read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
@@ -318,9 +305,7 @@ class Store:
 
     def verify(self, number: int) -> None:
         """Raise a ModelError if a version cannot be read."""
-        version = self.version_file(number)
-        old = {f"{files.about}.json" for files in version.relations}
-        self.objects.verify(version.objects() if version.format == FORMAT else old)
+        self.objects.verify(self.version_file(number).objects())
 
     def identity(self, number: int) -> str:
         """The identity of a version, which changes when another version takes its number."""
@@ -509,6 +494,4 @@ def forget(store: Store, relation: str) -> int:
 def _changing(store: Store) -> Iterator[VersionFile]:
     """Yield the current version while no other process writes."""
     with store.writing():
-        head = store.head()
-        store.refuse_old(head)
-        yield store.version_file(head.current)
+        yield store.version_file(store.head().current)

@@ -13,7 +13,6 @@ from erda.app.inputs import (
     example_of,
     find_relation,
     known_relation,
-    refuse_lookalikes,
     refuse_single,
     relation_of,
     says_it_holds,
@@ -354,7 +353,6 @@ def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> 
         raise DataError(f"The relation is called '{old.id}' already.")
     if taken := find_relation(new.id, others):
         raise DataError(f"'{taken.id}' exists already; to combine them, merge '{old.id}' into '{taken.id}'.")
-    refuse_lookalikes([new], others)
     after = (replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in known)
     return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)
 

@@ -73,20 +73,20 @@ class TextLine:
     columns: dict[str, Any] = field(default_factory=dict)  # the other fields of the row, as they are
 
 
-def read_texts(path: Path, *, skip: int = 0, columns: Mapping[str, str] | None = None) -> Iterator[TextLine]:
-    """Yield the texts of a file that begin after the first `skip` lines; empty lines are left out.
+def read_texts(path: Path, *, columns: Mapping[str, str] | None = None) -> Iterator[TextLine]:
+    """Yield the texts of a file; empty lines are left out.
 
     `columns` names the columns `text` and `id` of a table.
     """
     refuse_spreadsheet(path)
     name = path.name.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".csv") or is_excel(path):
-        yield from (line for line in _table_rows(path, columns or {}) if line.line > skip)
+        yield from _table_rows(path, columns or {})
         return
     if columns:
         raise SettingsError(f"--columns: only tables (.csv, .xlsx) have columns, not {path}.")
     is_row = name.endswith(".jsonl")
-    for line in in_place(path, partial(read_lines, path, skip=skip)):
+    for line in in_place(path, partial(read_lines, path)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
         elif line[1].strip():

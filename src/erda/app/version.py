@@ -38,7 +38,7 @@ from erda.app.entities import (
 )
 from erda.app.inputs import MOST_CHARACTERS, Given, check_text, example_of, examples_of, known_relation
 from erda.app.open_text import open_head, pairs_of
-from erda.app.state import TAUGHT_BY_0_1, Known, State, Thresholds
+from erda.app.state import Known, State, Thresholds
 from erda.encoders.base import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -111,7 +111,7 @@ class Version:
 
     @property
     def number(self) -> int:
-        """Number of the version, for `rollback` and `compare`."""
+        """Number of the version, for `rollback`."""
         return self.state.stamp.number
 
     @property
@@ -124,8 +124,6 @@ class Version:
         """The method of this version; do not call its `learn`."""
         with self._lock:
             if self._method is None:
-                if self.state.is_old:
-                    raise DataError(f"Version {self.number} {TAUGHT_BY_0_1}")
                 if not self.state.known:
                     raise DataError(NOTHING_TAUGHT)
                 self._method = self._build(self.state)

@@ -106,12 +106,6 @@ class Builder:
         return self._encoders[key]
 
 
-def without_engine(stored: Setup) -> Setup:
-    """Remove the engine from a setup that erda 0.1.0 stored: its default engine differed."""
-    settings = {name: value for name, value in stored.encoder.settings.items() if name != "engine"}
-    return replace(stored, encoder=replace(stored.encoder, settings=settings))
-
-
 def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
     """Default settings of a transformer: PyTorch, or the packaged file if the method keeps it frozen."""
     if trains:
@@ -180,10 +174,10 @@ class VersionLog:
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
 
     @contextmanager
-    def writing(self, *, begin: bool = False, take_over: bool = False) -> Iterator[State]:
+    def writing(self, *, begin: bool = False) -> Iterator[State]:
         """Yield the current state on disk while no other thread or process writes.
 
-        Only `begin` creates a new store. Only `take_over` changes a store that erda 0.1.0 wrote.
+        Only `begin` creates a new store.
         """
         with self.lock:
             blank = self.current
@@ -195,8 +189,6 @@ class VersionLog:
                     if is_new and not self.store.exists():
                         self.store.write(State(replace(blank.state.stamp, setup=self.builder.setup())))
                     self.refresh()
-                    if not take_over:
-                        self.store.refuse_old(self.store.head())
                     yield self.current.state
             except BaseException:
                 if is_new:
@@ -298,19 +290,19 @@ class VersionLog:
     def relearn(self, progress: Progress | None) -> None:
         """Teach all examples to the requested setup if it, or its background, differs from that of the store."""
         self.current = self._newest()
-        stored, is_old = self.current.state.stamp.setup, self.current.state.is_old
-        setup = self.builder.setup(without_engine(stored) if is_old else stored)
+        stored = self.current.state.stamp.setup
+        setup = self.builder.setup(stored)
         learned = self.current.state.learned
         blank = self.builder.blank(setup)
         new = blank.taken_over()
         kept = learned.shared if learned else new
         same = all(name in kept and np.array_equal(kept[name], one) for name, one in new.items())
-        if not is_old and setup == stored and same:
+        if setup == stored and same:
             return
-        with self.writing(take_over=True) as before:
+        with self.writing() as before:
             method = replayed(blank, before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"
-            after = replace(before, stamp=replace(before.stamp, what=what, setup=setup), is_old=False)
+            after = replace(before, stamp=replace(before.stamp, what=what, setup=setup))
             self._write(_with_method(after, method), method)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +24,12 @@ from erda.cli.store_options import (
 from erda.errors import SettingsError, counted
 
 if TYPE_CHECKING:
-    from erda.app.answer_files import Answered, Asking, PlainRow
+    from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
     from erda.app.extractor import Extractor
 
 PREDICT = """\
 A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
-with status 2. With --out, the same command resumes an interrupted run.
+with status 2. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -42,7 +43,7 @@ and the names in taught examples. The last line of the output names the tagger. 
 'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
 answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
 row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
-an 'error'. With --out, the same command resumes an interrupted run.
+an 'error'. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -176,7 +177,7 @@ def run_extract(options: argparse.Namespace) -> None:
         print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
 
 
-def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
+def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     """Show the answers or write them into a file."""
     from erda.app.answer_files import count_lines, show_answers, write_answers
 
@@ -186,8 +187,6 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
     if options.out is None:
         answered = show_answers(asking, _show)
     else:
-        if asking.path == Path(options.file):  # standard input cannot be read again
-            options.kept = f"The answers so far are in {options.out}.partial; the same command resumes there."
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
             answered = write_answers(
@@ -197,18 +196,21 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
                 overwrite=options.overwrite,
                 tick=lambda line: progress(line, max(line, total)),
             )
-        earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
-        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
+        if answered.is_stopped:
+            rows = counted(answered.n_rows, "row")
+            options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
+            raise KeyboardInterrupt
+        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}")
     answered.faults.raise_if_any()
     return answered
 
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_files import by_relation, json_line
+    from erda.app.answer_files import by_relation
 
     if not sys.stdout.isatty():
-        print_line(json_line(row))
+        print_line(json.dumps(row))
     elif "error" not in row:  # errors are listed at the end
         for one in by_relation(row):
             answer = one["relation"] or f"none (nearest: {one['ranked'][0]['relation']})"

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from erda.answers import Answer
 from erda.app.version import Version
 from erda.errors import ErdaError
-from erda.serve.bodies import refuse_many
-from erda.serve.failures import Json
-from erda.serve.routing import FAILURES, TheService, replies
+from erda.serve.bodies import add_examples, refuse_many
+from erda.serve.failures import FAILURES, Json, replies
+from erda.serve.service import TheService
 from erda.text.marks import Mark
 
 router = APIRouter(tags=["Label Studio"], responses=FAILURES)
@@ -37,10 +37,7 @@ class TaskBody(BaseModel):
 class TasksBody(BaseModel):
     """The tasks to predict, and the labelling configuration of their project."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"examples": [{"tasks": [{"data": {"text": "Tesla was started by Martin Eberhard."}}]}]},
-    )
+    model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
 
     tasks: Annotated[list[TaskBody], Field(max_length=1_000)]
     label_config: Annotated[str, Field(max_length=100_000)] = CONFIG
@@ -49,7 +46,7 @@ class TasksBody(BaseModel):
 class SetupBody(BaseModel):
     """A project that connects; nothing of it is needed."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"project": "1", "schema": CONFIG}]})
+    model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
 
 
 class SetupReply(BaseModel):
@@ -58,7 +55,7 @@ class SetupReply(BaseModel):
     model_version: str
 
 
-class Predictions(SetupReply):
+class TaskPredictions(SetupReply):
     """The predictions of all tasks, in their order."""
 
     results: list[dict[str, Any]]
@@ -70,7 +67,7 @@ async def setup(body: SetupBody, service: TheService) -> Response:
     return Json({"model_version": model_version(service.version)})
 
 
-@router.post("/predict", responses=replies(Predictions, "Regions and relations of each task."))
+@router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
 async def predict(body: TasksBody, service: TheService) -> Response:
     """Suggest regions and relations for tasks."""
     refuse_many(body.tasks, service.limits.n_batch, "tasks")

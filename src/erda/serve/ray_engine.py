@@ -21,15 +21,16 @@ from fastapi import FastAPI
 from erda.cluster import connected, require_ray
 from erda.errors import SettingsError
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.guard import App, Receive, Scope, Send
-from erda.serve.launch import bound_socket, page_address, refuse_open_address
+from erda.serve.guard import App, Receive, Scope, Send, replay_body
+from erda.serve.launch import bound_socket, page_address, reject_open_address
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
-QUESTIONS = frozenset(
-    f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "compare", "entities")
-) | {"/predict", "/setup"}
-REVIEW = "/v1/review"  # its GET reads a journal that the writer writes
+QUESTIONS = (
+    *(f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "entities")),
+    *("/predict", "/setup"),
+)
+WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the review and the jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,14 @@ class ToWriter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request here or by the writer."""
-        if scope["type"] != "http" or not is_change(scope["method"], scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         body = (await receive())["body"]  # whole: the guard has read it
+        is_job = scope["path"] == "/v1/extract" and b'"documents"' in body
+        if not is_job and not is_change(scope["method"], scope["path"]):
+            await self._app(scope, replay_body(body, receive), send)
+            return
         kept = ("type", "method", "path", "raw_path", "query_string", "headers", "http_version", "scheme", "client")
         found = await self._write(WrittenRequest({name: scope[name] for name in kept if name in scope}, body))
         await send({"type": "http.response.start", "status": found.status, "headers": found.headers})
@@ -69,7 +74,7 @@ class ToWriter:
 
 def is_change(method: str, path: str) -> bool:
     """Whether the writer answers a request."""
-    return path.startswith(REVIEW) or (method not in ("GET", "HEAD", "OPTIONS") and path not in QUESTIONS)
+    return path.startswith(WRITERS) or (method not in ("GET", "HEAD", "OPTIONS") and path not in QUESTIONS)
 
 
 class Writer:
@@ -124,14 +129,10 @@ def build_replica(settings: ServerSettings) -> FastAPI:
 
 
 def serve_on_ray(
-    settings: ServerSettings,
-    *,
-    n_replicas: int = 1,
-    address: str | None = None,
-    started: Callable[[str], None] = lambda address: None,
+    settings: ServerSettings, *, address: str | None = None, started: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve on a Ray cluster until interrupted; a local cluster is started for None."""
-    refuse_open_address(settings)
+    """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
+    reject_open_address(settings)
     serve = require_ray("ray.serve")
     with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
         settings = replace(settings, port=free.getsockname()[1], store=settings.store.absolute())
@@ -143,7 +144,7 @@ def serve_on_ray(
             replicas = serve.deployment(
                 serve.ingress(lambda: build_replica(settings))(),
                 name="Replica",
-                num_replicas=n_replicas,
+                num_replicas="auto",
                 ray_actor_options={"num_cpus": 1},
                 **most,
             )
