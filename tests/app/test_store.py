@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught
 
-from erda.app.extractor import Extractor
 from erda.app.store import Store
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import sealed, write_json

@@ -55,9 +55,7 @@ def test_the_help_of_a_corpus_build_names_the_formats_that_it_reads(capsys: pyte
     with pytest.raises(SystemExit):
         main(["corpus", "build", "--help"])
     *others, last = SOURCES
-    assert f"--format NAME {', '.join(others)} or {last} (default: by file name)" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert f"format ({', '.join(others)} or {last}; default: by file name)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -1,6 +1,7 @@
 """The Ray engine on a real cluster of two local nodes, compared with the local engine."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from tiny_models import build_model
 from toy_corpus import random_rows, toy_store
 
-from erda.corpus import ray_jobs
+from erda.corpus import embedders
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.similarity import load_similarity
+from erda.corpus.vector_index import VectorIndex
 from erda.corpus.vector_shards import VectorShards, vectors_folder
 from erda.errors import DataError
 from ray_cluster import BIN, run_command, two_nodes
@@ -54,7 +56,7 @@ def test_vectors_from_two_nodes_equal_local_ones(on_ray: dict[str, Any], store: 
     model = load_similarity(model_folder)
     assert len(on_ray["nodes"]) == 2
     assert on_ray["shards"] == 8
-    far = VectorShards.open(vectors_folder(store.folder, model.fingerprint)).vectors(range(400))
+    far = VectorShards(vectors_folder(store, model.fingerprint), 400).vectors(range(400))
     np.testing.assert_allclose(far, model.encode(store.rows(range(400))), atol=2e-3)
 
 
@@ -70,16 +72,16 @@ def test_the_command_uses_the_cluster(
     cluster: tuple[str, dict[str, str]], on_ray: dict[str, Any], store: CorpusStore, model_folder: str
 ) -> None:
     address, environment = cluster
-    folder = vectors_folder(store.folder, load_similarity(model_folder).fingerprint)
+    model = load_similarity(model_folder)
+    shutil.rmtree(vectors_folder(store, model.fingerprint))
     command = [str(BIN / "erda"), "corpus", "index", str(store.folder), "--model", model_folder]
-    run_command([*command, "--rebuild", "--engine", "ray", "--address", address], environment)
-    assert len(VectorShards.open(folder)) == 400
-    assert (folder / "index.faiss").exists()
+    run_command([*command, "--address", address], environment)
+    assert len(VectorIndex.open(store, model)) == 400
 
 
 def test_errors_of_erda_are_extracted_from_those_of_ray() -> None:
     text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
-    found = ray_jobs._erda_error(RuntimeError(text))
+    found = embedders._erda_error(RuntimeError(text))
     assert isinstance(found, DataError)
     assert str(found) == "node 1 does not see the corpus"
-    assert "the Ray job failed: task failed" in str(ray_jobs._erda_error(RuntimeError("lines\n\ntask failed")))
+    assert "the Ray job failed: task failed" in str(embedders._erda_error(RuntimeError("lines\n\ntask failed")))
