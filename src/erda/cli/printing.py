@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from erda.errors import one_line, printable
 
 if TYPE_CHECKING:
-    from erda.benchmark.report.table_formats import Table
+    from erda.benchmark.report.table_formats import ResultTable
     from erda.types import Example
 
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
@@ -60,10 +59,9 @@ def print_fault(fault: str) -> None:
     print("erda: " + printable(fault).replace("\n", "\n  "), file=sys.stderr)
 
 
-def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables one below the other, wrapped to the width of the terminal."""
+def print_tables(tables: Iterable[ResultTable]) -> None:
+    """Print tables one below the other."""
     from erda.benchmark.report.table_formats import to_terminal
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in tables:
-        print(to_terminal(table, width=width), end="\n\n")
+        print(to_terminal(table), end="\n\n")

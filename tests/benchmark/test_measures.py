@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, Answers, Marks, forgetting, mark, measure
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, Marks, TestAnswers, forgetting, mark, measure
 from erda.errors import DataError
 from erda.types import Entity, Example, Predictions, Span, TestSet
 
@@ -56,7 +56,7 @@ def test_marks_equal_the_slow_loop(data: st.DataObject) -> None:
     scores = np.array(data.draw(st.lists(SCORES, min_size=n * n_relations, max_size=n * n_relations)), dtype=np.float32)
     predictions = Predictions(learned, scores.reshape(n, n_relations))
     test = held_apart(gold, lists)
-    marks = mark(predictions, Answers.of(test))
+    marks = mark(predictions, TestAnswers.of(test))
     for protocol in (ALL_SEEN, CANDIDATES):
         right, guess, fallback = mark_slowly(predictions, test, protocol)
         assert marks.right[protocol].tolist() == right
@@ -79,7 +79,7 @@ def test_hand_computed_measures() -> None:
         ),
     )
     test = held_apart(["born in"] * 4, [["born in", "part of"], ["part of"], ["capital of"], ["unlearned", "born in"]])
-    step = measure([mark(predictions, Answers.of(test))])
+    step = measure([mark(predictions, TestAnswers.of(test))])
     assert step.accuracy == {ALL_SEEN: 0.25, CANDIDATES: 0.5}
     assert step.chance[ALL_SEEN] == pytest.approx(1 / 3)
     assert step.chance[CANDIDATES] == pytest.approx((1 / 2 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
@@ -89,8 +89,8 @@ def test_hand_computed_measures() -> None:
 
 def test_micro_weights_examples_and_macro_weights_tasks_equally() -> None:
     relations = ("a", "b")
-    first = mark(Predictions(relations, np.array([[1.0, 0.0]] * 3)), Answers.of(held_apart(["a"] * 3)))
-    second = mark(Predictions(relations, np.array([[1.0, 0.0]])), Answers.of(held_apart(["b"])))
+    first = mark(Predictions(relations, np.array([[1.0, 0.0]] * 3)), TestAnswers.of(held_apart(["a"] * 3)))
+    second = mark(Predictions(relations, np.array([[1.0, 0.0]])), TestAnswers.of(held_apart(["b"])))
     step = measure([first, second])
     assert step.accuracy == {ALL_SEEN: 0.75}
     assert step.macro == {ALL_SEEN: 0.5}
@@ -100,8 +100,8 @@ def test_micro_weights_examples_and_macro_weights_tasks_equally() -> None:
 def test_a_protocol_is_measured_only_if_every_test_supports_it() -> None:
     relations = ("a", "b")
     scores = np.array([[1.0, 0.0]])
-    with_lists = mark(Predictions(relations, scores), Answers.of(held_apart(["a"], [["b"]])))
-    without = mark(Predictions(relations, scores), Answers.of(held_apart(["a"])))
+    with_lists = mark(Predictions(relations, scores), TestAnswers.of(held_apart(["a"], [["b"]])))
+    without = mark(Predictions(relations, scores), TestAnswers.of(held_apart(["a"])))
     assert set(measure([with_lists]).accuracy) == {ALL_SEEN, CANDIDATES}
     assert set(measure([with_lists, without]).accuracy) == {ALL_SEEN}
 
@@ -111,7 +111,7 @@ def test_inputs_are_not_modified() -> None:
     before = scores.copy()
     scores.setflags(write=False)
     test = held_apart(["a", "b"] * 10, [["a", "b", "x", "x"]] * 20)
-    answers = Answers.of(test)
+    answers = TestAnswers.of(test)
     gold, listed = answers.gold.copy(), answers.listed.copy() if answers.listed is not None else None
     measure([mark(Predictions(("a", "b", "c", "d"), scores), answers)])
     assert (scores == before).all()
@@ -122,11 +122,11 @@ def test_inputs_are_not_modified() -> None:
 def test_unlearned_relations_and_a_wrong_number_of_predictions_are_rejected() -> None:
     for relation, n_predictions in (("spouse", 1), ("a", 2)):
         with pytest.raises(DataError):
-            mark(Predictions(("a",), np.zeros((n_predictions, 1))), Answers.of(held_apart([relation])))
+            mark(Predictions(("a",), np.zeros((n_predictions, 1))), TestAnswers.of(held_apart([relation])))
 
 
 def test_a_task_without_test_examples_is_rejected() -> None:
-    empty = Marks({ALL_SEEN: np.zeros(0, bool)}, {ALL_SEEN: np.zeros(0)}, np.zeros(0, bool))
+    empty = Marks({ALL_SEEN: np.zeros(0, bool)}, {ALL_SEEN: np.zeros(0)}, np.zeros(0, bool), {})
     with pytest.raises(DataError):
         measure([empty])
 

@@ -1,24 +1,36 @@
-"""Sections of a report: lines of one experiment and the views that show them.
+"""Records -> a report: sections with tables and figures, and a standalone HTML page.
 
-A view is a group of tables and figures. A view that the records do not support becomes a note.
+A section shows lines of one experiment. A view is a group of its tables and figures; a view that the records do not
+support becomes a note.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from itertools import chain, count
+from pathlib import Path
 
 from erda.benchmark.experiments import Experiment, Line, group_records, has_default_settings
-from erda.benchmark.records import Records
+from erda.benchmark.records import Records, read_records
 from erda.benchmark.report import result_tables as results
-from erda.benchmark.report.figures.figure import Figure
-from erda.benchmark.report.figures.measures import accuracy_figure, sweep_figure
-from erda.benchmark.report.figures.tsne import tsne_figure
-from erda.benchmark.report.table_formats import Table
+from erda.benchmark.report.figures import FORMATS, Figure, accuracy_figure, save_figure, sweep_figure, tsne_figure
+from erda.benchmark.report.table_formats import WRITERS, ResultTable, escape_markdown, single_line, to_markdown
 from erda.errors import RecordError, unknown_name
+from erda.files import remove_own, write_bytes
 
-Item = Table | Figure
+FOLDER = "report"
+PAGE, MARKDOWN = "index.html", "report.md"  # MARKDOWN: of each section
+# names of all files that a report may write; files with other names are never touched
+_TABLES = "accuracy-[^/]+|final|published|later|comparison-[^/]+|mistakes|cost|runs|orders"
+_FIGURES = "curve|sweep|tsne"
+_WRITTEN = re.compile(
+    rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
+)
+Item = ResultTable | Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +44,6 @@ class Section:
     reference: str | None = None
     views: tuple[str, ...] = ()  # () is DEFAULT_VIEWS
     setting: str = ""  # setting on the horizontal axis of view "sweep"
-    seeds: tuple[int, ...] = ()  # planned seeds; () is all of its order family
 
     @property
     def reference_line(self) -> Line:
@@ -50,9 +61,9 @@ class ShownSection:
     notes: tuple[str, ...]
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[ResultTable, ...]:
         """Tables without figures."""
-        return tuple(item for item in self.items if isinstance(item, Table))
+        return tuple(item for item in self.items if isinstance(item, ResultTable))
 
 
 Layout = Callable[[Records], tuple[Section, ...]]
@@ -110,7 +121,7 @@ def show_section(section: Section, *, figures: bool = True) -> ShownSection:
         if view in ONLY_FIGURES and not figures:
             continue
         try:
-            items += [item for item in VIEWS[view](section) if item and (figures or isinstance(item, Table))]
+            items += [item for item in VIEWS[view](section) if item and (figures or isinstance(item, ResultTable))]
         except RecordError as error:
             notes += str(error).splitlines()
     return ShownSection(section, tuple(items), tuple(dict.fromkeys(notes)))
@@ -140,3 +151,98 @@ VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
 }
 DEFAULT_VIEWS = tuple(view for view in VIEWS if view not in ("sweep", "tsne"))
 ONLY_FIGURES = ("curve", "sweep", "tsne")
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Files written, unreadable records, and views that could not be shown."""
+
+    sections: tuple[Section, ...]
+    tables: tuple[ResultTable, ...]
+    files: tuple[Path, ...]
+    page: Path | None
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]  # on views that the records do not support
+
+
+def write_report(
+    directory: Path, *, figures: bool = True, layout: Layout = experiment_sections, reference: str = ""
+) -> Report:
+    """Read every record under `directory` and write `directory/report`: tables, figures and `index.html`.
+
+    `layout` chooses the sections, `reference` the line that others are tested against. A single section is written to
+    the folder itself, several to one folder each. Files of an earlier report that this one does not write are removed.
+    """
+    from erda.benchmark.report.page import render_page
+
+    found = read_records(directory)
+    sections = with_reference(layout(found), reference) if reference else layout(found)
+    faults = list(found.faults)
+    if figures and find_spec("matplotlib") is None:
+        faults.append("Figures were not drawn: matplotlib is not installed here.")
+        figures = False
+    folders = [""] if len(sections) == 1 else [section.name for section in sections]
+    parts = [show_section(section, figures=figures) for section in sections]
+    written = [
+        path
+        for part, folder in zip(parts, folders, strict=True)
+        for path in _write_section(part, directory / FOLDER / folder)
+    ]
+    page = None
+    if find_spec("jinja2") is None:
+        faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
+    else:
+        page = directory / FOLDER / PAGE
+        html = render_page(
+            parts, folders=folders, title=single_line(directory.resolve().name), faults=[*map(single_line, faults)]
+        )
+        write_bytes(page, html.encode())
+        written.append(page)
+    _remove_earlier(directory / FOLDER, set(written))
+    notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
+    tables = tuple(table for part in parts for table in part.tables)
+    return Report(sections, tables, tuple(written), page, tuple(faults), notes)
+
+
+def _remove_earlier(folder: Path, written: set[Path]) -> None:
+    """Remove files of earlier reports, recognised by name, from the report and its section folders."""
+    sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
+    for place in (*sections, folder):
+        remove_own(
+            place,
+            partial(_is_earlier, {path.relative_to(place).as_posix() for path in written if place in path.parents}),
+        )
+
+
+def _is_earlier(written: set[str], name: str) -> bool:
+    return name not in written and _WRITTEN.fullmatch(name) is not None
+
+
+def _write_section(shown: ShownSection, folder: Path) -> list[Path]:
+    written: list[Path] = []
+    for item in shown.items:
+        if isinstance(item, ResultTable):
+            for suffix, write in WRITERS.items():
+                written.append(folder / f"{item.name}.{suffix}")
+                write_bytes(written[-1], write(item).encode())
+        else:
+            written += save_figure(item, folder)
+    written.append(folder / MARKDOWN)
+    write_bytes(written[-1], _markdown_page(shown).encode())
+    return written
+
+
+def _markdown_page(shown: ShownSection) -> str:
+    section = shown.section
+    blocks = [f"# {escape_markdown(section.title)}", *([section.text] if section.text else [])]
+    blocks += [f"Not shown: {single_line(note)}" for note in shown.notes]
+    for item in shown.items:
+        if isinstance(item, ResultTable):
+            blocks.append(to_markdown(item))
+        else:
+            title = escape_markdown(item.title.removesuffix(f": {section.experiment.title}"))
+            blocks.append(f"![{title}]({item.name}.png)\n\n{escape_markdown(item.caption)}")
+    return "\n\n".join(blocks)

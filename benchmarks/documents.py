@@ -1,4 +1,4 @@
-"""Write REPRODUCIBILITY.md from records: the paper's number, ours with its interval, and the command to repeat it."""
+"""Pages of results from records: the paper's number, ours with its interval, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from textwrap import wrap
 from typing import Any
 
 from erda.benchmark.experiments import Line, slug_of
-from erda.benchmark.metrics import PROTOCOLS
-from erda.benchmark.records import RECORD, Record, Records, read_records
+from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import Family, compare_all, p_value
-from erda.benchmark.report.published import PAPER, published_of
+from erda.benchmark.report.published import published_of
+from erda.benchmark.report.report_files import Section
 from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, interval
-from erda.benchmark.report.sections import Layout, Section, experiment_sections, with_reference
-from erda.benchmark.report.table_formats import Cell, Cells, Table, escape_markdown, one_line, to_markdown
-from erda.benchmark.run.progress import FILE, FOLDER
-from erda.files import write_bytes
+from erda.benchmark.report.table_formats import Cell, Cells, ResultTable, escape_markdown, single_line, to_markdown
 
 AGAIN = "runs/again"  # output folder of the commands
 INTRODUCTION = f"""\
@@ -89,54 +86,11 @@ def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterabl
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-LostRows = Mapping[str, Mapping[str, Mapping[str, Any]]]  # section -> line -> n and accuracy as text, by protocol
-
-
-def write_reproducibility(
-    directory: Path,
-    out: Path,
-    *,
-    layout: Layout = experiment_sections,
-    expected: Mapping[str, str] | None = None,
-    reference: str = "",
-) -> Path:
-    """Write the page for the records under `directory` to `out`; `layout` chooses the sections.
-
-    `expected` maps names of expected sections to their titles. The page lists those without records.
-    """
-    found = read_records(directory)
-    sections = with_reference(layout(found), reference) if reference else layout(found)
-    place = directory.name if directory.is_absolute() else directory.as_posix()
-    made_by = f"`erda report {place} --reproducibility FILE`"
-    write_bytes(out, reproducibility_page(found, sections, made_by=made_by, expected=expected or {}).encode())
-    return out
-
-
-def reproducibility_page(
-    found: Records,
-    sections: Sequence[Section],
-    *,
-    made_by: str,
-    expected: Mapping[str, str],
-    title: str = "Reproducibility",
-    lost: LostRows | None = None,
-) -> str:
-    """Render the page; `lost` are earlier results whose records no longer exist, shown where there is no record."""
-    lost = lost or {}
+def results_page(sections: Sequence[Section], *, made_by: str, title: str) -> str:
+    """Render a page with the given sections."""
     records = {id(record) for section in sections for record in section.experiment.records}
     parts = [INTRODUCTION.format(title=title, made_by=made_by, n_records=len(records))]
-    missing = _missing(found, sections, expected)
-    if missing:
-        parts.append("Some results are missing: see [the list](#what-is-missing).\n")
-    parts += [_section(section, lost.get(section.name, {})) for section in sections]
-    there = {section.name for section in sections}
-    parts += [
-        "\n".join([f"## {escape_markdown(words)}", "", "No records.", "", *_lost_table(lost[name])])
-        for name, words in expected.items()
-        if name not in there and name in lost
-    ]
-    if missing:
-        parts.append("\n".join(["## What is missing", "", *(f"- {one_line(one)}" for one in missing), ""]))
+    parts += map(_section, sections)
     parts.append(_origin(record for section in sections for record in section.experiment.records))
     return _wrapped("\n".join(parts))
 
@@ -152,34 +106,18 @@ def _wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def _section(section: Section, lost: Mapping[str, Mapping[str, Any]]) -> str:
+def _section(section: Section) -> str:
     tables = [to_markdown(_table(section, protocol)) for protocol in section.experiment.protocols]
     commands = []
-    labels = {line.label for line in section.experiment.lines}
     for line in section.experiment.lines:
         out = f"{AGAIN}/{section.name}/{slug_of(line.label)}"
-        commands += [f"# {one_line(line.label)}", rerun_command(line, out=out)]
+        commands += [f"# {single_line(line.label)}", rerun_command(line, out=out)]
     text = [section.text, ""] if section.text else []
     title = f"## {escape_markdown(section.title)}"
-    absent = {label: row for label, row in lost.items() if label not in labels}
-    return "\n".join([title, "", *text, *tables, *_lost_table(absent), "```sh", *commands, "```", ""])
+    return "\n".join([title, "", *text, *tables, "```sh", *commands, "```", ""])
 
 
-def _lost_table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Earlier results without records; [] if there are none."""
-    if not rows:
-        return []
-    protocols = [name for name in PROTOCOLS if any(name in row for row in rows.values())]
-    table = Table(
-        name="lost",
-        title="Measured earlier, without records: these results cannot be checked",
-        columns=("method", "n", *protocols),
-        rows=tuple((label, row["n"], *(row.get(name) for name in protocols)) for label, row in rows.items()),
-    )
-    return [to_markdown(table)]
-
-
-def _table(section: Section, protocol: str) -> Table:
+def _table(section: Section, protocol: str) -> ResultTable:
     experiment = section.experiment
     family = compare_all(experiment, section.reference, protocol) if section.reference else None
     published = {line.label: published_of(line, protocol) for line in experiment.lines}
@@ -211,7 +149,7 @@ def _table(section: Section, protocol: str) -> Table:
         notes += [f"{'; '.join(labels)}: {note}" for note, labels in remarks.items()]
     name, paper = (["the paper's name"], ["paper"]) if has_paper else ([], [])
     tests = ["p (t)", "p (sign-flip)"] if family else []
-    return Table(
+    return ResultTable(
         name=f"reproducibility-{protocol}",
         title=f"Protocol {protocol}, after task {experiment.n_tasks}",
         columns=("method", *name, "n", "ours", OVER_RELATIONS, *paper, *tests, "forgetting", "newest task", "seconds"),
@@ -229,56 +167,12 @@ def _tests(family: Family, label: str) -> tuple[Cell, Cell]:
     return (p_value(found.p_t_corrected), p_value(found.p_sign_corrected)) if found else (None, None)
 
 
-# -- missing results --------------------------------------------------------------------------------------------------
-
-
-def _missing(found: Records, sections: Sequence[Section], expected: Mapping[str, str]) -> list[str]:
-    there = {section.name for section in sections}
-    said = [f"{title} (`{name}`): no records." for name, title in expected.items() if name not in there]
-    both = [(section, line) for section in sections for line in section.experiment.lines]
-    said += dict.fromkeys(one for section, line in both if (one := _missing_seeds(line, section.seeds)))
-    said += _missing_rows(line for _, line in both)
-    begun = (path.parents[1] for path in sorted(found.directory.rglob(f"{FOLDER}/{FILE}")))
-    said += [f"Unfinished: {one.relative_to(found.directory)}" for one in begun if not (one / RECORD).exists()]
-    prefix = f"{found.directory}/"
-    return [*said, *(f"Not read: {fault.replace(prefix, '')}" for fault in found.faults)]
-
-
-def _missing_seeds(line: Line, planned: tuple[int, ...]) -> str:
-    """Seeds that a line lacks, of those planned for its section or else of its order family."""
-    from erda.data.catalogue import default_seeds
-    from erda.errors import StreamError
-
-    first = line.first
-    try:
-        wanted = planned or default_seeds(first.dataset, first.order_family)
-    except StreamError:  # an order family of another version
-        return ""
-    own = {record.seed for record in line.records}
-    if not planned and own.isdisjoint(wanted):  # streams of the user's choice
-        return ""
-    absent = [str(seed) for seed in wanted if seed not in own]
-    where = f"{Path(first.dataset).name} {first.shots}-shot, {Path(first.encoder).name}"
-    return f"{line.label} ({where}): seeds {', '.join(absent)} of {first.order_family}." if absent else ""
-
-
-def _missing_rows(lines: Iterable[Line]) -> list[str]:
-    """List the paper's rows without a line, by table, if any row has one; count a variant in two tables once."""
-    there = [(row.method, row.encoder, row.components) for line in lines if (row := published_of(line))]
-    absent: dict[str, list[str]] = {}
-    for row in PAPER if there else ():
-        if (row.method, row.encoder, row.components) not in there:
-            table = f"the paper's {row.source} ({row.dataset} {row.shots}-shot, {row.encoder})"
-            absent.setdefault(table, []).append(row.row)
-    return [f"No records for {table}: {'; '.join(rows)}." for table, rows in absent.items()]
-
-
 def _origin(records: Iterable[Record]) -> str:
     """Machines and versions named in the records, each record once."""
     counts: Counter[str] = Counter()
     for record in {id(record): record for record in records}.values():
         versions = ", ".join(f"{name} {version}" for name, version in sorted(record.versions.items()))
-        counts[one_line(f"device {record.device}, {versions}")] += 1
+        counts[single_line(f"device {record.device}, {versions}")] += 1
     return "\n".join(
         ["## Where the records come from", "", *(f"- {n} records: {said}" for said, n in counts.items()), ""]
     )

@@ -11,18 +11,17 @@ from urllib.parse import quote
 
 from erda import __version__
 from erda.benchmark.experiments import Line
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.figures.figure import FORMATS, Figure, page_panels
+from erda.benchmark.report.figures import FORMATS, Figure, page_panels
 from erda.benchmark.report.published import published_of
-from erda.benchmark.report.sections import Item, Section, ShownSection
+from erda.benchmark.report.report_files import Item, Section, ShownSection
 from erda.benchmark.report.table_formats import WRITERS, format_cell
 from erda.errors import RecordError
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-PAGE = "index.html"
 HERE = Path(__file__).parent
 FOLDED = ("runs", "orders")  # long tables, collapsed
 DENSE = 8  # columns; wider tables show deviations below their means

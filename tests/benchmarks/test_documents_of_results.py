@@ -1,4 +1,4 @@
-"""REPRODUCIBILITY.md and its commands, which repeat the records."""
+"""Pages of results and their commands, which repeat the records."""
 
 import shlex
 from dataclasses import asdict, fields, replace
@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from toy_runs import grouped, toy_record
 
+from documents import rerun_command, results_page
 from erda.benchmark.experiments import Line
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.paper_sections import paper_layout
-from erda.benchmark.paper.paper_tables import choose_tables
-from erda.benchmark.records import Record, write_record
-from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, read_records, write_record
+from erda.benchmark.report.report_files import experiment_sections
 from erda.cli.main import build_parser
 from erda.cli.settings_options import load_settings
-from erda.errors import RecordError, WriteError
 from erda.fields import flat_kinds
 from erda.methods import METHODS
 from erda.methods.base import method_settings
@@ -29,6 +27,12 @@ SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
 EMR = [0.37, 0.38, 0.41, 0.40, 0.36]
 P_EMR = f"{stats.ttest_rel(ERDA[:5], EMR).pvalue:.1e}"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A record of three tasks, to be changed with `dataclasses.replace`."""
+    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def parse(command: str) -> tuple[Run, ...]:
@@ -148,6 +152,10 @@ def test_all_settings_of_an_unknown_method_are_named(template: Record) -> None:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
+def page_of(runs: Path) -> str:
+    return results_page(experiment_sections(read_records(runs)), title="Results", made_by="a test")
+
+
 @pytest.fixture
 def runs(template: Record, tmp_path: Path) -> Path:
     """ERDA without a corpus on six streams, EMR on five of them."""
@@ -158,8 +166,7 @@ def runs(template: Record, tmp_path: Path) -> Path:
 
 
 def test_the_page_shows_the_papers_numbers_ours_and_the_commands(runs: Path, tmp_path: Path) -> None:
-    out = write_reproducibility(runs, tmp_path / "new" / "REPRODUCIBILITY.md")
-    text = out.read_text(encoding="utf-8")
+    text = page_of(runs)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     table = next(i for i, row in enumerate(rows) if "paper" in row)
     found = {row[0]: dict(zip(rows[table], row, strict=True)) for row in rows[table + 2 :]}
@@ -179,47 +186,11 @@ def test_the_page_shows_the_papers_numbers_ours_and_the_commands(runs: Path, tmp
     assert str(tmp_path) not in text  # no path of this machine
 
 
-def test_missing_results_are_listed(runs: Path, tmp_path: Path) -> None:
-    half = runs / "emr/140/record.json"
-    half.write_text(half.read_text()[:300])
-    begun = runs / "joint/100/progress/progress.json"
-    begun.parent.mkdir(parents=True)
-    begun.write_text("{}")
-    out = write_reproducibility(runs, tmp_path / "R.md", expected={"tsne": "Embeddings before and after a task"})
-    missing = " ".join(out.read_text(encoding="utf-8").split("## What is missing")[1].split())
-    assert "Embeddings before and after a task (`tsne`): no records." in missing
-    assert "emr (fewrel 5-shot, bilstm): seeds 140, 150 of erda." in missing
-    assert "the paper's Tables 1 and 6 (fewrel 5-shot, bilstm): SeqRun; Joint Training; EMAR; IDLVQ-C; ERDA." in missing
-    assert "ERDA w.o. L_mm" in missing
-    assert "ERDA w.o. DA" not in missing
-    assert "Unfinished: joint/100" in missing
-    assert "Not read: emr/140/record.json:" in missing
-    assert str(tmp_path) not in missing
-
-
-def test_tables_of_one_stream_are_complete(template: Record, tmp_path: Path) -> None:
-    """t-SNE and scaling are planned on seed 100 alone, the main table on six orders."""
-    runs = tmp_path / "paper"
-    runs.mkdir()
-    (runs / "paper.json").write_text('{"tables": ["main", "tsne", "scaling-8"]}')
-    own = {"method": default_settings(METHODS["idlvq-c"]), "encoder": {}, "stream": {"n_tasks": 3}}
-    (tsne, scaling) = choose_tables(["tsne", "scaling-8"])
-    put(runs / tsne.folder / "plain", fewrel(template, "idlvq-c", settings=own))
-    put(runs / scaling.folder / "plain", fewrel(template, "idlvq-c", settings=own, dataset="fewrel-full"))
-    text = write_reproducibility(runs, tmp_path / "R.md", layout=paper_layout).read_text(encoding="utf-8")
-    assert "## Embedding space before and after a task" in text
-    assert "## Cost over 8 tasks" in text
-    assert "seeds 110" not in text
-    put(runs / "fewrel-5-shot/plain", *(fewrel(template, "emr", seed) for seed in SEEDS[:5]))
-    text = write_reproducibility(runs, tmp_path / "R.md", layout=paper_layout).read_text(encoding="utf-8")
-    assert "EMR (fewrel 5-shot, bilstm): seeds 150 of erda." in text
-
-
 def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
     runs: Path, template: Record, tmp_path: Path
 ) -> None:
     put(runs, *(fewrel(template, "joint", seed, 0.5, manifest={"digest": "another"}) for seed in SEEDS))
-    text = write_reproducibility(runs, tmp_path / "R.md").read_text(encoding="utf-8")
+    text = page_of(runs)
     assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
     assert "| emr | EMR | 5 |" in text
     assert P_EMR in text
@@ -227,26 +198,6 @@ def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
 
 def test_one_method_on_one_stream_has_no_p_value(template: Record, tmp_path: Path) -> None:
     put(tmp_path / "runs", replace(template, order_family="drawn"))
-    text = write_reproducibility(tmp_path / "runs", tmp_path / "R.md").read_text(encoding="utf-8")
+    text = page_of(tmp_path / "runs")
     assert "p (t)" not in text
     assert "| toy | 1 |" in text
-
-
-def test_missing_records_and_an_unwritable_page_are_errors(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecordError):
-        write_reproducibility(tmp_path / "nowhere", tmp_path / "R.md")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError):
-        write_reproducibility(runs, tmp_path / "file" / "R.md")
-
-
-def test_the_command_writes_numbers_and_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from erda.cli.main import main
-
-    toy_record(tmp_path / "runs")
-    out = tmp_path / "REPRODUCIBILITY.md"
-    assert main(["report", str(tmp_path / "runs"), "--no-figures", "--reproducibility", str(out)]) == 0
-    assert f"Numbers and commands: {out}" in capsys.readouterr().out
-    text = out.read_text()
-    assert "erda run --dataset toy" in text
-    assert "Main table" not in text, "no plan, so no planned table is missing"
