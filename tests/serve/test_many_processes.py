@@ -18,7 +18,7 @@ from toy_words import FOUNDED, Words
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.ray_engine import ToWriter, WrittenReply, WrittenRequest, answer_of, is_change
+from erda.serve.ray_engine import ToWriter, WrittenReply, answer_of, is_change
 from ray_cluster import two_nodes
 
 
@@ -27,9 +27,9 @@ def test_a_replica_hands_changes_on_to_the_writer_and_follows_it(tmp_path: Path)
     writer = build_application(ServerSettings(store), toy_store(store))
     written = list[str]()
 
-    async def write(request: WrittenRequest) -> WrittenReply:
-        written.append(f"{request.scope['method']} {request.scope['path']}")
-        return await answer_of(writer, request)
+    async def write(scope: Any, body: bytes) -> WrittenReply:
+        written.append(f"{scope['method']} {scope['path']}")
+        return await answer_of(writer, scope, body)
 
     with serving(Extractor.open(store, encoder=Words()), write=partial(ToWriter, write=write)) as served:
         assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2

@@ -118,7 +118,7 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 @router.post("/judge", responses=VIEW)
 async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
-    about = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
+    about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
     if not await desk.run(lambda one: one.judge(service.newest(), DEVICE, body.key, **about)):
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
     return await desk.next(body.relation, [body.key])
