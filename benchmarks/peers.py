@@ -30,7 +30,7 @@ from erda.benchmark.metrics import ALL_SEEN
 from erda.benchmark.records import Record, read_record
 from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, RunOutcome, run_planned
 from erda.benchmark.search.space import as_text
-from erda.cli.settings import add_settings, read_given
+from erda.cli.settings_options import add_settings, read_given
 from erda.errors import ErdaError
 from erda.files import write_bytes
 from erda.settings.load import PRESETS, Layer, given_values, layers_of, settings_from

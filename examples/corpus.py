@@ -6,7 +6,8 @@ python examples/corpus.py      # needs the extra `corpus`
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from erda import CorpusStore, Extractor, read_examples
+from erda import Extractor, read_examples
+from erda.corpus import CorpusStore
 from erda.corpus.corpus_build import BuildSettings, build_corpus
 from erda.corpus.sources import SourceSettings
 from erda.text.keys import EntityPair

@@ -7,19 +7,10 @@ import pytest
 from toy_extractor import ROWS, Words, open_toy
 
 from erda.app import candidates
-from erda.app.candidates import (
-    LIKELY,
-    Candidate,
-    CandidatePool,
-    by_shared_words,
-    most_useful_first,
-    pair_key,
-    text_rows,
-)
+from erda.app.candidates import FOLDER, LIKELY, Candidate, CandidatePool, by_shared_words, most_useful_first, pair_key
 from erda.app.extractor import Extractor
-from erda.app.review_journal import FOLDER
-from erda.app.reviewing import open_review
-from erda.app.texts import TextRow
+from erda.app.review import open_review
+from erda.app.texts import TextRow, text_rows
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
 from erda.types import Example

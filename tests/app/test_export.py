@@ -15,16 +15,13 @@ from toy_extractor import open_toy
 
 from erda.app.export import FILES, _item, _plain_text
 from erda.app.extractor import Extractor
-from erda.cli.export import EXPORT
+from erda.app.standalone import Predictor
 from erda.cli.main import main
+from erda.cli.version_commands import EXPORT
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
-from erda.outputs import work_folder
 from erda.text.marks import example_from_marks
 from erda.types import Relation
-
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
-from erda.app.standalone import Predictor
 
 LESSONS = {
     "capital of": ["[[paris]] is the capital of {{france}}.", "the capital of {{germany}} is [[berlin]]"],
@@ -150,22 +147,14 @@ def test_a_store_names_its_engine_and_rejects_another(taught: Extractor) -> None
         Extractor.open(taught.folder, encoder_settings={"engine": "torch"})
 
 
-def test_a_folder_of_the_user_is_left_alone(taught: Extractor, tmp_path: Path) -> None:
-    for name in (".x.part/notes.txt", ".y.part/export/notes.txt"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("mine")
-    for name in ("x", "y"):
-        with pytest.raises(DataError, match=f".{name}.part exists and was not written by this command"):
-            taught.export(tmp_path / name)
-    assert (tmp_path / ".x.part/notes.txt").read_text() == (tmp_path / ".y.part/export/notes.txt").read_text() == "mine"
-
-
-def test_what_a_killed_export_left_is_removed(taught: Extractor, tmp_path: Path) -> None:
-    with work_folder(tmp_path / ".x.part", purpose="export", busy="busy"):
-        (tmp_path / ".x.part" / "export").mkdir()
-        (tmp_path / ".x.part" / "export" / "predict.py").write_text("half")
+def test_what_a_killed_export_left_is_removed_and_nothing_of_the_users(taught: Extractor, tmp_path: Path) -> None:
+    left, mine = tmp_path / ".x.0123456789abcdef.tmp", tmp_path / ".x.fedcba9876543210.tmp"
+    for folder, name in ((left, "predict.py"), (mine, "notes.txt")):
+        folder.mkdir()
+        (folder / name).write_text("half")
     taught.export(tmp_path / "x")
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "x"]
+    assert (mine / "notes.txt").read_text() == "half"
     assert {path.relative_to(tmp_path / "x").as_posix() for path in (tmp_path / "x").rglob("*.*")} == {*FILES}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from toy_extractor import taught
 
-from erda.app.answers import Answer, Extraction, Ranked, RelationScore, TextPlace, TripleEvaluation
+from erda.answers import Answer, Extraction, Ranked, RelationScore, TextPlace, TripleEvaluation
 from erda.app.extractor import Extractor
 from erda.app.version import Version
 from erda.errors import DataError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, open_toy, scores, taught
 
-from erda.app.answers import Moved
+from erda.answers import Moved
 from erda.app.extractor import Extractor
 from erda.app.state import Thresholds
 from erda.errors import DataError

@@ -75,7 +75,7 @@ def test_python_m_erda_is_the_same_command() -> None:
 def test_a_command_that_leaves_at_once_writes_everything_and_runs_exit_handlers(tmp_path: Path) -> None:
     script = "import atexit, sys; atexit.register(print, 'last'); from erda.__main__ import main; sys.exit(main())"
     listed = subprocess.run(
-        [sys.executable, "-c", script, "data", "list"], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", script, "list", "datasets"], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert listed.returncode == 0
     assert listed.stdout.splitlines()[0].startswith("atlas")
@@ -293,7 +293,9 @@ def test_a_stream_that_cannot_be_built_is_said_for_each_run(
         ("list Metods", "Unknown word 'Metods'. Did you mean 'methods'? Known: datasets, encoders, methods, presets."),
         ("run --sed=3 --out x", "Unknown option '--sed'. Did you mean '--seeds'? See: erda run --help"),
         ("corpus index x --engine rya", "Unknown --engine 'rya'. Did you mean 'ray'? Known: local, ray."),
-        ("history foo", "One argument too many: 'foo'. See: erda history --help"),
+        ("versions foo", "One argument too many: 'foo'. See: erda versions --help"),
+        ("rename a b", "Unknown command 'rename'. Use: erda edit RELATION --name NEW. See: erda --help"),
+        ("data check x", "Unknown command 'check'. Use: erda data convert FILE. See: erda data --help"),
         ("run", "the following arguments are required: --out. See: erda run --help"),
         ("teach --\x1b x", "Unknown option '--\\x1b'."),
         ("run --preset fewrel-5shot --out x", "Unknown preset 'fewrel-5shot'. Did you mean 'fewrel-5-shot'?\n"),
@@ -321,16 +323,15 @@ def test_what_is_mistyped_is_said_in_one_line_with_the_nearest_name(
     ("words", "read"),
     [
         ("teach REL --description d S1 --store x S2", {"sentences": ["S1", "S2"], "description": ["d"]}),
-        ("describe REL a --store x b", {"relation": "REL", "value": ["a", "b"]}),
+        ("edit --types A B,C REL", {"relation": "REL", "types": ["A", "B,C"]}),
         ("teach --store x REL S1 --encoder e S2", {"relation": "REL", "sentences": ["S1", "S2"], "encoder": "e"}),
         ("teach REL --store x -- -S1 -S2", {"relation": "REL", "sentences": ["-S1", "-S2"]}),
         ("teach --file f", {"relation": None, "sentences": [], "file": "f"}),
-        ("judge REL --no S1", {"relation": "REL", "sentence": "S1", "holds": False}),
-        ("judge --yes REL --store x S1", {"relation": "REL", "sentence": "S1", "holds": True}),
+        ("teach REL --not S1", {"relation": "REL", "sentences": ["S1"], "holds": False}),
         ("predict --top 2 f --store x", {"file": "f", "top": 2}),
-        ("extract --both --store x", {"file": "-", "pairs": "both"}),
+        ("extract --pairs both --store x", {"file": "-", "pairs": "both"}),
         ("tune --precision 0.8 f", {"file": Path("f"), "precision": 0.8}),
-        ("rename OLD --store x NEW", {"relation": "OLD", "value": "NEW"}),
+        ("edit OLD --store x --name NEW", {"relation": "OLD", "name": "NEW"}),
         ("paper 1 --out x 2", {"tables": ["1", "2"], "out": Path("x")}),
         ("corpus build a --out x b", {"sources": [Path("a"), Path("b")], "out": Path("x")}),
     ],

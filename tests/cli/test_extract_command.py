@@ -13,10 +13,10 @@ from erda.text.names import NameTagger
 def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     named = ("--entity", "SpaceX", "--entity", "Elon Musk")
-    assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--all", *named).lines) == 2
+    assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--pairs=all", *named).lines) == 2
     nothing = erda("extract", "It rained.", *named)
     assert (nothing.status, nothing.out, nothing.err) == (0, "", "No entity was found in the text.\n")
-    assert erda("extract", "SpaceX rained.", "--all", *named).err == "No line has two entities.\n"
+    assert erda("extract", "SpaceX rained.", "--pairs=all", *named).err == "No line has two entities.\n"
     said = erda("extract", "It rained.").err.splitlines()
     assert said[0] == "No entity was found in the text. Entities can be named: --entity NAME, or --names FILE."
     assert said[-1].endswith("erda data get entities")
@@ -24,7 +24,7 @@ def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -
 
 def test_plain_text_is_answered_without_a_model_and_the_last_line_says_so(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
-    done = erda("extract", "Acme was founded by Jo Lee.", "--all")
+    done = erda("extract", "Acme was founded by Jo Lee.", "--pairs=all")
     assert [(row["head"], row["tail"], row["entities"]) for row in map(json.loads, done.lines)] == [
         ("Acme", "Jo Lee", "capitalised"),
         ("Jo Lee", "Acme", "capitalised"),
@@ -37,9 +37,9 @@ def test_the_tagger_is_named_only_where_it_ran(erda: Erda) -> None:
     row = {"text": "Acme was founded by Jo Lee.", "entities": [{"span": [0, 4]}, {"span": [20, 26]}]}
     Path("given.jsonl").write_text(json.dumps(row) + "\n")
     Path("mixed.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"text": row["text"]}) + "\n")
-    assert erda("extract", "given.jsonl", "--all").err == ""
-    assert erda("extract", "given.jsonl", "--all", "--out", "found.csv").err == ""
-    assert erda("extract", "mixed.jsonl", "--all").err.startswith("Entities were guessed by capital letters.")
+    assert erda("extract", "given.jsonl", "--pairs=all").err == ""
+    assert erda("extract", "given.jsonl", "--pairs=all", "--out", "found.csv").err == ""
+    assert erda("extract", "mixed.jsonl", "--pairs=all").err.startswith("Entities were guessed by capital letters.")
 
 
 def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
@@ -48,7 +48,7 @@ def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     monkeypatch.setattr("erda.app.version.MOST_PAIRS", 3)
     erda("teach", "founded by", *FOUNDED)
     Path("news.txt").write_bytes(b"Ann \x07 met Bo.\nAnn \xe7 met Bo.\nAnn met Bo. Ann met Bo. Ann met Bo.\n")
-    done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--all", "--out", "found.csv")
+    done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--pairs=all", "--out", "found.csv")
     assert (done.status, done.lines) == (2, ["found.csv: 6 rows"])
     said = done.err.splitlines()
     assert said[0].startswith("erda: news.txt:1: the text holds a control character")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from erda.cli.store import input_file
+from erda.cli.store_options import input_file
 from erda.errors import DataError
 
 

@@ -8,7 +8,7 @@ from toy_server import QUESTION, Served, serving, toy_store
 from toy_words import BORN, FOUNDED, QUESTIONS
 
 from erda import Client
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.errors import DataError, ErdaError, ModelError
 from erda.text.marks import Mark

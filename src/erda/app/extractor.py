@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, overload
 
-from erda.app.annotated import AnnotatedText, read_annotated
-from erda.app.answers import (
+from erda.answers import (
     Answer,
-    Change,
     Evaluation,
     Explanation,
     Extraction,
@@ -18,20 +17,30 @@ from erda.app.answers import (
     Suggestion,
     Taught,
     TripleEvaluation,
+    Tuned,
 )
-from erda.app.corrections import Corrections, reads_names
+from erda.app.candidates import purge_reviews
 from erda.app.entities import Entities
-from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
-from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes, refuse_sentence
-from erda.app.lesson_changes import added
-from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
-from erda.app.review_journal import purge_reviews
-from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
-from erda.app.store import Store
-from erda.app.store_edits import undo
+from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
+from erda.app.inputs import Given, check_bool, example_of, known_relation, refuse_sentence, types_of
+from erda.app.state import NOTHING, Declaration, Judgement, Lesson, Setup, State, VersionInfo, now
+from erda.app.store import Store, forget, undo
+from erda.app.teach import (
+    Teachable,
+    Wanted,
+    added,
+    declared,
+    described,
+    judged,
+    listed,
+    merged,
+    renamed,
+    taken_back,
+    wanted,
+)
+from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
-from erda.app.version_log import VersionLog
+from erda.app.version_log import Asked, VersionLog
 from erda.encoders.base import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
@@ -39,7 +48,7 @@ from erda.methods import find_method
 from erda.types import NO_RELATION, Relation, Task
 
 
-class Extractor(Corrections):
+class Extractor:
     """A relation extractor that learns from a few sentences per relation. Every change is a version on disk.
 
     `Extractor.open(folder)` opens or creates an extractor. Its current `version` is immutable; teaching replaces it.
@@ -183,7 +192,7 @@ class Extractor(Corrections):
         min_confidence: float | None = None,
         progress: Progress | None = None,
     ) -> TripleEvaluation:
-        """Compare extracted triples with those of annotated texts (`erda.app.annotated`): precision, recall, F1.
+        """Compare extracted triples with those of annotated texts (`erda.app.texts`): precision, recall, F1.
 
         The annotated entities are given to `extract`, unless a tagger is to `find_entities`.
         """
@@ -191,13 +200,6 @@ class Extractor(Corrections):
         return evaluate_extraction(
             self.version, found, find_entities=find_entities, min_confidence=min_confidence, progress=progress
         )
-
-    def compare(self, before: int, after: int, questions: str | Path | Iterable[Given]) -> list[Change]:
-        """List the questions that two versions answer differently."""
-        asked = read_questions(questions)
-        with self._log.lock:
-            versions = self._log.at(before), self._log.at(after)
-        return compare(*versions, asked)
 
     def suggest(
         self,
@@ -300,7 +302,6 @@ class Extractor(Corrections):
         with self._log.writing(begin=True) as before:
             if self.relations != known:
                 new, said = read()
-            refuse_lookalikes(new.relations, self.relations)
             stamp = before.stamp
             addition = added(
                 before.known,
@@ -319,6 +320,130 @@ class Extractor(Corrections):
             counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
             after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
             return addition.taught(before.known, self._log.learn(after, progress).number)
+
+    # -- corrections ---------------------------------------------------------------------------------------------------
+
+    def take_back(self, example: int | Given, *, progress: Progress | None = None) -> int:
+        """Undo the teaching of one example, selected by its number or content; return the new version.
+
+        Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
+        the example had never been taught.
+        """
+        return self.take_back_many([example], progress=progress)
+
+    def take_back_many(self, examples: Iterable[int | Given], *, progress: Progress | None = None) -> int:
+        """Take several examples back (`take_back`) in one version."""
+        chosen = list(examples)
+        with self._log.writing() as before:
+            if not chosen:
+                return before.stamp.number
+            by_name, after, places = reads_names(before.stamp.setup), before, dict[str, None]()
+            for one in chosen:
+                rest = taken_back(after.known, after.unrelated, one, by_name=by_name)
+                after = replace(after, known=rest.known, unrelated=rest.unrelated)
+                places |= dict.fromkeys(rest.places)
+            n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
+            return self._change(after, f"took back {n} of {', '.join(places)}", progress)
+
+    def forget(self, relation: str) -> int:
+        """Drop a relation and its examples, which earlier versions still hold; return the new version."""
+        return self._log.edit(lambda store: forget(store, relation))
+
+    def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
+        """Rename a relation; its examples and description stay. Return the new version."""
+        with self._log.writing() as before:
+            old = known_relation(relation, self._log.current.relations)
+            after = renamed(before.known, old, new_name)
+            new = next(one.id for one, was in zip(after, before.known, strict=True) if was.relation is old)
+            thresholds = before.thresholds and before.thresholds.renamed(old.id, new)
+            state = replace(before, known=after, thresholds=thresholds)
+            return self._change(state, f"renamed {old.id} to {new}", progress)
+
+    def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
+        """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
+        with self._log.writing() as before:
+            source, target = (known_relation(one, self._log.current.relations) for one in (relation, into))
+            after = merged(before.known, source.id, target.id)
+            return self._change(replace(before, known=after), f"merged {source.id} into {target.id}", progress)
+
+    def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
+        """Replace the description of a relation, or remove it with an empty text; return the current version.
+
+        Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
+        """
+        with self._log.writing() as before:
+            found = known_relation(relation, self._log.current.relations)
+            after = described(before.known, found, description)
+            if after == before.known:
+                return before.stamp.number
+            done = "described" if description.strip() else "removed the description of"
+            return self._change(replace(before, known=after), f"{done} {found.id}", progress)
+
+    def _change(self, after: State, what: str, progress: Progress | None = None) -> int:
+        return self._log.learn(replace(after, stamp=replace(after.stamp, what=what)), progress).number
+
+    def declare(
+        self,
+        relation: str,
+        *,
+        symmetric: bool | EllipsisType = ...,
+        inverse: str | EllipsisType | None = ...,
+        head_types: Iterable[str] | EllipsisType | None = ...,
+        tail_types: Iterable[str] | EllipsisType | None = ...,
+    ) -> int:
+        """Declare what is always true of a relation; return the current version. None or an empty value clears.
+
+        A symmetric relation holds in both directions (spouse). The inverse says the same the other way round (parent,
+        child): the two relations name each other. `extract` reports such a pair once. `head_types` and `tail_types`
+        replace the entity types that are learned from examples.
+        """
+        with self._log.writing() as before:
+            relations = self._log.current.relations
+            found = known_relation(relation, relations)
+            old = next(one for one in before.known if one.relation is found)
+            if not isinstance(inverse, str | EllipsisType | None):
+                raise DataError(f"inverse: expected the name of a relation, got {inverse!r:.80}.")
+            other = known_relation(inverse, relations).id if isinstance(inverse, str) and inverse.strip() else None
+            if not isinstance(symmetric, EllipsisType):
+                check_bool(symmetric, "symmetric")
+            new = Declaration(
+                old.symmetric if isinstance(symmetric, EllipsisType) else symmetric,
+                old.inverse if inverse is ... else other,
+                old.head_types if isinstance(head_types, EllipsisType) else types_of(head_types, "head_types"),
+                old.tail_types if isinstance(tail_types, EllipsisType) else types_of(tail_types, "tail_types"),
+            )
+            after = declared(before.known, found.id, new)
+            if after == before.known:
+                return before.stamp.number
+            return self._change(replace(before, known=after), f"declared {found.id}")
+
+    def tune(
+        self,
+        labelled: Labelled,
+        *,
+        precision: float = 0.9,
+        no_relation: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> Tuned:
+        """Fit confidence thresholds so that this share of the answers is right; store them in a new version.
+
+        `labelled` is a file or a list of examples, as for `evaluate`: rows of `no_relation` and rows with
+        `"holds": false` are the negatives. Annotated texts (`erda.app.texts`) tune `extract` instead of `predict`.
+        Later teaching keeps the thresholds. If no threshold reaches the precision, nothing changes, and
+        `DataError` names the highest possible precision.
+        """
+        with self._log.writing() as before:
+            cells = labelled_cells(self._log.current, labelled, no_relation=no_relation, progress=progress)
+            thresholds, report = tuned(self._log.current, cells, precision)
+            said = f"tuned for a precision of {precision:g}"
+            return replace(report, version=self._change(replace(before, thresholds=thresholds), said))
+
+    def clear_thresholds(self) -> int:
+        """Drop the thresholds of `tune`; return the current version."""
+        with self._log.writing() as before:
+            if before.thresholds is None:
+                return before.stamp.number
+            return self._change(replace(before, thresholds=None), "dropped the thresholds")
 
     # -- versions ------------------------------------------------------------------------------------------------------
 
@@ -373,8 +498,6 @@ class Extractor(Corrections):
         if store.exists():
             remove_left_lock(store.folder)
             raise DataError(f"{folder} holds an extractor already; name another folder.")
-        if state.is_old:
-            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
         with store.writing(begin=True):
             store.write(replace(state, stamp=replace(state.stamp, parent=None)))
 
@@ -383,3 +506,8 @@ class Extractor(Corrections):
         from erda.app.export import export
 
         return export(self.version, folder, engine=engine)
+
+
+def reads_names(setup: Setup) -> bool:
+    """Whether the method can learn a relation from its name alone."""
+    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))

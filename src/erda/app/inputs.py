@@ -1,9 +1,8 @@
-"""Read examples and relations from user input; report all faults at once."""
+"""Read examples, relations and teachings from user input; report all faults at once."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -166,28 +165,6 @@ def check_bool(given: object, name: str) -> None:
     """Reject a value that is neither True nor False: "no" counts as true in Python."""
     if not isinstance(given, bool):
         raise DataError(f"{name}: expected True or False, got {given!r:.80}.")
-
-
-def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
-    """Reject a relation whose name differs from another only in case or invisible characters: it is a misspelling."""
-    seen = {_folded(one.id): one.id for one in known}
-    for one in new:
-        other = seen.setdefault(_folded(one.id), one.id)
-        if other != one.id:
-            by = "case" if _visible(one.id) == one.id and _visible(other) == other else "invisible characters"
-            raise DataError(
-                f"'{one.id}' differs from relation '{other}' only in {by}. "
-                f"Write '{other}' to teach more of it, or choose another name."
-            )
-
-
-def _folded(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", readable_name(_visible(name))).casefold().split())
-
-
-def _visible(name: str) -> str:
-    """A name without invisible characters, such as U+200B."""
-    return "".join(one for one in name if unicodedata.category(one) != "Cf")
 
 
 def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:

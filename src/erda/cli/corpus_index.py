@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse, without_effect
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
-from erda.cli.store import add_overwrite
+from erda.cli.store_options import add_overwrite
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation, AugmentSettings
@@ -120,7 +120,7 @@ def add_augment_arguments(parser: argparse.ArgumentParser) -> None:
 
 def augment_settings(args: argparse.Namespace) -> AugmentSettings:
     """The settings given by `--set` or by a flag; the others keep the paper's values."""
-    from erda.cli.settings import settings_of
+    from erda.cli.settings_options import settings_of
     from erda.corpus.augment import AugmentSettings
 
     names = [name for name in AugmentSettings.model_fields if getattr(args, name, None) is not None]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from erda.cli.checking import add_command, below_one, refuse
 from erda.cli.printing import print_line
-from erda.cli.store import add_overwrite
+from erda.cli.store_options import add_overwrite
 from erda.errors import SettingsError
 
 TRAIN_EXAMPLES = """examples:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the demo and print its results."""
     from erda.app.demo import demonstrate
     from erda.benchmark.method_demo import run_demo
-    from erda.cli.settings import seeds_of
+    from erda.cli.settings_options import seeds_of
 
     options.kept = f"Finished runs are kept in {options.out}; `erda demo` resumes there."
     show = partial(print_line, flush=True)

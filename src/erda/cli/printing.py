@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from erda.errors import one_line, printable
@@ -43,9 +43,17 @@ class PrintableOutput:
 def print_line(text: str = "", *, file: TextIO | None = None, flush: bool = False) -> None:
     """Print one line; line breaks inside it are escaped, since they come from a name.
 
-    Commands print everything with this, `print_fault` or `print_tables`, and never with `print`.
+    Commands print everything with the functions of this module, never with `print`.
     """
     print(one_line(text), file=file, flush=flush)
+
+
+def print_columns(sides: str, rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in columns as wide as their longest cells; `sides` has `<` or `>` for each column."""
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print_line("  ".join(map("{:{}{}}".format, row, sides, widths)).rstrip())
 
 
 def print_fault(fault: str) -> None:

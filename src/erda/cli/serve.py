@@ -8,7 +8,7 @@ from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.printing import print_line
-from erda.cli.store import default_store
+from erda.cli.store_options import default_store
 from erda.errors import require
 
 SERVE = """\

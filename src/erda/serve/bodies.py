@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.answers import Pairs
+from erda.answers import Pairs
 from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, example_of, read_each
 from erda.app.version import TOP
 from erda.data.formats import example_to_json
@@ -231,7 +231,7 @@ class AnnotatedBody(Body):
     id: Name | None = None
 
     def row(self) -> dict[str, Any]:
-        """A row of annotated texts (`erda.app.annotated`)."""
+        """A row of annotated texts (`erda.app.texts`)."""
         for one in self.entities:
             one.refuse_mismatch(self.text, "entities")
         return self.model_dump(exclude_none=True)

@@ -12,13 +12,12 @@ from typing import Any, overload
 
 import requests
 
-from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
-from erda.app.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
+from erda.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
 from erda.app.candidates import Candidate
 from erda.app.inputs import Given, labelled_rows_of
-from erda.app.lessons import Lesson
-from erda.app.reviewing import RECENT, ReviewProgress
-from erda.app.state import VersionInfo
+from erda.app.review import RECENT, ReviewProgress
+from erda.app.state import Lesson, VersionInfo
+from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.data.formats import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.version import Version
 from erda.errors import ErdaError
 from erda.serve.bodies import add_examples, refuse_many

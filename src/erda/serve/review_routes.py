@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from erda.app.extractor import Extractor
-from erda.app.shared_review import ReviewView, SharedReview
+from erda.app.review import ReviewView, SharedReview
 from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Json, Refused, replies
@@ -25,7 +25,6 @@ T = TypeVar("T")
 PER_VERSION = 10  # judgements
 SAVE_SECONDS = 2.0  # after the last judgement, if there are fewer
 VIEW = replies(ReviewReply, "The next pair.")
-DEVICE = ""
 
 
 class ReviewDesk:
@@ -44,7 +43,7 @@ class ReviewDesk:
         """Answer with the next pair; at the end of the texts, pending judgements become a version first."""
 
         def look(one: SharedReview) -> ReviewView:
-            return one.view(self._service.newest(), DEVICE, relation=relation)
+            return one.view(self._service.newest(), relation=relation)
 
         view = await self.run(look)
         if view.n_waiting and view.current is None:
@@ -90,7 +89,8 @@ async def review(
     desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
-    return Json(view_row(await desk.run(lambda one: one.view(service.newest(), relation=relation))))
+    view = await desk.run(lambda one: one.view(service.newest(), relation=relation))
+    return Json({**view_row(view), "pair": None})
 
 
 @router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
@@ -119,7 +119,7 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
-    if not await desk.run(lambda one: one.judge(service.newest(), DEVICE, body.key, **about)):
+    if not await desk.run(lambda one: one.judge(service.newest(), body.key, **about)):
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
     return await desk.next(body.relation, [body.key])
 
@@ -128,7 +128,7 @@ async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) 
 async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Accept all pairs above a confidence, as one version."""
     least, relation = body.min_confidence, body.relation
-    keys = await desk.run(lambda one: one.accept(service.newest(), DEVICE, least=least, relation=relation))
+    keys = await desk.run(lambda one: one.accept(service.newest(), least=least, relation=relation))
     await service.write(desk.shared.save)
     return await desk.next(relation, keys)
 
@@ -136,7 +136,7 @@ async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheServic
 @router.post("/undo", responses=VIEW)
 async def undo(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Take decisions back, including those that are part of a version; the last pair is shown again."""
-    keys = await service.write(lambda extractor: desk.shared.undo(extractor, DEVICE, body.keys))
+    keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.keys))
     return await desk.next(body.relation, keys)
 
 

@@ -12,13 +12,13 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 
-from erda.app.annotated import read_annotated
-from erda.app.answers import Taught
+from erda.answers import Taught
 from erda.app.entities import tagged_sentences
 from erda.app.evaluation import evaluate, read_questions
 from erda.app.export import export
 from erda.app.extractor import Extractor
 from erda.app.inputs import example_of, read_each
+from erda.app.texts import read_annotated
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.encoders.base import watched
 from erda.errors import DataError, ErdaError

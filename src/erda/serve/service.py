@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from threadpoolctl import threadpool_limits
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.app.store import HEAD
 from erda.app.version import Version

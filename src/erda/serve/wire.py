@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from erda.app.answers import (
+from erda.answers import (
     Answer,
     Evaluation,
     Explanation,
@@ -26,7 +26,7 @@ from erda.app.answers import (
     TextPlace,
     WordEffect,
 )
-from erda.app.lessons import Lesson
+from erda.app.state import Lesson
 from erda.app.version import Version
 from erda.text.marks import example_from_marks, example_to_marks
 from erda.types import Entity, Example, Span

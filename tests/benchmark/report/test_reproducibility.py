@@ -18,7 +18,7 @@ from erda.benchmark.paper.paper_tables import choose_tables
 from erda.benchmark.records import Record, write_record
 from erda.benchmark.report.reproducibility import rerun_command, write_reproducibility
 from erda.cli.main import build_parser
-from erda.cli.settings import load_settings
+from erda.cli.settings_options import load_settings
 from erda.errors import RecordError, WriteError
 from erda.fields import flat_kinds
 from erda.methods import METHODS

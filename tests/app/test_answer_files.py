@@ -1,4 +1,4 @@
-"""Answers to a file: resumed after a kill, written over nothing of the user's."""
+"""Answers to a file: kept when a person stops, written over nothing of the user's."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -13,105 +14,66 @@ import pyarrow.parquet as pq
 import pytest
 from toy_extractor import QUESTIONS, taught
 
-from erda.app import predicting
-from erda.app.answer_files import Asking, Piece, write_answers
+from erda.app import answer_files
+from erda.app.answer_files import AnswerBatch, FileQuestions, ask_rows, ask_text, write_answers
 from erda.app.extractor import Extractor
-from erda.app.predicting import ask_rows, ask_text
-from erda.errors import DataError, SettingsError
+from erda.errors import SettingsError
 
 
 @pytest.fixture
 def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
-    monkeypatch.setattr(predicting, "PIECE", 1)
+    monkeypatch.setattr(answer_files, "BATCH", 1)
     (tmp_path / "q.txt").write_text("\n".join(QUESTIONS))
     return taught(tmp_path / "mine")
 
 
-def stop(asking: Asking, out: Path, *, after: int) -> Path:
-    """Write some pieces and stop; the folder that is left."""
+def test_the_rows_so_far_are_kept_when_a_person_stops(extractor: Extractor, tmp_path: Path) -> None:
+    questions = ask_rows(extractor.version, tmp_path / "q.txt")
+    write_answers(questions, tmp_path / "whole.jsonl")
 
-    def pieces(n_read: int) -> Iterator[Piece]:
-        yield from islice(asking.pieces(n_read), after)
-        raise KeyboardInterrupt
+    def stopped_after(n: int) -> FileQuestions:
+        def batches() -> Iterator[AnswerBatch]:
+            yield from islice(questions.batches(), n)
+            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        write_answers(Asking(asking.path, asking.inputs, asking.job, pieces), out)
-    return out.with_name(f"{out.name}.partial")
+        return replace(questions, batches=batches)
 
-
-@pytest.mark.parametrize("change", ["row", "end", "moved", "added"])
-def test_rows_that_were_edited_are_answered_again(extractor: Extractor, tmp_path: Path, change: str) -> None:
-    asking, out = ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.jsonl"
-    write_answers(asking, tmp_path / "whole.jsonl")
-    rows = stop(asking, out, after=2) / "rows.jsonl"
-    lines = rows.read_bytes().splitlines(keepends=True)
-    assert [line[:1] for line in lines] == [b"{", b"[", b"{", b"["]
-    if change == "row":
-        lines[0] = lines[0].replace(b"founded by", b"born in")
-    elif change == "end":
-        lines[3] = lines[3].replace(b"[2", b"[3")
-    elif change == "moved":
-        lines = [*lines[2:], *lines[:2]]
-    else:
-        lines.insert(2, lines[0])
-    rows.write_bytes(b"".join(lines))
-    found = write_answers(asking, out)
-    assert found.n_found == (1 if change in ("end", "added") else 0)
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert not rows.parent.exists()
+    found = write_answers(stopped_after(2), tmp_path / "a.jsonl")
+    assert (found.is_stopped, found.n_rows) == (True, 2)
+    lines = (tmp_path / "whole.jsonl").read_bytes().splitlines()
+    assert (tmp_path / "a.jsonl").read_bytes().splitlines() == lines[:2]
+    (tmp_path / "mine.csv").write_text("mine")
+    assert write_answers(stopped_after(0), tmp_path / "mine.csv", overwrite=True).n_rows == 0
+    assert (tmp_path / "mine.csv").read_text() == "mine", "nothing was answered"
 
 
-def test_rows_of_another_question_are_not_taken(extractor: Extractor, tmp_path: Path) -> None:
-    """The digest of a piece covers the job."""
+def test_an_output_that_another_command_has_written_meanwhile_is_not_replaced(
+    extractor: Extractor, tmp_path: Path
+) -> None:
     out = tmp_path / "a.jsonl"
-    rows = stop(ask_rows(extractor.version, tmp_path / "q.txt", top=1), out, after=2) / "rows.jsonl"
-    foreign = rows.read_bytes()
-    stop(ask_rows(extractor.version, tmp_path / "q.txt"), out, after=1)
-    rows.write_bytes(foreign)
-    assert write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), out).n_found == 0
-    assert all(len(json.loads(line)["ranked"]) == 3 for line in out.read_text().splitlines())
-
-
-def test_a_folder_of_the_user_is_left_alone(extractor: Extractor, tmp_path: Path) -> None:
-    (tmp_path / "a.csv.partial").mkdir()
-    (tmp_path / "a.csv.partial" / "notes.txt").write_text("mine")
-    asking = ask_rows(extractor.version, tmp_path / "q.txt")
-    with pytest.raises(DataError, match=r"a\.csv\.partial exists and was not written by this command"):
-        write_answers(asking, tmp_path / "a.csv")
-    kept = stop(asking, tmp_path / "b.csv", after=1) / "notes.txt"
-    kept.write_text("mine")
-    write_answers(asking, tmp_path / "b.csv")
-    for folder in ("a.csv.partial", "b.csv.partial"):
-        assert [path.name for path in (tmp_path / folder).iterdir()] == ["notes.txt"]
-
-
-def test_an_empty_folder_of_the_user_is_left_alone(extractor: Extractor, tmp_path: Path) -> None:
-    (tmp_path / "a.csv.partial").mkdir()
-    with pytest.raises(DataError, match=r"a\.csv\.partial exists and was not written by this command"):
-        write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.csv")
-    assert (tmp_path / "a.csv.partial").is_dir()
+    with pytest.raises(SettingsError, match="exists"):
+        write_answers(
+            ask_rows(extractor.version, tmp_path / "q.txt"), out, tick=lambda line: out.write_text("theirs") and None
+        )
+    assert out.read_text() == "theirs"
 
 
 def test_a_kill_at_any_step_leaves_nothing_that_the_next_command_does_not_remove(
     extractor: Extractor, tmp_path: Path
 ) -> None:
-    asking, out = ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.jsonl"
-    write_answers(asking, tmp_path / "whole.jsonl")
-    before = {*tmp_path.iterdir()}
-    is_complete = []
+    questions, out = ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.jsonl"
+    write_answers(questions, tmp_path / "whole.jsonl")
+    before, n_steps = {*tmp_path.iterdir()}, 0
     for step in count():
         out.unlink(missing_ok=True)
-        if run_in_fork(lambda: write_answers(asking, out), kill_at=step) == 0:
+        if run_in_fork(lambda: write_answers(questions, out), kill_at=step) == 0:
             break
-        is_complete.append(out.exists())
-        try:
-            write_answers(asking, out)
-        except SettingsError:  # only the removal of its folder was missing
-            assert is_complete[-1]
+        n_steps += 1
+        assert len({*tmp_path.iterdir()} - before) <= 1
+        write_answers(questions, out, overwrite=True)
         assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
         assert {*tmp_path.iterdir()} - before == {out}, step
-    assert len(is_complete) > 10
-    assert is_complete[-1]
+    assert n_steps > 3
 
 
 def run_in_fork(call: Callable[[], object], *, kill_at: int) -> int:
@@ -256,7 +218,7 @@ def test_a_table_has_a_row_for_each_relation_of_a_pair(extractor: Extractor, tmp
 def test_a_missing_library_is_named_before_the_first_answer(
     extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erda.app.answer_tables.find_spec", lambda name: None)
+    monkeypatch.setattr("erda.app.answer_files.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match="pip install pyarrow"):
         write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.parquet")
     assert not list(tmp_path.glob("a.parquet*"))
@@ -265,5 +227,5 @@ def test_a_missing_library_is_named_before_the_first_answer(
 def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"Ada met Bob.\nAda {'so ' * 7000} met Bob.\nAda left Bob.\n")
     asking = ask_text(extractor.version, tmp_path / "long.txt", {"Ada": None, "Bob": None}, pairs="all")
-    rows = [row for piece in asking.pieces(0) for row in piece.rows]
+    rows = [row for batch in asking.batches() for row in batch.rows]
     assert [(row["line"], "error" in row) for row in rows] == [(1, False)] * 2 + [(2, True)] + [(3, False)] * 2

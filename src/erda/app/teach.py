@@ -1,16 +1,145 @@
-"""Changes of what was taught: add, take back, rename, describe, declare, merge. Nothing is modified in place."""
+"""Read a teaching, and change what was taught: add, take back, rename, describe, declare, merge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from erda.app.answers import Moved, Taught
-from erda.app.inputs import Given, example_of, find_relation, refuse_lookalikes, relation_of
-from erda.app.lessons import Declaration, Known, Lesson, Wanted
-from erda.errors import DataError
+from erda.answers import Moved, Taught
+from erda.app.inputs import (
+    Given,
+    check_bool,
+    example_of,
+    find_relation,
+    known_relation,
+    refuse_single,
+    relation_of,
+    says_it_holds,
+)
+from erda.app.state import Declaration, Judgement, Known, Lesson, without_lost_inverses
+from erda.errors import DataError, counted, join_faults
 from erda.text.descriptions import patterns_of
-from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
+from erda.types import NO_RELATION, Example, Relation, Task, pair_in_sentence
+
+Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The content of a teaching; a counterexample names the relation that does not hold, `unrelated` sentences none."""
+
+    relations: tuple[Relation, ...] = ()
+    examples: tuple[Example, ...] = ()
+    counterexamples: tuple[Example, ...] = ()
+    unrelated: tuple[Example, ...] = ()
+
+
+class _Reader:
+    """Collects the content of a teaching and all its faults."""
+
+    def __init__(self, known: Sequence[Relation]) -> None:
+        self.known, self.faults = {one.id: one for one in known}, list[str]()
+        self.relations: dict[str, Relation] = {}
+        self.found: tuple[list[Example], ...] = ([], [], [])  # examples, counterexamples, unrelated
+        self._ids: dict[str, str] = {}  # name in an example -> id
+
+    def name(self, given: str | Relation, description: str = "") -> Relation:
+        """Find or make a relation, which belongs to this teaching."""
+        relation = relation_of(given, description, (self.known | self.relations).values())
+        return self.relations.setdefault(relation.id, relation)
+
+    def of_one(self, given: str | Relation, some: Iterable[Given], description: str = "", *, hold: bool = True) -> None:
+        """Read examples of one relation, or counterexamples if it does not `hold`; a row can say so itself."""
+        if given == NO_RELATION:
+            self._add(some, lambda example: None, f"{NO_RELATION}: ", hold=hold)
+        else:
+            relation = self.name(given, description).id
+            self._add(some, lambda example: relation, f"{relation}: ", hold=hold)
+
+    def of_many(self, some: Iterable[Given], *, hold: bool = True) -> None:
+        """Read examples that name their relations."""
+        self._add(some, self._named, "", hold=hold)
+
+    def _named(self, example: Example) -> str | None:
+        if example.relation is None:
+            raise DataError("it names no relation; give one: teach(relation, examples).")
+        if example.relation == NO_RELATION:
+            return None
+        if example.relation not in self._ids:
+            self._ids[example.relation] = self.name(example.relation).id
+        return self._ids[example.relation]
+
+    def _add(
+        self, some: Iterable[Given], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
+    ) -> None:
+        refuse_single(some)
+        for place, given in enumerate(some, 1):
+            try:
+                example = example_of(given)
+                owner = relation(example)
+                is_counterexample = not (hold and says_it_holds(given))
+                if owner is None and is_counterexample:
+                    raise DataError("a counterexample must name the relation that does not hold.")
+                self.found[2 if owner is None else int(is_counterexample)].append(replace(example, relation=owner))
+            except DataError as fault:
+                self.faults.append(f"{where}example {place}: {fault}")
+
+
+def listed(given: Any) -> Any:
+    """Copy iterators, also those in a mapping, into lists, so that `wanted` can read them twice."""
+    if isinstance(given, Mapping):
+        return {name: listed(some) for name, some in given.items()}
+    return list(given) if isinstance(given, Iterator) else given
+
+
+def wanted(
+    what: Teachable,
+    known: Sequence[Relation],
+    *,
+    examples: Iterable[Given] = (),
+    counterexamples: Iterable[Given] = (),
+    unrelated: Iterable[Given] = (),
+    description: str = "",
+) -> Wanted:
+    """Read the arguments of `teach` and `teach_many`; report every fault at once."""
+    reader = _Reader(known)
+    if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
+        reader.of_one(what, examples, description)
+        reader.of_one(what, counterexamples, hold=False)
+    else:
+        if isinstance(what, Mapping):
+            for name, some in what.items():
+                reader.of_one(name, some)
+        elif isinstance(what, Task):
+            for relation in what.relations:
+                reader.name(relation)
+            reader.of_many(what.examples)
+        else:
+            reader.of_many(what)
+        reader.of_many(counterexamples, hold=False)
+    reader.of_one(NO_RELATION, unrelated)
+    if reader.faults:
+        raise DataError(join_faults(reader.faults))
+    if not reader.relations and not any(reader.found):
+        raise DataError("nothing to teach: no relation was given.")
+    return Wanted(tuple(reader.relations.values()), *map(tuple, reader.found))
+
+
+def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Wanted, str]:
+    """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
+    own = [(one, known_relation(one.relation, known)) for one in judgements]
+    for one, _ in own:
+        check_bool(one.holds, "holds")
+    examples, against = (
+        tuple(replace(example_of(one.example), relation=relation.id) for one, relation in own if one.holds is holds)
+        for holds in (True, False)
+    )
+    said = f"judged {counted(len(own), 'sentence')}: {len(examples)} right, {len(against)} wrong"
+    if len(own) == 1:
+        said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
+    relations = tuple({relation.id: relation for _, relation in own}.values())
+    return Wanted(relations, examples=examples, counterexamples=against), said
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +344,6 @@ def taken_back(known: Sequence[Known], unrelated: Sequence[Lesson], which: int |
     return Removal(tuple(after), rest, tuple(places))
 
 
-def without_lost_inverses(known: Iterable[Known]) -> tuple[Known, ...]:
-    """The relations without declarations that name a relation which is gone."""
-    relations = tuple(known)
-    ids = {one.id for one in relations}
-    return tuple(one if one.inverse in {None, *ids} else replace(one, inverse=None) for one in relations)
-
-
 def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> tuple[Known, ...]:
     """The known relations with another id and name for one of them."""
     others = [one.relation for one in known if one.relation is not old]
@@ -231,7 +353,6 @@ def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> 
         raise DataError(f"The relation is called '{old.id}' already.")
     if taken := find_relation(new.id, others):
         raise DataError(f"'{taken.id}' exists already; to combine them, merge '{old.id}' into '{taken.id}'.")
-    refuse_lookalikes([new], others)
     after = (replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in known)
     return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)
 

@@ -1,4 +1,4 @@
-"""`erda review`: judge pairs of entities of one's own text, one after another."""
+"""`erda review`: judge pairs of entities of one's own text, one after another, or list likely examples."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
-from erda.cli.store import add_columns, add_store, command, input_file, open_store
-from erda.errors import DataError, one_line
+from erda.cli.store_options import (
+    add_columns,
+    add_overwrite,
+    add_store,
+    command,
+    input_file,
+    open_store,
+    progress_bar,
+)
+from erda.errors import DataError, SettingsError, one_line
 
 if TYPE_CHECKING:
     from erda.app.candidates import Candidate
-    from erda.app.reviewing import Review
+    from erda.app.review import Review
 
 REVIEW = """\
 Shows a sentence with two entities and the relation that may hold from the first to the second, most useful first. On a
@@ -30,12 +40,14 @@ terminal, press a key:
   q  quit; the same command continues later           ?  this list
 
 Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda undo` returns to the
-previous version. No pair is shown twice, unless its judgement was undone.
+(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda versions --undo`
+returns to the previous version. No pair is shown twice, unless its judgement was undone.
 
 examples:
   erda review my-text.txt
   erda review my-text.txt --relation "founded by"
+  erda review --list --relation "founded by" --text my-text.txt
+  erda review --list --relation "founded by" --corpus my-corpus --n 5 --out suggested.csv
 """
 LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
@@ -46,22 +58,41 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
     review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
-    review.add_argument("file", metavar="FILE", help="text file, .jsonl, .csv or .xlsx")
+    review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     names_only = "show names only, not pronouns (he, her, who, its, ...)"
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
     add_columns(review, "column of a table (CSV), for example text=sentence")
+    listing = "list sentences that are likely examples of --relation, most useful first, instead of asking"
+    review.add_argument("--list", action="store_true", help=listing)
+    source = review.add_mutually_exclusive_group()
+    source.add_argument("--text", type=Path, metavar="FILE", help="list from your own text, as FILE")
+    source.add_argument("--corpus", type=Path, metavar="DIR", help="list from a corpus with an index (erda corpus)")
+    review.add_argument("--n", type=int, metavar="N", help="sentences to list (default: 10)")
+    out = "write the list as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
+    review.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(review)
     add_store(review)
     review.set_defaults(handler=run_review)
 
 
 def run_review(options: argparse.Namespace) -> None:
-    """Show candidates until the person quits or none is left."""
-    from erda.app.candidates import text_rows
-    from erda.app.reviewing import open_review
-
-    if options.file == "-":
+    """List candidates, or show them until the person quits or none is left."""
+    lists = [name for name in ("text", "corpus", "n", "out", "overwrite") if getattr(options, name)]
+    if options.list:
+        _list(options)
+    elif lists:
+        raise SettingsError(f"--{lists[0]}: only with --list.")
+    elif options.file in (None, "-"):
         raise DataError("FILE: name a file; your answers are read from standard input.")
+    else:
+        _review(options)
+
+
+def _review(options: argparse.Namespace) -> None:
+    from erda.app.review import open_review
+    from erda.app.texts import text_rows
+
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
         rows = text_rows(path, options.columns)
@@ -72,10 +103,44 @@ def run_review(options: argparse.Namespace) -> None:
         if review.pool.hint:
             print_line(review.pool.hint, file=sys.stderr)
         with _keys() as read:
-            _loop(review, read, undo=command(options, "undo"))
+            _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
         if review.current:
             print_line(f"To continue: {resume}")
+
+
+def _list(options: argparse.Namespace) -> None:
+    """Print likely examples of a relation, and write them to a file of examples."""
+    from erda.data.convert import write_examples
+    from erda.outputs import check_output
+    from erda.text.marks import example_to_marks
+
+    if options.relation is None or not (options.text or options.corpus) or options.file or options.columns:
+        raise SettingsError("--list: give --relation NAME, and --text FILE or --corpus DIR; no FILE, no --columns.")
+    if options.out:
+        check_output(options.out, options.text, overwrite=options.overwrite)
+    extractor = open_store(options)
+    if options.text and not options.text.is_file():
+        is_pipe = "is a pipe; save its content to a file first" if options.text.is_fifo() else "no such file"
+        raise DataError(f"{options.text}: {is_pipe}.")
+    n = 10 if options.n is None else options.n
+    with progress_bar("embedding") as progress:
+        found = extractor.suggest(
+            options.relation, options.text or options.corpus, n=n, pronouns=options.pronouns, progress=progress
+        )
+    for one in found:
+        print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
+    if not found:
+        print_line(
+            f"Nothing new is likely to be an example of '{options.relation}'. Teach more examples, or try other text."
+        )
+    if options.out:
+        relation = extractor.version.known(options.relation).id
+        examples = [replace(one.example, relation=relation) for one in found]
+        write_examples(options.out, examples, overwrite=options.overwrite)
+        teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
+        print_line()
+        print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
 
 
 def _say_progress(done: int, total: int) -> None:
@@ -125,7 +190,7 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    from erda.app.reviewing import RECENT
+    from erda.app.review import RECENT
 
     found, relations = review.progress, {own.id: own.name for own in review.version.relations}
     name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import named_path
 from erda.cli.printing import print_line
-from erda.cli.remote import add_server
 from erda.errors import DataError, ErdaError, counted, one_line
 
 if TYPE_CHECKING:
@@ -27,10 +26,8 @@ STORE = "my-extractor"
 STANDARD_INPUT = "-"
 
 
-def add_store(parser: argparse.ArgumentParser, *, server: bool = False) -> None:
-    """Add the option that selects the extractor; `server`: or a server that has one."""
-    if server:
-        add_server(parser)
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the option that selects the extractor."""
     parser.add_argument(
         "--store",
         type=named_path,

@@ -1,16 +1,16 @@
-"""`erda predict | extract | evaluate`: ask an extractor."""
+"""`erda predict | extract | evaluate | tune`: ask an extractor, measure its answers and fit their thresholds."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
-from erda.cli.printing import print_line
-from erda.cli.remote import extracted_rows, predicted_rows
-from erda.cli.store import (
+from erda.cli.printing import print_columns, print_line
+from erda.cli.store_options import (
     STANDARD_INPUT,
     add_columns,
     add_format,
@@ -20,17 +20,17 @@ from erda.cli.store import (
     input_file,
     open_store,
     progress_bar,
+    say_what_is_known,
 )
 from erda.errors import SettingsError, counted
 
 if TYPE_CHECKING:
-    from erda.app.answer_files import Answered, Asking
-    from erda.app.answer_tables import PlainRow
+    from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
     from erda.app.extractor import Extractor
 
 PREDICT = """\
 A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
-with status 2. With --out, the same command resumes an interrupted run.
+with status 2. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -44,7 +44,7 @@ and the names in taught examples. The last line of the output names the tagger. 
 'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
 answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
 row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
-an 'error'. With --out, the same command resumes an interrupted run.
+an 'error'. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -56,7 +56,18 @@ and F1 of the triples. Any other file evaluates `erda predict`.
 
 examples:
   erda evaluate my-tests.jsonl
-  erda evaluate my-tests.jsonl --against 1
+  erda evaluate annotated.jsonl --find-entities
+"""
+TUNE = """\
+An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
+no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
+rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
+.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
+thresholds. `erda versions --undo` or --clear drops them.
+
+examples:
+  erda tune labelled.jsonl --precision 0.9
+  erda tune --clear
 """
 MOST_CONFUSIONS = 10
 
@@ -70,7 +81,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(predict)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
-    add_store(predict, server=True)
+    add_store(predict)
     predict.set_defaults(handler=run_predict)
 
     about = "Extract relations from plain text, for every pair of entities in a sentence."
@@ -79,15 +90,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     names = "file of entity names, one per line, optionally followed by a tab and an id"
     extract.add_argument("--names", type=Path, metavar="FILE", help=names)
-    both = "keep both directions of a pair if both are likely enough"
-    extract.add_argument("--both", dest="pairs", action="store_const", const="both", default="likelier", help=both)
-    every = "print every pair in both directions, including pairs without a relation"
-    extract.add_argument("--all", dest="pairs", action="store_const", const="all", help=every)
+    pairs = "both directions of a pair if both are likely enough, or all pairs, including those without a relation"
+    kinds = ("likelier", "both", "all")
+    extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
     names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
     add_columns(extract, "columns of a table (CSV), for example text=sentence,id=number")
     _add_min_confidence(extract)
-    add_store(extract, server=True)
+    add_store(extract)
     extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
@@ -98,13 +108,22 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_format(evaluate)
     add_columns(evaluate)
     add_no_relation(evaluate)
-    against = "list the questions that this version answers differently"
     find = "for annotated texts: find the entities with the tagger, as erda extract does"
     evaluate.add_argument("--find-entities", action="store_true", help=find)
-    evaluate.add_argument("--against", type=int, metavar="VERSION", help=against)
     _add_min_confidence(evaluate)
     add_store(evaluate)
     evaluate.set_defaults(handler=run_evaluate)
+
+    about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
+    tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
+    tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
+    tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
+    add_format(tune)
+    add_columns(tune)
+    add_no_relation(tune)
+    tune.add_argument("--clear", action="store_true", help="drop the thresholds")
+    add_store(tune)
+    tune.set_defaults(handler=run_tune)
 
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
@@ -123,14 +142,9 @@ def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
 
 def run_predict(options: argparse.Namespace) -> None:
     """Answer a file; print or write the answers."""
-    from erda.app.predicting import ask_rows
+    from erda.app.answer_files import ask_rows
 
     refuse(below_one(options, "top"))
-    if options.server:
-        with input_file(options.file) as path:
-            for row in predicted_rows(options, path):
-                _show(row)
-        return
     version = open_store(options).version
     with input_file(options.file) as path:
         asking = ask_rows(
@@ -146,19 +160,13 @@ def run_predict(options: argparse.Namespace) -> None:
 
 def run_extract(options: argparse.Namespace) -> None:
     """Extract from a text; print or write the answers."""
+    from erda.app.answer_files import ask_text
     from erda.app.entities import GIVEN, NAMES, find_tagger
-    from erda.app.predicting import ask_text
-    from erda.app.tagger_coverage import rarely_found
     from erda.text.names import read_names
 
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
-    if options.server:
-        with input_file(options.file, plain=True) as path:
-            for row in extracted_rows(options, path, names):
-                _show(row)
-        return
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asking = ask_text(
@@ -172,7 +180,7 @@ def run_extract(options: argparse.Namespace) -> None:
         )
         answered = _answer(asking, options)
     if not answered.n_rows:
-        nothing = "No relation was found; --all shows the pairs."
+        nothing = "No relation was found; --pairs all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
@@ -180,14 +188,11 @@ def run_extract(options: argparse.Namespace) -> None:
     finder = find_tagger()
     if finder.name in answered.taggers:
         print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
-        for one in rarely_found(version, finder):
-            print_line(f"It finds {one} only. Name such entities: --names FILE.", file=sys.stderr)
 
 
-def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
+def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     """Show the answers or write them into a file."""
-    from erda.app.answer_files import show_answers, write_answers
-    from erda.app.predicting import count_lines
+    from erda.app.answer_files import count_lines, show_answers, write_answers
 
     names = getattr(options, "names", None)
     inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
@@ -195,8 +200,6 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
     if options.out is None:
         answered = show_answers(asking, _show)
     else:
-        if asking.path == Path(options.file):  # standard input cannot be read again
-            options.kept = f"The answers so far are in {options.out}.partial; the same command resumes there."
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
             answered = write_answers(
@@ -206,18 +209,21 @@ def _answer(asking: Asking, options: argparse.Namespace) -> Answered:
                 overwrite=options.overwrite,
                 tick=lambda line: progress(line, max(line, total)),
             )
-        earlier = f" ({answered.n_found:,} of them by an earlier run)" if answered.n_found else ""
-        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}{earlier}")
+        if answered.is_stopped:
+            rows = counted(answered.n_rows, "row")
+            options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
+            raise KeyboardInterrupt
+        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}")
     answered.faults.raise_if_any()
     return answered
 
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_tables import by_relation, json_line
+    from erda.app.answer_files import by_relation
 
     if not sys.stdout.isatty():
-        print_line(json_line(row))
+        print_line(json.dumps(row))
     elif "error" not in row:  # errors are listed at the end
         for one in by_relation(row):
             answer = one["relation"] or f"none (nearest: {one['ranked'][0]['relation']})"
@@ -229,12 +235,9 @@ def _show(row: PlainRow) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Print the evaluation of a file, or the answers that differ between two versions."""
-    from erda.app.annotated import is_annotated
     from erda.app.evaluation import read_labelled
-    from erda.text.marks import example_to_marks
+    from erda.app.texts import is_annotated
 
-    if options.against is not None and options.min_confidence is not None:
-        raise SettingsError("Give --against or --min-confidence, not both.")
     extractor = open_store(options)
     if is_annotated(options.file):
         _evaluate_texts(extractor, options)
@@ -244,14 +247,6 @@ def run_evaluate(options: argparse.Namespace) -> None:
     examples = read_labelled(
         options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
     )
-    if options.against is not None:
-        changes = extractor.compare(options.against, extractor.version.number, examples)
-        for one in changes:
-            truth = f" (truth: {one.truth})" if one.truth else ""
-            print_line(f"{one.before or '-'} -> {one.after or '-'}{truth}: {example_to_marks(one.example)}")
-        versions = f"versions {options.against} and {extractor.version.number}"
-        print_line(f"{counted(len(changes), 'answer')} of {versions} differ.")
-        return
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")
@@ -262,12 +257,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
         print_line(f"{100 * found.accuracy_of_known:.1f} % on questions about taught relations, with 'none' excluded.")
     if found.n_taught:
         print_line(f"{found.n_taught} of the questions were taught, so these figures are too high for new sentences.")
-    width = max(map(len, (*found.relations, "relation")))
-    print_line()
-    print_line(f"{'relation'.ljust(width)}  questions  recall  precision")
+    rows: list[tuple[object, ...]] = [("relation", "questions", "recall", "precision")]
     for name, score in found.relations.items():
-        shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.recall, score.precision)]
-        print_line(f"{name.ljust(width)}  {score.n:9d}  {shares[0]:>6}  {shares[1]:>9}")
+        rows.append((name, score.n, _percent(score.recall), _percent(score.precision)))
+    print_line()
+    print_columns("<>>>", rows)
     wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
     if wrong:
         print_line()
@@ -281,16 +275,55 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
     """Print precision, recall and F1 of the triples of annotated texts."""
-    if options.against is not None:
-        raise SettingsError("--against: compares answers to marked pairs, not annotated texts.")
     with progress_bar("extracting") as progress:
         asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
         found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
-    width = max(map(len, (*found.relations, "relation")))
-    print_line(f"{'relation'.ljust(width)}  triples  precision  recall      F1")
+    rows: list[tuple[object, ...]] = [("relation", "triples", "precision", "recall", "F1")]
     for name, score in [*found.relations.items(), ("all", found.overall)]:
-        shares = [f"{100 * one:.1f}" if one is not None else "-" for one in (score.precision, score.recall, score.f1)]
-        print_line(f"{name.ljust(width)}  {score.n:7d}  {shares[0]:>9}  {shares[1]:>6}  {shares[2]:>6}")
+        rows.append((name, score.n, *map(_percent, (score.precision, score.recall, score.f1))))
+    print_columns("<>>>>", rows)
     print_line(f"In percent, over {counted(found.n_texts, 'text')}.")
     if found.untaught:
         print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def run_tune(options: argparse.Namespace) -> None:
+    """Fit thresholds and print what to expect of them, or drop them."""
+    from erda.answers import TunedRelation
+    from erda.app.texts import is_annotated
+    from erda.data.own_data import read_examples
+
+    if options.clear == (options.file is not None):
+        raise SettingsError("Give a FILE of labelled rows, or --clear.")
+    extractor = open_store(options)
+    if options.clear:
+        extractor.clear_thresholds()
+        say_what_is_known(options)
+        return
+    with progress_bar("answering") as progress:
+        labelled = options.file
+        if not is_annotated(labelled):
+            labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
+        found = extractor.tune(
+            labelled, precision=options.precision, no_relation=options.no_relation, progress=progress
+        )
+    overall = TunedRelation(found.threshold, False, found.expected)
+    rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]
+    for name, one in [*found.relations.items(), ("all", overall)]:
+        star = " " if one.is_own or name == "all" else "*"
+        shares = _percent(one.expected.precision), _percent(one.expected.recall)
+        rows.append((name, f"{one.threshold:.3f}{star}", one.expected.n, *shares))
+    print_columns("<>>>>", rows)
+    if not all(one.is_own for one in found.relations.values()):
+        print_line("* overall threshold: the relation has too few rows, or does not reach the precision on its own")
+    print_line(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
+    if found.n_taught:
+        print_line(f"{counted(found.n_taught, 'row')} left out (taught before).")
+    if (found.expected.precision or 0) < found.precision:
+        print_line(f"On new text, expect a precision below {100 * found.precision:g}; more labelled rows help.")
+    print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
+    say_what_is_known(options)

@@ -11,6 +11,24 @@ from erda.text.marks import example_to_marks
 from erda.text.pronouns import is_possessive, is_pronoun
 from erda.types import Entity, Example, Span
 
+__all__ = [
+    "Answer",
+    "Evaluation",
+    "Explanation",
+    "Extraction",
+    "Moved",
+    "Neighbour",
+    "Ranked",
+    "RelationScore",
+    "Suggestion",
+    "Taught",
+    "TextPlace",
+    "TripleEvaluation",
+    "Tuned",
+    "TunedRelation",
+    "WordEffect",
+]
+
 Progress = Callable[[int, int], None]  # receives (done, total)
 Pairs = Literal["likelier", "both", "all"]  # which pairs of entities to report
 
@@ -323,16 +341,6 @@ class TripleEvaluation:
     overall: RelationScore
     relations: dict[str, RelationScore]
     untaught: tuple[str, ...] = ()  # annotated relations that were never taught; their triples do not count
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A question that two versions answer differently, with the truth if known."""
-
-    example: Example
-    before: str | None
-    after: str | None
-    truth: str | None
 
 
 @dataclass(frozen=True, slots=True)
