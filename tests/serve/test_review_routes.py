@@ -32,6 +32,7 @@ def test_a_pair_is_shown_until_it_is_judged_and_never_again(served: Served) -> N
     while pair:
         assert pair["key"] not in seen
         assert served.post("/v1/review/next", {})["pair"] == pair, "a reload shows the same pair"
+        assert served.get("/v1/review")["pair"] is None, "no pair is handed out"
         seen.add(pair["key"])
         pair = judge(served, pair)["pair"]
     state = served.get("/v1/review")

@@ -96,12 +96,13 @@ class Client:
         pronouns: bool = True,
     ) -> Extraction:
         """Predict the relations between all entities of a text that share a sentence."""
-        marked = entities and [
-            one if isinstance(one, str) else {"span": [one.start, one.end], "id": one.id, "type": one.type}
-            for one in entities
-        ]
-        body = {"text": text, "entities": marked, "keep": "all", "top": top}
+        body: dict[str, Any] = {"text": text, "keep": "all", "top": top}
         body |= {"min_confidence": min_confidence, "pronouns": pronouns}
+        if entities is not None:
+            body["entities"] = [
+                one if isinstance(one, str) else {"span": [one.start, one.end], "id": one.id, "type": one.type}
+                for one in entities
+            ]
         return wire.read_extraction(self._call("POST", "/v1/extract", body))
 
     def explain(self, given: ExampleInput) -> Explanation:

@@ -200,7 +200,8 @@ def taught_row(taught: Taught) -> dict[str, Any]:
 
 def read_taught(row: Row) -> Taught:
     """The result of a teaching."""
-    fields = {name: tuple(one) if isinstance(one := row[name], list) else one for name in Taught.__slots__}
+    fields: dict[str, Any] = {name: row[name] for name in Taught.__slots__}
+    fields |= {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
     fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
     fields["moved"] = tuple(Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"])
     return Taught(**fields)
