@@ -1,4 +1,4 @@
-"""A store under hostile hands: backups put back, files swapped, links, foreign files, the format of erda 0.1.0."""
+"""A store under hostile hands: backups put back, files swapped, links, foreign files."""
 
 import json
 import shutil
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught
 
-from erda.app.extractor import Extractor
 from erda.app.store import Store
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import sealed, write_json
@@ -232,47 +231,6 @@ def test_purging_removes_every_trace_of_what_was_forgotten(tmp_path: Path) -> No
         np.testing.assert_array_equal(scores(one), expected)
         with pytest.raises(DataError, match="nothing to undo"):
             one.undo()
-
-
-# -- the format of erda 0.1.0 ------------------------------------------------------------------------------------------
-
-
-def as_0_1_0(folder: Path) -> None:
-    """Rewrite a store as erda 0.1.0 wrote it."""
-    for path in (folder / "versions").iterdir():
-        value = json.loads(path.read_text())
-        del value["format"], value["stamp"]["identity"]
-        write_json(path, sealed(value))
-    head = json.loads((folder / "extractor.json").read_text())
-    write_json(folder / "extractor.json", sealed({"format": 1, "id": "0" * 32, "current": 2, "last": head["last"]}))
-
-
-def test_a_store_of_0_1_0_can_be_listed_and_is_taken_over(tmp_path: Path) -> None:
-    expected = scores(taught(tmp_path))
-    as_0_1_0(tmp_path)
-    before = contents(tmp_path)
-    old = open_toy(tmp_path)
-    assert [one.id for one in old.relations] == ["founded by", "born in", "capital of"]
-    assert [lesson.number for lesson in old.examples("born in")] == [3, 4]
-    assert [one.number for one in old.history()] == [0, 1, 2]
-    assert len(Store(tmp_path).content().known) == 3
-    changes = (
-        *(lambda: old.predict(QUESTIONS), lambda: old.teach("moved to", ["[[a]] b {{c}}"]), old.undo, old.prune),
-        *(lambda: old.forget("born in"), lambda: open_toy(tmp_path, version=1), lambda: old.save(tmp_path / "x")),
-    )
-    for change in changes:
-        with pytest.raises(DataError, match=r"was taught by erda 0\.1\.0.*erda teach --relearn") as caught:
-            change()
-        assert "\n" not in str(caught.value)
-    assert contents(tmp_path) == before
-    new: Extractor = open_toy(tmp_path, relearn=True)
-    np.testing.assert_array_equal(scores(new), expected)
-    np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
-    assert [one.number for one in new.history()] == [0, 1, 2, 3]
-    new.undo()
-    with pytest.raises(DataError, match=r"Version 2 was taught by erda 0\.1\.0"):
-        new.predict(QUESTIONS)
-    assert open_toy(tmp_path, relearn=True).version.number == 4
 
 
 def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_path: Path) -> None:

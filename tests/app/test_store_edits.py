@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from toy_extractor import FOUNDED, open_toy, scores, taught
 
-from erda.app.store import Store
-from erda.app.store_edits import forget, undo
+from erda.app.store import Store, forget, undo
 from erda.errors import DataError, ModelError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from toy_extractor import FOUNDED, open_toy, taught
 
-from erda.app.tuning import LEAST_ANSWERS, LEAST_ROWS, Cells, best_threshold, fit, labelled_cells
+from erda.app.evaluation import LEAST_ANSWERS, LEAST_ROWS, Cells, best_threshold, fit, labelled_cells
 from erda.errors import DataError
 
 

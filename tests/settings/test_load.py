@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from erda.cli.main import build_parser
-from erda.cli.settings import FLAGS
-from erda.cli.settings import load_settings as load_options
+from erda.cli.settings_options import FLAGS
+from erda.cli.settings_options import load_settings as load_options
 from erda.errors import SettingsError
 from erda.methods import METHODS
 from erda.settings.load import preset_names, read_preset, run_settings

@@ -7,27 +7,171 @@ embedded when these are used up.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import log, sqrt
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
-from erda.app.answers import Progress, Suggestion
-from erda.app.inputs import check_text
-from erda.app.review_journal import pair_key, shown_keys, vectors_path
-from erda.app.texts import TextRow, read_texts
-from erda.app.version import NO_ENTITY, PairQuestions, Version
+from erda.answers import Progress, Suggestion
+from erda.app.entities import NO_ENTITY, PairQuestions
+from erda.app.state import Judgement, TaughtRelation, present_id
+from erda.app.texts import TextRow, text_rows
+from erda.app.version import Version
 from erda.encoders.contract import Encoder
-from erda.errors import DataError, ErdaError
-from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
-from erda.types import Example
+from erda.errors import BusyError, DataError, ErdaError
+from erda.files import (
+    decode_json,
+    locked,
+    read_arrays,
+    read_sealed,
+    remove_own,
+    remove_unfinished,
+    sealed,
+    user_path,
+    write_arrays,
+    write_json,
+)
+from erda.outputs import append_lines
+from erda.types import EncoderSpec, Example
+
+FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
+TEXTS = "texts.json"
+Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `accepted`: by its confidence,
+    unseen; `undo` takes the last back."""
+
+    key: str
+    relation: str
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJudgements:
+    """`pending.json`."""
+
+    judgements: tuple[Judgement, ...] = ()
+
+
+class ReviewJournal:
+    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        for path in (folder, folder / SHOWN):
+            if path.is_symlink():
+                raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
+        self.folder = folder
+        remove_unfinished(folder)
+        self.decisions = list(_read_decisions(folder / SHOWN))
+        self.pending = _read_pending(folder / PENDING)
+
+    @property
+    def shown(self) -> set[str]:
+        """The keys of all pairs that were decided."""
+        return {one.key for one in self.decisions}
+
+    def drop_undone(self, held: Set[str]) -> None:
+        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
+
+        The file keeps them, so that they count again if the version comes back.
+        """
+        self.decisions = _without_dropped(self.decisions, self.pending, held)
+
+    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
+        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
+        self.add_all([decision], [] if judgement is None else [judgement])
+
+    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
+        """Write several decisions."""
+        if judgements:
+            self.write_pending((*self.pending, *judgements))
+        if decisions:
+            lines = [json.dumps([one.key, one.relation, one.said]).encode() + b"\n" for one in decisions]
+            append_lines(self.folder / SHOWN, b"".join(lines))
+            self.decisions = _without_undone([*self.decisions, *decisions])
+
+    def write_pending(self, judgements: Iterable[Judgement]) -> None:
+        """Replace the pending judgements."""
+        self.pending = tuple(judgements)
+        write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
+
+
+def _read_decisions(path: Path) -> Iterator[Decision]:
+    """Yield the decisions that were not undone; a line cut by a kill is left out."""
+    rows = []
+    if path.is_file():
+        for line in path.read_bytes().splitlines():
+            with suppress(DataError):
+                rows.append(Decision(*decode_json(line, tuple[str, str, Said])))
+    yield from _without_undone(rows)
+
+
+def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
+    kept: dict[str, Decision] = {}
+    for row in rows:
+        kept.pop(row.key, None)
+        if row.said != "undo":
+            kept[row.key] = row
+    return list(kept.values())
+
+
+def _without_dropped(rows: Iterable[Decision], pending: Iterable[Judgement], held: Set[str]) -> list[Decision]:
+    """The decisions that count: skipped pairs, and those whose judgement is pending or in `held`."""
+    held = held | {pair_key(one.example) for one in pending}
+    return [one for one in rows if one.said == "skip" or one.key in held]
+
+
+def _read_pending(path: Path) -> tuple[Judgement, ...]:
+    return read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
+
+
+def shown_keys(store: Path, held: Set[str]) -> set[str]:
+    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
+    folder = store / FOLDER
+    rows, pending = _read_decisions(folder / SHOWN), _read_pending(folder / PENDING)
+    return {one.key for one in _without_dropped(rows, pending, held)}
+
+
+def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
+    """The file of vectors of pairs, by the weights of the encoder."""
+    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
+
+
+def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
+    """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
+    folder = store / FOLDER
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    with locked(folder, busy="a review of this extractor is open; end it first", error=BusyError):
+        journal, names = ReviewJournal(folder), {one.id: f"{one.since} {one.id}" for one in known}
+        found = ((one, present_id(one.relation, one.identity, known)) for one in journal.pending)
+        kept = [
+            Judgement(replace(one.example, relation=name), name, one.holds, names[name]) for one, name in found if name
+        ]
+        if kept:
+            journal.write_pending(kept)
+        own = (SHOWN, TEXTS, *(() if kept else (PENDING,)))
+        remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))
+
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
@@ -165,7 +309,8 @@ class CandidatePool:
                 yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        self._waiting = by_shared_words(self._waiting, _taught(version, relation))
+        words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
+        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
         n_pairs, n_sentences = 0, 0
         while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
             n_pairs += len(self._waiting[n_sentences].examples)
@@ -248,12 +393,6 @@ def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> lis
     return list(chosen.values())
 
 
-def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
-    """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
-    words = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
-    return [sentences[place] for place in _order(words, taught)]
-
-
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
     """Places of texts by the rare words that they share with taught examples."""
     n_with = Counter(word for words in words_of for word in words)
@@ -272,25 +411,6 @@ def _context(example: Example) -> Iterator[str]:
     for place, token in enumerate(example.tokens):
         if not any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
             yield token.lower()
-
-
-def text_rows(texts: str | Path | Iterable[str | TextRow], columns: Mapping[str, str] | None = None) -> list[TextRow]:
-    """Read texts: a file (text, .jsonl, .csv), or a list of texts. A line that cannot be read raises."""
-    if not isinstance(texts, str | Path):
-        rows = [TextRow(one) if isinstance(one, str) else one for one in texts]
-        if wrong := [one for one in rows if not isinstance(one, TextRow)]:
-            raise DataError(f"texts: expected texts, got {wrong[0]!r:.80}.")
-        return rows
-    rows = []
-    for line in read_texts(Path(texts), columns=columns):
-        try:
-            if line.error:
-                raise DataError(line.error)
-            check_text(line.row.text, most=None)
-        except DataError as fault:
-            raise DataError(f"{texts}:{line.line}: {fault}") from None
-        rows.append(line.row)
-    return rows
 
 
 def suggest(
