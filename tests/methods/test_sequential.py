@@ -10,8 +10,7 @@ import torch
 from erda.encoders.trainable import embed
 from erda.learning.memory import nearest_to_centroid
 from erda.methods import trained as base
-from erda.methods.emr import Emr
-from erda.methods.sequential import Joint, SeqRun
+from erda.methods.sequential import Emr, Joint, SeqRun
 from erda.types import Example
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 

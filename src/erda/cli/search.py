@@ -95,12 +95,12 @@ def _asked(options: argparse.Namespace) -> Search:
     """Validate the options of a search; report all faults at once."""
     from erda.benchmark.search.search import Search
     from erda.benchmark.search.space import default_space, parse_space
-    from erda.settings.load import layers_of, merged
+    from erda.settings.load import layers_of, merge_layers
 
     faults = below_one(options, "jobs", "trials")
     asked = argparse.Namespace(**{**vars(options), "evaluate_on": "validation", "methods": options.methods or "erda"})
     try:
-        given = merged([*layers_of(options.preset, options.config), read_given(options)])
+        given = merge_layers([*layers_of(options.preset, options.config), read_given(options)])
         if not options.methods and "encoder" not in given:
             asked.encoder = "bilstm"
         settings = load_settings(asked)

@@ -16,9 +16,7 @@ from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSetti
 from erda.encoders.trainable import embed
 from erda.errors import StreamError
 from erda.fields import Fraction, Number, Weight, changed_settings
-from erda.learning.losses import Objective, cosine_similarity
-from erda.learning.negatives import hard_negatives
-from erda.learning.prototypes import relation_embeddings
+from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, ScoreKind, Task

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from erda.errors import StreamError
-from erda.learning.loop import descend
+from erda.learning.gradient_loop import descend
 
 
 def generator(seed: int = 0) -> torch.Generator:
