@@ -75,11 +75,13 @@ def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     return shlex.join([*words, "--out", str(out)])
 
 
-def _today(record: Record) -> tuple[str, dict[str, Mapping[str, Any]]]:
+def _today(record: Record) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
     """Method and settings that repeat a record; some earlier settings are methods of erda-peers today."""
     from erda.methods.base import FORMER_SETTINGS
 
     own = record.settings.get("method", {})
+    if record.method.endswith(tuple(FORMER_SETTINGS.values())):
+        return record.method, record.settings
     ends = dict.fromkeys(end for name, end in FORMER_SETTINGS.items() if own.get(name))
     rest = {name: value for name, value in own.items() if name not in FORMER_SETTINGS}
     return "-".join([record.method, *ends]), {**record.settings, "method": rest}
