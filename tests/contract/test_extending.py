@@ -108,10 +108,7 @@ def test_a_method_from_a_file_runs_and_is_reported(folder: Path, capsys: pytest.
     assert find_method("nearest-mean").__name__ == "NearestMean"
 
 
-@pytest.mark.usefixtures("unpainted")
-def test_a_method_from_a_package_is_listed_run_and_searched(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_from_a_package_is_listed_and_run(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "methods"]) == 0
     listed = capsys.readouterr().out
     assert "The nearest mean of examples" in listed
@@ -119,9 +116,6 @@ def test_a_method_from_a_package_is_listed_run_and_searched(
     assert METHODS["erda"].__name__ == "Erda", "a built-in name stays"
     words = run_words(installed, "nearest-mean")
     assert main(["run", *words, "--out", str(installed / "runs")]) == 0
-    search = ["--space", "scale=1,2", "--sampler", "grid", "--out", str(installed / "search")]
-    assert main(["search", *words, *search]) == 0
-    assert "nearest-mean.scale" in (installed / "search" / "best.toml").read_text()
 
 
 def test_an_encoder_from_a_package(installed: Path) -> None:

@@ -102,12 +102,6 @@ def test_without_parameters_the_loss_is_never_called() -> None:
     assert math.isnan(descend([1, 2], loss, [], learning_rate=0.1, generator=generator()))
 
 
-def test_a_loss_without_gradient_changes_nothing() -> None:
-    weight = nn.Parameter(torch.ones(1))
-    assert descend([1], lambda _: torch.tensor(3.0), [weight], learning_rate=0.1, generator=generator()) == 3.0
-    assert weight.item() == 1.0
-
-
 def test_a_nan_loss_names_epoch_batch_and_learning_rate() -> None:
     weight, values = nn.Parameter(torch.ones(1)), iter([1.0, 1.0, 1.0, math.nan])
     with pytest.raises(StreamError, match=r"epoch 2, batch 1 is nan\. Lower learning_rate \(now 0\.1\)"):

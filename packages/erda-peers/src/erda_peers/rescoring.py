@@ -34,7 +34,10 @@ COMMON = OWN + "common"  # shared array: vectors of common names
 Rows = Mapping[str, Mapping[str, np.ndarray]]  # name -> relation -> array
 
 
-Base = Trained if TYPE_CHECKING else object  # a mixin has no fields of its own base
+if TYPE_CHECKING:
+    Base = Trained
+else:
+    Base = object  # a mixin brings no fields of `Trained`, whose defaults would win over those of the method
 
 
 @dataclass(eq=False)
