@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from erda.benchmark.audit import audit_record, compact_record, record_bytes
 from erda.benchmark.paper.paper_sections import asked_tables, note_tables, paper_layout
 from erda.benchmark.paper.paper_tables import TABLES
 from erda.benchmark.records import RECORD, Records, read_records
 from erda.benchmark.report.reproducibility import reproducibility_page
 from erda.benchmark.report.sections import Section
-from erda.benchmark.submission import audit_record, compact_record, record_bytes
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown

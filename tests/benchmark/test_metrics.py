@@ -126,7 +126,7 @@ def test_unlearned_relations_and_a_wrong_number_of_predictions_are_rejected() ->
 
 
 def test_a_task_without_test_examples_is_rejected() -> None:
-    empty = Marks({ALL_SEEN: np.zeros(0, bool)}, {ALL_SEEN: np.zeros(0)}, np.zeros(0, bool))
+    empty = Marks({ALL_SEEN: np.zeros(0, bool)}, {ALL_SEEN: np.zeros(0)}, np.zeros(0, bool), {})
     with pytest.raises(DataError):
         measure([empty])
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from toy_runs import toy_record
 
+from erda.benchmark.audit import audit_record, compact_record
 from erda.benchmark.records import FoundRecord, Record, read_record, write_record
-from erda.benchmark.submission import audit_record, check_bundle, compact_record, pack_bundle
+from erda.benchmark.submission import check_bundle, pack_bundle
 from erda.cli.main import main
 from erda.errors import RecordError
 from erda.files import sealed

@@ -59,6 +59,7 @@ class Marks:
     right: dict[str, np.ndarray]  # protocol -> bool
     guess: dict[str, np.ndarray]  # protocol -> 1 / (1 + number of rivals)
     fallback: np.ndarray  # bool: no listed relation is learned yet (False if the dataset lists none)
+    winner: dict[str, np.ndarray]  # protocol -> column of the best relation among gold and rivals; -1: a tie with gold
 
 
 def mark(predictions: Predictions, answers: Answers) -> Marks:
@@ -78,6 +79,8 @@ def mark(predictions: Predictions, answers: Answers) -> Marks:
     unbeaten = (~(scores < gold_score[:, None])).sum(axis=1)  # counts the gold relation itself
     all_seen = (unbeaten == 1) & np.isfinite(gold_score)
     right = {ALL_SEEN: all_seen}
+    best = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1)
+    winner = {ALL_SEEN: np.where(~all_seen & (best == gold), -1, best)}
     guess = {ALL_SEEN: np.full(n_examples, 1.0 / n_relations)}
     fallback = np.zeros(n_examples, dtype=bool)
     if answers.listed is not None:
@@ -89,7 +92,11 @@ def mark(predictions: Predictions, answers: Answers) -> Marks:
         fallback = n_rivals == 0
         right[CANDIDATES] = np.where(fallback, all_seen, ~lost)
         guess[CANDIDATES] = np.where(fallback, 1.0 / n_relations, 1.0 / (1 + n_rivals))
-    return Marks(right, guess, fallback)
+        heights = np.where(learned & ~np.isnan(rival_scores), rival_scores, -np.inf)
+        strongest = np.column_stack([heights, np.full(n_examples, -np.inf)]).argmax(axis=1)
+        rival = np.column_stack([rivals, gold])[np.arange(n_examples), strongest]
+        winner[CANDIDATES] = np.where(fallback, winner[ALL_SEEN], np.where(right[CANDIDATES], gold, rival))
+    return Marks(right, guess, fallback, winner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ one of another version, or one beside the predictions of another run raises a `R
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, seal
 from erda.settings.runs import Run
 
 SCHEMA = 1
+TIE = 255  # in packed predictions
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
@@ -62,6 +65,7 @@ class Record(Run):
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
     predictions_sha256: str = ""  # of the `predictions.npz` of the same run; "" in older records
+    packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
@@ -118,6 +122,37 @@ def relation_counts(found: TestPredictions) -> dict[str, Any]:
         for protocol, rows in found.right.items():
             right[protocol][name] = rows[first:, of_it].sum(axis=1).tolist()
     return {"relation_right": right, "relation_tests": tests}
+
+
+def pack_predictions(found: TestPredictions, order: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Pack gold relations ("gold") and predictions after the last task (by protocol), one byte per test example.
+
+    A byte indexes the relations of `order`, task by task; `TIE` is a tie with the gold relation, which is a miss.
+    """
+    index = {name: i for i, name in enumerate(name for task in order for name in task)}
+    if len(index) > TIE:
+        return {}
+    byte_of = np.array([*(index[name] for name in found.relations), TIE], dtype=np.uint8)  # [-1] is TIE
+    rows = {"gold": found.gold, **found.winner}
+    return {name: b64encode(zlib.compress(byte_of[row].tobytes(), 9)).decode() for name, row in rows.items()}
+
+
+def unpack_predictions(record: Record) -> dict[str, np.ndarray]:
+    """Unpack `record.packed`: "gold" and each protocol -> uint8 [n_examples]; {} if the record has none."""
+    n_relations = sum(map(len, record.order))
+    found: dict[str, np.ndarray] = {}
+    for name, text in record.packed.items():
+        try:
+            content = zlib.decompressobj().decompress(b64decode(text, validate=True), sum(record.n_test) + 1)
+        except (ValueError, zlib.error):
+            raise RecordError(f"{record.title}: its packed predictions ({name}) are damaged.") from None
+        found[name] = np.frombuffer(content, dtype=np.uint8)
+        valid = (found[name] < n_relations) | ((found[name] == TIE) & (name != "gold"))
+        if len(content) != sum(record.n_test) or not valid.all():
+            raise RecordError(f"{record.title}: its packed predictions ({name}) do not fit its test examples.")
+    if found and "gold" not in found:
+        raise RecordError(f"{record.title}: its packed predictions lack the gold relations.")
+    return found
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -234,6 +269,7 @@ class TestPredictions:
     best: np.ndarray
     right: dict[str, np.ndarray]
     scores: np.ndarray
+    winner: dict[str, np.ndarray] = field(default_factory=dict)  # `Marks.winner` after the last task; not in the file
 
 
 def write_predictions(folder: Path, found: TestPredictions) -> None:

@@ -23,6 +23,7 @@ from erda.benchmark.records import (
     RECORD,
     Record,
     measured,
+    pack_predictions,
     read_record,
     relation_counts,
     write_predictions,
@@ -126,11 +127,12 @@ def _finish(
 ) -> Record:
     """Write predictions, manifest and, last, the record; then discard the progress."""
     spec, learned = method.encoder.spec, progress.learned
+    order = [[relation.id for relation in task.relations] for task in stream]
     predictions = evaluation.test_predictions(progress.arrays())
     write_predictions(directory, predictions)
     record = Record(
         **{field.name: getattr(learned.asked, field.name) for field in fields(Run)},
-        order=[[relation.id for relation in task.relations] for task in stream],
+        order=order,
         relation_names={relation.id: relation.name for relation in stream.relations},
         manifest=stream.manifest.summary(),
         encoder_spec={"name": spec.name, "settings": dict(spec.settings), "fingerprint": spec.fingerprint},
@@ -141,6 +143,7 @@ def _finish(
         **relation_counts(predictions),
         notes=learned.notes,
         predictions_sha256=sha256_of(directory / PREDICTIONS),
+        packed=pack_predictions(predictions, order),
     )
     write_json(directory / MANIFEST, stream.manifest.to_json())
     if keep_method:

@@ -65,6 +65,7 @@ class StreamTests:
             best=best,
             right=right,
             scores=last["scores"],
+            winner={protocol: last[f"winner_{protocol}"] for protocol in protocols},
         )
 
 
@@ -77,4 +78,5 @@ def task_arrays(predictions: Predictions, marks: Sequence[Marks]) -> dict[str, n
         "best": predictions.scores.argmax(axis=1).astype(np.int32),
         "scores": np.clip(predictions.scores, -limit, limit).astype(np.float16),
         **{f"right_{name}": np.concatenate([one.right[name] for one in marks]) for name in protocols},
+        **{f"winner_{name}": np.concatenate([one.winner[name] for one in marks]) for name in protocols},
     }
