@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +63,7 @@ def test_a_truncated_file_is_rejected(saved: Path, name: str, share: float) -> N
     file = part(saved, name)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match=rf"saved/{file.name}: .*save the method again"):
+    with pytest.raises(ModelError, match=rf"saved/{file.name}.*save the method again"):
         load(saved)
 
 
@@ -89,13 +88,6 @@ def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) ->
 def test_an_edited_file_is_rejected_although_it_is_valid(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
     with pytest.raises(ModelError, match=r"method\.json: wrong checksum"):
-        load(saved)
-
-
-def test_weights_of_another_save_are_rejected(saved: Path, tmp_path: Path) -> None:
-    learned(2).save(tmp_path / "other")
-    shutil.copy(part(tmp_path / "other", "weights"), part(saved, "weights"))
-    with pytest.raises(ModelError, match=r"weights-\w+\.safetensors: wrong checksum"):
         load(saved)
 
 

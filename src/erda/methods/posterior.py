@@ -141,7 +141,7 @@ class Posterior(Method):
         n_missing = background.n_missing(int(seen.sum()))
         n_known = max(int(seen.sum()) + n_missing, 1)
         centre, basis = (means[seen].sum(axis=0) + n_missing * background.centre) / n_known, np.eye(dim)
-        names = self._centred_names(means)
+        names = self.centred_names()
         means = np.where(seen[:, None], means - centre, 0.0)
         apart = means[seen] if seen.any() else names
         between = apart.T @ apart  # B_0
@@ -201,20 +201,16 @@ class Posterior(Method):
     def _background(self, dim: int) -> Background:
         return Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
 
-    def _centred_names(self, means: np.ndarray) -> np.ndarray:
+    def centred_names(self) -> np.ndarray:
         """Return name vectors minus the mean of all known and common names: [n_relations, dim]; zeros without names."""
         if not self.name_weight:
-            return np.zeros_like(means)
+            return np.zeros_like(self._stacked("mean"))
         names = self._stacked("name")
         return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1: [n_examples, dim]."""
         return self._vector_array(examples)
-
-    def centred_names(self) -> np.ndarray:
-        """Return name vectors minus the mean of all known and common names: [n_relations, dim]."""
-        return self._centred_names(self._stacked("mean"))
 
     def taught_vectors(self, relation_id: str) -> np.ndarray:
         """Recover the vectors of a relation's examples, in the order of learning: [n, dim].

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 from erda import __version__
 from erda.encoders.base import Encoder
 from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import check_path, inside, is_unfinished, read_bytes, read_json, sha256_of, write_bytes, write_json
+from erda.files import check_path, inside, is_unfinished, read_bytes, read_json, verify_sha256, write_bytes, write_json
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Example, Relation
 
@@ -163,10 +163,7 @@ def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
         raise ModelError(f"{place}: wrong checksum. {DAMAGED}")
     ((name, digest),) = about.files.items()
     weights = inside(directory, name, error=ModelError)
-    if not weights.is_file():
-        raise ModelError(f"{weights} is missing; {directory} does not hold a saved method.")
-    if sha256_of(weights, error=ModelError) != digest:
-        raise ModelError(f"{weights}: wrong checksum. {DAMAGED}")
+    verify_sha256(weights, digest, error=ModelError, remedy=DAMAGED)
     try:
         return about, load(read_bytes(weights, error=ModelError))
     except (SafetensorError, OSError) as error:
