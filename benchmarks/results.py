@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
 LOST = "without_records.toml"
+PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 
 
 def add_records(runs: Path, results: Path, to: str) -> int:
@@ -79,7 +80,7 @@ def documents(results: Path) -> dict[str, str]:
             lost=lost,
         ),
         "docs/leaderboard.md": to_page_markdown(rows),
-        "docs/leaderboard.html": to_page_html(rows),
+        PAGE: to_page_html(rows),
     }
 
 
@@ -122,6 +123,8 @@ def main() -> int:
     except ErdaError as fault:
         print(fault, file=sys.stderr)
         return 2
+    if options.check:
+        del made[PAGE]
     stale = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
     for name in stale:
         if options.check:

@@ -190,7 +190,7 @@ def validated(model: type[S], values: Layer, found: list[str], *, owners: Iterab
 def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
     """The options with default shots and seeds filled in; check names and folders."""
     from erda.data.catalogue import default_seeds
-    from erda.encoders.devices import check_device
+    from erda.encoders import check_device
 
     values: dict[str, Any] = {}
     for check in (

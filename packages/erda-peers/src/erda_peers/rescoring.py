@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from erda.encoders.base import unit_rows
+from erda.encoders.contract import unit_rows
 from erda.methods.emar import Emar
 from erda.methods.erda import Erda
 from erda.methods.idlvq import IdlvqC

@@ -32,8 +32,7 @@ from erda.benchmark.records import (
 from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
 from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
 from erda.benchmark.run.stream_tests import StreamTests, task_arrays
-from erda.encoders.devices import memory_faults_explained
-from erda.errors import one_line
+from erda.errors import memory_faults_explained, one_line
 from erda.files import sha256_of, write_json
 from erda.settings.runs import Run
 
