@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
 
-from erda.app.candidates import FOLDER, PENDING, SHOWN, CandidatePool, ReviewJournal, pair_key
+from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
 from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
+from erda.app.state import pair_key
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks

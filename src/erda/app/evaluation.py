@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
-from erda.app.candidates import held_keys, pair_key
 from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
-from erda.app.state import Thresholds
+from erda.app.state import Thresholds, pair_key, taught_keys
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
 from erda.data.formats import Reading
@@ -76,7 +75,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered, lessons = Counter(truth), Counter(given), held_keys(version)
+    asked, answered, lessons = Counter(truth), Counter(given), taught_keys(version.state)
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -188,7 +187,7 @@ def _row_cells(
     found = _Collected(version)
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
         confidences = {one.relation: one.confidence for one in answer.ranked}
-        if pair not in holding:  # nothing is known but what does not hold
+        if pair not in holding:  # only denials: the other relations are unknown
             confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
         found.add(confidences, holding.get(pair, ()), row)
     left = len({pair_in_sentence(one) for one, _ in rows} & seen)

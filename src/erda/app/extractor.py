@@ -19,10 +19,10 @@ from erda.answers import (
     TripleEvaluation,
     Tuned,
 )
-from erda.app.candidates import purge_reviews
 from erda.app.entities import Entities
 from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
 from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
+from erda.app.review_journal import purge_reviews
 from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
 from erda.app.store import Store, forget, undo
 from erda.app.teach import (

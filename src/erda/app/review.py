@@ -20,23 +20,12 @@ from pathlib import Path
 from threading import RLock
 
 from erda.answers import Progress
-from erda.app.candidates import (
-    FOLDER,
-    PENDING,
-    TEXTS,
-    Candidate,
-    CandidatePool,
-    Decision,
-    ReviewJournal,
-    Said,
-    held_keys,
-    pair_key,
-    vectors_path,
-)
+from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text
-from erda.app.state import Judgement, present_id
+from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
+from erda.app.state import Judgement, pair_key, present_id, taught_keys
 from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
@@ -293,7 +282,7 @@ def open_review(
     with locked(folder, busy="another review of this extractor is open", wait=0):
         extractor.refresh()
         journal = ReviewJournal(folder)
-        journal.drop_undone(held_keys(extractor.version))
+        journal.drop_undone(taught_keys(extractor.version.state))
         pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
         review = Review(extractor, pool, journal, relation=relation, progress=progress)
         try:
@@ -428,7 +417,7 @@ class SharedReview:
             journal = ReviewJournal(self._folder)
             if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
                 if self._held is None or self._held[0] is not version:
-                    self._held = version, held_keys(version)
+                    self._held = version, taught_keys(version.state)
                 journal.drop_undone(self._held[1])
             yield journal
 

@@ -314,7 +314,7 @@ class Store:
         return self.version_file(number).info(number)
 
     def content(self) -> State:
-        """What was taught, as the current version holds it; the method's arrays are not read."""
+        """Read the current version without the arrays of the method."""
         version = self.version_file(self.head().current)
         known = tuple(self.objects.read_about(files).known for files in version.relations)
         return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
@@ -403,7 +403,7 @@ class Store:
         return stamp
 
     def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
-        """The objects that `near` shares with a relation; None if it changed or they are gone."""
+        """Return the objects that `near` wrote for an unchanged relation; None if there are none."""
         files = near.files.get(part.known.id) if near and part.is_same(before) else None
         return files if files and self.objects.has(object_names(files)) else None
 

@@ -29,7 +29,7 @@ Teachable = str | Relation | Task | Mapping[Any, Iterable[ExampleInput]] | Itera
 
 @dataclass(frozen=True, slots=True)
 class Teaching:
-    """The content of a teaching; a counterexample names the relation that does not hold, `unrelated` sentences none."""
+    """Relations with their examples and counterexamples, and sentences without a relation."""
 
     relations: tuple[Relation, ...] = ()
     examples: tuple[Example, ...] = ()
