@@ -279,15 +279,6 @@ def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) ->
         assert review.why_nothing == "The text is empty."
 
 
-def test_nothing_taught_says_so_and_writes_nothing(tmp_path: Path) -> None:
-    with (
-        pytest.raises(DataError, match="Nothing was taught yet"),
-        open_review(open_toy(tmp_path / "new"), ROWS),
-    ):
-        pass
-    assert not (tmp_path / "new").exists()
-
-
 def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()

@@ -27,6 +27,12 @@ from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example, pair_in_sentence
 
+LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
+LEAST_ANSWERS = 10  # answers that support a precision
+FOLDS = 5
+MISSED = -1.0  # confidence of a relation between entities that share no sentence
+Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Questions:
@@ -122,13 +128,6 @@ def evaluate_extraction(
         {one.id: RelationScore(asked[one.id], right[one.id], answered[one.id]) for one in version.relations},
         tuple(sorted(names - taught.keys())),
     )
-
-
-LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
-LEAST_ANSWERS = 10  # answers that support a precision
-FOLDS = 5
-MISSED = -1.0  # confidence of a relation between entities that share no sentence
-Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,12 +277,10 @@ def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float)
     return (float(sorted_[at]) + below) / 2
 
 
-def best_precision(cells: Cells) -> RelationScore | None:
+def best_precision(cells: Cells) -> RelationScore:
     """The highest precision of at least `LEAST_ANSWERS` answers."""
     order = np.argsort(-cells.confidences, kind="stable")
     right, counts = np.cumsum(cells.holds[order]), np.arange(1, len(order) + 1)
-    if len(order) < LEAST_ANSWERS:
-        return None
     at = LEAST_ANSWERS - 1 + int(np.argmax((right / counts)[LEAST_ANSWERS - 1 :]))
     return RelationScore(int(cells.holds.sum()), int(right[at]), int(counts[at]))
 
@@ -294,14 +291,10 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
     found = fit(cells, precision)
     if found.overall is None:
         best = best_precision(cells)
-        reach = (
-            f"the highest is {best.precision:.2f} at a recall of {best.recall:.2f}"
-            if best
-            else "there are too few rows"
-        )
         raise DataError(
-            f"No threshold reaches a precision of {precision:g}: {reach}. Nothing was changed. Judge more sentences "
-            "(judge, erda teach --not), or ask for a lower precision."
+            f"No threshold reaches a precision of {precision:g}: the highest is {best.precision:.2f} at a recall of "
+            f"{best.recall:.2f}. Nothing was changed. Judge more sentences (judge, erda teach --not), or ask for a "
+            "lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):

@@ -29,12 +29,12 @@ from erda.app.teach import (
     Teachable,
     Teaching,
     added,
+    combined,
     declared,
-    described,
     judged,
     listed,
-    merged,
     read_teaching,
+    redescribed,
     renamed,
     taken_back,
 )
@@ -340,14 +340,14 @@ class Extractor:
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
         """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
-        return self._log.change(lambda state: merged(state, relation, into), progress)
+        return self._log.change(lambda state: combined(state, relation, into), progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
         """Replace the description of a relation, or remove it with an empty text; return the current version.
 
         Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
         """
-        return self._log.change(lambda state: described(state, relation, description), progress)
+        return self._log.change(lambda state: redescribed(state, relation, description), progress)
 
     def declare(
         self,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from erda.methods.base import Checkpoint
 
+FORMAT = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
@@ -226,9 +228,6 @@ def parts_of(state: State) -> list[RelationPart]:
 def now() -> str:
     """The current time in UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)

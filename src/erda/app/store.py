@@ -67,6 +67,10 @@ if TYPE_CHECKING:
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
 OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
+HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
+WAIT = 10.0  # seconds to wait for another process that is teaching
+_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
+_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class StoreObjects:
@@ -154,12 +158,6 @@ class StoreObjects:
 def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
     return {name: value for name, value in fields if value or name not in OPTIONAL}
-
-
-HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
-WAIT = 10.0  # seconds to wait for another process that is teaching
-_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
-_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class Store:
