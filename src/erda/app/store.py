@@ -4,7 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
+    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.

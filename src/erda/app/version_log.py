@@ -193,7 +193,7 @@ class VersionLog:
                 raise
 
     def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`store_edits.py`), then load the version that is current."""
+        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
         with self.lock:
             if self.current.state.stamp.setup is NOTHING and not self.store.exists():
                 raise DataError(NOTHING_TAUGHT)
