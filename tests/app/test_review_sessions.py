@@ -24,7 +24,8 @@ def shown(review: Review | ReviewView) -> str:
 
 
 def keys_left(review: Review) -> list[str]:
-    return [one.key for one in review._queue.left(review.version, None)]
+    with review._shared._open(review.version) as journal:
+        return [one.key for one in review._shared._left(review.version, None, journal)]
 
 
 def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
@@ -130,7 +131,7 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     pool = CandidatePool(extractor.version, ROWS)
-    killed = Review(extractor, pool, journal)
+    killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed)
     killed.judge(holds=False)
     with (journal.folder / SHOWN).open("ab") as file:
@@ -203,7 +204,7 @@ def save_on_a_server(extractor: Extractor) -> str:
     review = SharedReview(extractor.folder)
     review.begin(extractor.version, ["Nothing here."])
     review.save(extractor)
-    return review.view(extractor.version).reason
+    return review.view(extractor.version).unplaced
 
 
 def save_on_a_terminal(extractor: Extractor) -> str:
