@@ -7,9 +7,11 @@ import pytest
 from toy_extractor import ROWS, Words, open_toy
 
 from erda.app import candidates
-from erda.app.candidates import FOLDER, LIKELY, Candidate, CandidatePool, most_useful_first, pair_key
+from erda.app.candidates import LIKELY, Candidate, CandidatePool, most_useful_first
 from erda.app.extractor import Extractor
 from erda.app.review import open_review
+from erda.app.review_journal import FOLDER
+from erda.app.state import pair_key
 from erda.app.texts import TextRow, text_rows
 from erda.errors import DataError
 from erda.text.marks import example_from_marks

@@ -127,16 +127,6 @@ def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> 
     assert extractor.version.number == 1
 
 
-def test_more_examples_of_a_known_relation(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    said = extractor.teach("born in", ["[[Ada]] , born in {{London}}"])
-    assert (said.new, said.n_examples) == ((), 1)
-    assert len(extractor.examples("born in")) == 3
-    whole = open_toy(tmp_path / "whole")
-    whole.teach_many({"founded by": FOUNDED, "born in": [*BORN, "[[Ada]] , born in {{London}}"], "capital of": CAPITAL})
-    np.testing.assert_allclose(scores(extractor), scores(whole), rtol=1e-4, atol=1e-4)
-
-
 def test_a_known_example_is_left_out(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     said = extractor.teach("born in", BORN)
@@ -234,19 +224,6 @@ def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> No
         extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
         kinds.append(bool(extractor.version.method.encoder.trained_state()))
     assert kinds == [False, True, False]
-
-
-def test_relations_are_found_by_id_or_by_name(tmp_path: Path) -> None:
-    extractor = open_toy(tmp_path)
-    extractor.teach_many({Relation("P19", "born in", "the place"): BORN, Relation("P36", "capital"): CAPITAL})
-    extractor.teach("P19", FOUNDED[:1])
-    extractor.teach("born in", FOUNDED[1:2])
-    assert len(extractor.examples("P19")) == 4
-    assert extractor.relations[0] == Relation("P19", "born in", "the place")
-    extractor.teach("capital", [], description="a seat of government")
-    assert extractor.relations[1].description == "a seat of government"
-    with pytest.raises(DataError, match=r"Unknown relation 'P18'\. Did you mean 'P19'"):
-        extractor.forget("P18")
 
 
 def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, taught
+from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS
 
 from erda.answers import Answer, Ranked, TextPlace, likelier
 from erda.app.entities import Finder, find_tagger, tagged_sentences
@@ -237,23 +237,3 @@ def test_answers_beside_the_truth(extractor: Extractor, tmp_path: Path) -> None:
         extractor.evaluate([])
     with pytest.raises(DataError, match=r"nothing\.jsonl"):
         extractor.evaluate(tmp_path / "nothing.jsonl")
-
-
-def test_answers_as_json(extractor: Extractor) -> None:
-    line = json.loads(json.dumps(extractor.predict(QUESTIONS[0]).to_json()))
-    assert line["head"] == "SpaceX"
-    assert line["text"] == QUESTIONS[0]
-    assert line["ranked"][0]["relation"] == "founded by"
-
-
-def test_evaluation_takes_every_kind_of_example(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    rows = [
-        {"text": text, "relation": name} for text, name in zip(QUESTIONS, ("founded by", "born in", None), strict=True)
-    ]
-    result = extractor.evaluate([*rows, QUESTIONS[0], {"text": QUESTIONS[1], "relation": "no_relation"}])
-    assert (result.n, result.untaught, result.relations["founded by"].n) == (5, (), 1)
-    with pytest.raises(DataError, match="example 2"):
-        extractor.evaluate([rows[0], {"text": "no marks"}])
-    with pytest.raises(DataError, match="list"):
-        extractor.evaluate(rows[0])

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
 
-from erda.app.candidates import FOLDER, PENDING, SHOWN, CandidatePool, ReviewJournal, pair_key
+from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
 from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
+from erda.app.state import pair_key
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
@@ -22,7 +24,8 @@ def shown(review: Review | ReviewView) -> str:
 
 
 def keys_left(review: Review) -> list[str]:
-    return [one.key for one in review._queue.left(review.version, None)]
+    with review._shared._open(review.version) as journal:
+        return [one.key for one in review._shared._left(review.version, None, journal)]
 
 
 def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
@@ -128,7 +131,7 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     pool = CandidatePool(extractor.version, ROWS)
-    killed = Review(extractor, pool, journal)
+    killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed)
     killed.judge(holds=False)
     with (journal.folder / SHOWN).open("ab") as file:
@@ -201,7 +204,7 @@ def save_on_a_server(extractor: Extractor) -> str:
     review = SharedReview(extractor.folder)
     review.begin(extractor.version, ["Nothing here."])
     review.save(extractor)
-    return review.view(extractor.version).reason
+    return review.view(extractor.version).unplaced
 
 
 def save_on_a_terminal(extractor: Extractor) -> str:
@@ -275,15 +278,6 @@ def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) ->
             review.judge(holds=True)
     with open_review(extractor, []) as review:
         assert review.why_nothing == "The text is empty."
-
-
-def test_nothing_taught_says_so_and_writes_nothing(tmp_path: Path) -> None:
-    with (
-        pytest.raises(DataError, match="Nothing was taught yet"),
-        open_review(open_toy(tmp_path / "new"), ROWS),
-    ):
-        pass
-    assert not (tmp_path / "new").exists()
 
 
 def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:

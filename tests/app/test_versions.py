@@ -61,18 +61,6 @@ def test_undo_goes_back_step_by_step_and_no_further(tmp_path: Path) -> None:
         extractor.rollback(9)
 
 
-def test_where_nothing_was_taught_nothing_is_written(tmp_path: Path) -> None:
-    new = open_toy(tmp_path / "new")
-    for change in (new.undo, new.prune, lambda: new.forget("x"), lambda: new.rollback(0), lambda: new.take_back(0)):
-        with pytest.raises(DataError, match="Nothing was taught yet: begin with teach"):
-            change()
-    with pytest.raises(DataError, match="Nothing was taught yet"):
-        new.save(tmp_path / "saved")
-    with pytest.raises(DataError, match="has no version 3; there are: none"):
-        open_toy(tmp_path / "new", version=3)
-    assert not any(tmp_path.iterdir())
-
-
 def test_what_two_versions_share_is_written_once(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     before = files(tmp_path)

@@ -34,6 +34,8 @@ from erda.types import Entity, Example, Span
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
 INSTALL = "pip install 'erda[entities]'"
+NO_ENTITY = "No entity was found in the text."
+MOST_PAIRS = 10_000  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,6 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
             for mark in own
         )
         yield TaggedSentence(tuple(words_at(text, offsets)), entities, tuple(offsets))
-
-
-NO_ENTITY = "No entity was found in the text."
-
-
-MOST_PAIRS = 10_000  # of a text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
-from erda.app.candidates import held_keys, pair_key
 from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
-from erda.app.state import Thresholds
+from erda.app.state import Thresholds, pair_key, taught_keys
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
 from erda.data.formats import Reading
@@ -27,6 +26,12 @@ from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example, pair_in_sentence
+
+LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
+LEAST_ANSWERS = 10  # answers that support a precision
+FOLDS = 5
+MISSED = -1.0  # confidence of a relation between entities that share no sentence
+Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered, lessons = Counter(truth), Counter(given), held_keys(version)
+    asked, answered, lessons = Counter(truth), Counter(given), taught_keys(version.state)
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -123,13 +128,6 @@ def evaluate_extraction(
         {one.id: RelationScore(asked[one.id], right[one.id], answered[one.id]) for one in version.relations},
         tuple(sorted(names - taught.keys())),
     )
-
-
-LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
-LEAST_ANSWERS = 10  # answers that support a precision
-FOLDS = 5
-MISSED = -1.0  # confidence of a relation between entities that share no sentence
-Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +186,7 @@ def _row_cells(
     found = _Collected(version)
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
         confidences = {one.relation: one.confidence for one in answer.ranked}
-        if pair not in holding:  # nothing is known but what does not hold
+        if pair not in holding:  # only denials: the other relations are unknown
             confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
         found.add(confidences, holding.get(pair, ()), row)
     left = len({pair_in_sentence(one) for one, _ in rows} & seen)
@@ -279,12 +277,10 @@ def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float)
     return (float(sorted_[at]) + below) / 2
 
 
-def best_precision(cells: Cells) -> RelationScore | None:
+def best_precision(cells: Cells) -> RelationScore:
     """The highest precision of at least `LEAST_ANSWERS` answers."""
     order = np.argsort(-cells.confidences, kind="stable")
     right, counts = np.cumsum(cells.holds[order]), np.arange(1, len(order) + 1)
-    if len(order) < LEAST_ANSWERS:
-        return None
     at = LEAST_ANSWERS - 1 + int(np.argmax((right / counts)[LEAST_ANSWERS - 1 :]))
     return RelationScore(int(cells.holds.sum()), int(right[at]), int(counts[at]))
 
@@ -295,14 +291,10 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
     found = fit(cells, precision)
     if found.overall is None:
         best = best_precision(cells)
-        reach = (
-            f"the highest is {best.precision:.2f} at a recall of {best.recall:.2f}"
-            if best
-            else "there are too few rows"
-        )
         raise DataError(
-            f"No threshold reaches a precision of {precision:g}: {reach}. Nothing was changed. Judge more sentences "
-            "(judge, erda teach --not), or ask for a lower precision."
+            f"No threshold reaches a precision of {precision:g}: the highest is {best.precision:.2f} at a recall of "
+            f"{best.recall:.2f}. Nothing was changed. Judge more sentences (judge, erda teach --not), or ask for a "
+            "lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):

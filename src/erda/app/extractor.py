@@ -19,22 +19,22 @@ from erda.answers import (
     TripleEvaluation,
     Tuned,
 )
-from erda.app.candidates import purge_reviews
 from erda.app.entities import Entities
 from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
 from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
+from erda.app.review_journal import purge_reviews
 from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
 from erda.app.store import Store, forget, undo
 from erda.app.teach import (
     Teachable,
     Teaching,
     added,
+    combined,
     declared,
-    described,
     judged,
     listed,
-    merged,
     read_teaching,
+    redescribed,
     renamed,
     taken_back,
 )
@@ -340,14 +340,14 @@ class Extractor:
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
         """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
-        return self._log.change(lambda state: merged(state, relation, into), progress)
+        return self._log.change(lambda state: combined(state, relation, into), progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
         """Replace the description of a relation, or remove it with an empty text; return the current version.
 
         Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
         """
-        return self._log.change(lambda state: described(state, relation, description), progress)
+        return self._log.change(lambda state: redescribed(state, relation, description), progress)
 
     def declare(
         self,

@@ -5,9 +5,11 @@ This module does not import NumPy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from erda.types import EncoderSpec, Example, Relation
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from erda.methods.base import Checkpoint
+
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +230,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 2
-
-
 @dataclass(frozen=True, slots=True)
 class StoreMarker:
     """The part of `extractor.json` that every format has."""
@@ -307,3 +308,18 @@ class VersionFile:
 def object_names(files: RelationFiles) -> set[str]:
     """The names of a relation's objects."""
     return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+def taught_keys(state: State) -> frozenset[str]:
+    """The keys of all examples, counterexamples and unrelated sentences."""
+    lessons = chain(
+        *(one.lessons for one in state.known), *(one.counterexamples for one in state.known), state.unrelated
+    )
+    return frozenset(pair_key(one.example) for one in lessons)

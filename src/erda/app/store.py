@@ -4,7 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
+    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
@@ -67,6 +67,10 @@ if TYPE_CHECKING:
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
 OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
+HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
+WAIT = 10.0  # seconds to wait for another process that is teaching
+_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
+_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class StoreObjects:
@@ -154,12 +158,6 @@ class StoreObjects:
 def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
     return {name: value for name, value in fields if value or name not in OPTIONAL}
-
-
-HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
-WAIT = 10.0  # seconds to wait for another process that is teaching
-_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
-_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class Store:
@@ -314,7 +312,7 @@ class Store:
         return self.version_file(number).info(number)
 
     def content(self) -> State:
-        """What was taught, as the current version holds it; the method's arrays are not read."""
+        """Read the current version without the arrays of the method."""
         version = self.version_file(self.head().current)
         known = tuple(self.objects.read_about(files).known for files in version.relations)
         return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
@@ -403,7 +401,7 @@ class Store:
         return stamp
 
     def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
-        """The objects that `near` shares with a relation; None if it changed or they are gone."""
+        """Return the objects that `near` wrote for an unchanged relation; None if there are none."""
         files = near.files.get(part.known.id) if near and part.is_same(before) else None
         return files if files and self.objects.has(object_names(files)) else None
 

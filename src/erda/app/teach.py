@@ -29,7 +29,7 @@ Teachable = str | Relation | Task | Mapping[Any, Iterable[ExampleInput]] | Itera
 
 @dataclass(frozen=True, slots=True)
 class Teaching:
-    """The content of a teaching; a counterexample names the relation that does not hold, `unrelated` sentences none."""
+    """Relations with their examples and counterexamples, and sentences without a relation."""
 
     relations: tuple[Relation, ...] = ()
     examples: tuple[Example, ...] = ()
@@ -328,7 +328,7 @@ def renamed(state: State, relation: str, new_name: str | Relation) -> State:
     return state.changed(f"renamed {old.id} to {new.id}", known=tuple(known), thresholds=thresholds)
 
 
-def described(state: State, relation: str, description: str) -> State:
+def redescribed(state: State, relation: str, description: str) -> State:
     """Give a relation another description; an empty text removes it."""
     if not isinstance(description, str):
         raise DataError(f"description: expected a text, got {description!r:.80}.")
@@ -346,7 +346,7 @@ def declared(state: State, relation: str, **types: Any) -> State:
     return state.changed(f"declared {found.id}", known=known)
 
 
-def merged(state: State, relation: str, into: str) -> State:
+def combined(state: State, relation: str, into: str) -> State:
     """Move all examples and patterns of one relation into another, and drop the first."""
     source, target = (known_relation(one, state.relations).id for one in (relation, into))
     if source == target:

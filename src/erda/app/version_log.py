@@ -33,6 +33,11 @@ from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Task
 
 DEFAULT_ENCODER = "minilm"
+FORMAT = 5  # raise it whenever the same examples lead to other arrays
+LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
+SEAL_BYTES = 32
+T = TypeVar("T")
+AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +121,6 @@ def _key(spec: EncoderSpec) -> str:
     return f"{spec.name} {spec.fingerprint} {sorted(spec.settings.items())}"
 
 
-FORMAT = 5  # raise it whenever the same examples lead to other arrays
-LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
-SEAL_BYTES = 32
-
-
 class DerivedArrays:
     """The derived arrays of one version of a store, by name."""
 
@@ -154,10 +154,6 @@ class DerivedArrays:
     def _seal(self, content: bytes) -> bytes:
         key = hashlib.sha256(f"{FORMAT} {__version__} {self._identity}".encode()).digest()
         return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
-
-
-T = TypeVar("T")
-AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
 class VersionLog:
@@ -196,7 +192,7 @@ class VersionLog:
                 raise
 
     def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`store_edits.py`), then load the version that is current."""
+        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
         with self.lock:
             if self.current.state.stamp.setup is NOTHING and not self.store.exists():
                 raise DataError(NOTHING_TAUGHT)
