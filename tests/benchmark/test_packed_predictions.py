@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark.audit import audit_record
-from erda.benchmark.metrics import Answers, mark
-from erda.benchmark.records import TIE, Record, read_predictions, unpack_predictions
+from erda.benchmark.measures import TestAnswers, mark
+from erda.benchmark.records import Record, audit_record, pack_predictions, unpack_predictions
 from erda.errors import RecordError
 from erda.types import Predictions
 
@@ -21,18 +20,27 @@ def record(tmp_path: Path) -> Record:
     return toy_record(tmp_path)
 
 
-def test_accuracy_is_recomputed_from_the_packed_predictions(record: Record, tmp_path: Path) -> None:
+def test_accuracy_and_counts_are_recomputed_from_the_packed_predictions(record: Record) -> None:
     packed = unpack_predictions(record)
-    found = read_predictions(next(tmp_path.rglob("predictions.npz")))
     names = [name for task in record.order for name in task]
-    assert [names[i] for i in packed["gold"]] == [found.relations[i] for i in found.gold]
-    for protocol, right in found.right.items():
-        assert ((packed[protocol] == packed["gold"]) == right[-1]).all()
-        assert (packed[protocol] == packed["gold"]).mean() == pytest.approx(record.after("accuracy", protocol, -1))
+    assert [names[i] for i in packed["gold"]] == [name for name in names for _ in range(8)]
+    for protocol, by_relation in record.relation_right.items():
+        right = packed[protocol] == packed["gold"]
+        assert right.mean() == pytest.approx(record.after("accuracy", protocol, -1))
+        for i, name in enumerate(names):
+            assert right[packed["gold"] == i].sum() == by_relation[name][-1]
     assert audit_record(record) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00", bytes([TIE]) * 10_000, "damaged"])
+def test_more_than_255_relations_take_two_bytes(record: Record) -> None:
+    names = [f"r{i}" for i in range(300)]
+    marks = mark(Predictions(tuple(names), np.eye(300)), TestAnswers(tuple(names), np.arange(300), None))
+    packed = pack_predictions([names], [marks], names, [names])
+    found = unpack_predictions(replace(record, order=[names], n_test=[300], packed=packed))
+    assert found["gold"].tolist() == found["all-seen"].tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00", bytes([255]) * 10_000, "damaged"])
 def test_an_edited_prediction_is_found(record: Record, content: bytes | str) -> None:
     text = content if isinstance(content, str) else b64encode(compress(content)).decode()
     edited = replace(record, packed={**record.packed, "all-seen": text})
@@ -60,7 +68,7 @@ def test_an_accuracy_edited_together_with_its_counts_is_found(record: Record) ->
 
 def test_a_tie_with_the_gold_relation_wins_for_nobody() -> None:
     scores = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [2.0, 0.5, 1.0]])
-    answers = Answers(("a", "b", "c"), np.array([0, 0, 0]), np.array([[2], [2], [1]]))
+    answers = TestAnswers(("a", "b", "c"), np.array([0, 0, 0]), np.array([[2], [2], [1]]))
     marks = mark(Predictions(("a", "b", "c"), scores), answers)
     assert marks.winner["all-seen"].tolist() == [-1, 1, 0]
     assert marks.winner["candidates"].tolist() == [0, 2, 0]

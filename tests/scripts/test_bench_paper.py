@@ -4,8 +4,6 @@ from pathlib import Path
 import pytest
 from toy_runs import toy_record
 
-from erda.benchmark.paper.paper_sections import note_tables
-from erda.benchmark.paper.paper_tables import choose_tables
 from erda.benchmark.records import RECORD
 from erda.errors import RecordError, SettingsError
 from erda.files import sealed, write_json
@@ -44,7 +42,6 @@ def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template
         paper_figures(tmp_path / "fewrel-5-shot" / "plain")
     with pytest.raises(SettingsError, match="already holds records"):
         time_table("main", tmp_path)
-    note_tables(tmp_path, choose_tables(["main"]))
     figures = {figure.name.strip(): figure for figure in paper_figures(tmp_path)}
     assert figures["ERDA, BiLSTM, candidates after task 8"].verdict == "met"
     gain = figures["over ERDA w.o. DA"]
@@ -62,7 +59,6 @@ def test_an_uncompared_figure_is_printed_as_not_measured(
 ) -> None:
     put(tmp_path, template, "plain", "erda", last=0.60, seeds=(100, 110))
     put(tmp_path, template, "plain", "emr", last=0.30, seeds=(120, 130))
-    note_tables(tmp_path, choose_tables(["main"]))
     figures = {figure.name.strip(): figure for figure in paper_figures(tmp_path)}
     assert (figures["over EMR"].value, figures["over EMR"].verdict) == (None, "not measured")
     assert main([str(tmp_path)]) == 0

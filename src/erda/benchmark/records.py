@@ -1,35 +1,36 @@
-"""Files of a finished run: `OUT/METHOD/SEED/record.json` and `predictions.npz`.
+"""Records of finished runs, `OUT/METHOD/SEED/record.json`: their fields, their files, and their audit.
 
-A record is sealed with a digest of its content and holds the sha256 of its predictions. A truncated or changed record,
-one of another version, or one beside the predictions of another run raises a `RecordError` that names its path.
+A record is sealed with a digest of its content and holds its predictions after the last task, packed. A truncated or
+changed record, or one of another version, raises a `RecordError` that names its place.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Measures, forgetting
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
-from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, sha256_of, write_arrays, write_json
+from erda.files import decode_json, decode_sealed, read_bytes, sealed, write_json
 from erda.settings.runs import Run
 
 SCHEMA = 1
-TIE = 255  # in packed predictions
+MOST_NOTE = 2_000  # characters of JSON; longer notes of a method are not made public
+ROUNDING = 1e-9
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 RECORD = "record.json"
-PREDICTIONS = "predictions.npz"
-AGAIN = "Delete its folder and run again."
 DELETE_IT = "Delete it and run again."
 RULES = {
     ALL_SEEN: "The gold relation must score strictly higher than every other relation learned so far.",
@@ -64,8 +65,8 @@ class Record(Run):
     relation_right: dict[str, dict[str, list[Number]]] = field(default_factory=dict)
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
-    predictions_sha256: str = ""  # of the `predictions.npz` of the same run; "" in older records
     packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
+    uses_names: bool | None = None  # whether the method reads relation names; None in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
@@ -111,48 +112,75 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
     }
 
 
-def relation_counts(found: TestPredictions) -> dict[str, Any]:
-    """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`."""
-    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in found.right}
+def relation_counts(
+    gold: Sequence[Sequence[str]], marks: Sequence[Sequence[Marks]], order: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`.
+
+    `gold` holds the gold relations of each task's test examples; `marks[k][j]` marks the tests of task j after task k.
+    """
+    protocols = _common_protocols(marks[-1])
+    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in protocols}
     tests: dict[str, int] = {}
-    for index in np.unique(found.gold).tolist():
-        of_it, name = found.gold == index, found.relations[index]
-        first = int(found.task[of_it].min())
-        tests[name] = int(of_it.sum())
-        for protocol, rows in found.right.items():
-            right[protocol][name] = rows[first:, of_it].sum(axis=1).tolist()
+    for j, names in enumerate(order):
+        for name in names:
+            of_it = np.array([one == name for one in gold[j]])
+            if of_it.any():
+                tests[name] = int(of_it.sum())
+                for protocol in protocols:
+                    right[protocol][name] = [int(after[j].right[protocol][of_it].sum()) for after in marks[j:]]
     return {"relation_right": right, "relation_tests": tests}
 
 
-def pack_predictions(found: TestPredictions, order: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Pack gold relations ("gold") and predictions after the last task (by protocol), one byte per test example.
+def _common_protocols(marks: Sequence[Marks]) -> list[str]:
+    return [name for name in PROTOCOLS if all(name in one.right for one in marks)]
 
-    A byte indexes the relations of `order`, task by task; `TIE` is a tie with the gold relation, which is a miss.
+
+# -- packed predictions ------------------------------------------------------------------------------------------------
+
+
+def pack_predictions(
+    gold: Sequence[Sequence[str]], marks: Sequence[Marks], relations: Sequence[str], order: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """Pack gold relations ("gold") and winners after the last task (by protocol), one number per test example.
+
+    A number indexes the relations of `order`, task by task; the largest one is a tie with the gold relation, a miss.
+    It takes a byte, or two in streams of more than 255 relations.
     """
     index = {name: i for i, name in enumerate(name for task in order for name in task)}
-    if len(index) > TIE:
-        return {}
-    byte_of = np.array([*(index[name] for name in found.relations), TIE], dtype=np.uint8)  # [-1] is TIE
-    rows = {"gold": found.gold, **found.winner}
-    return {name: b64encode(zlib.compress(byte_of[row].tobytes(), 9)).decode() for name, row in rows.items()}
+    kind, tie = _packed_type(len(index))
+    number_of = np.array([*(index[name] for name in relations), tie], dtype=kind)  # [-1] is a tie
+    rows = {name: number_of[np.concatenate([one.winner[name] for one in marks])] for name in _common_protocols(marks)}
+    rows = {"gold": np.array([index[name] for names in gold for name in names], dtype=kind), **rows}
+    return {name: b64encode(zlib.compress(row.tobytes(), 9)).decode() for name, row in rows.items()}
 
 
 def unpack_predictions(record: Record) -> dict[str, np.ndarray]:
-    """Unpack `record.packed`: "gold" and each protocol -> uint8 [n_examples]; {} if the record has none."""
+    """Unpack `record.packed`: "gold" and each protocol -> [n_examples]; {} if the record has none."""
     n_relations = sum(map(len, record.order))
+    kind, tie = _packed_type(n_relations)
+    size = sum(record.n_test) * np.dtype(kind).itemsize
     found: dict[str, np.ndarray] = {}
     for name, text in record.packed.items():
         try:
-            content = zlib.decompressobj().decompress(b64decode(text, validate=True), sum(record.n_test) + 1)
+            content = zlib.decompressobj().decompress(b64decode(text, validate=True), size + 1)
         except (ValueError, zlib.error):
             raise RecordError(f"{record.title}: its packed predictions ({name}) are damaged.") from None
-        found[name] = np.frombuffer(content, dtype=np.uint8)
-        valid = (found[name] < n_relations) | ((found[name] == TIE) & (name != "gold"))
-        if len(content) != sum(record.n_test) or not valid.all():
+        if len(content) == size:
+            found[name] = np.frombuffer(content, dtype=kind)
+        if name not in found or not ((found[name] < n_relations) | ((found[name] == tie) & (name != "gold"))).all():
             raise RecordError(f"{record.title}: its packed predictions ({name}) do not fit its test examples.")
     if found and "gold" not in found:
         raise RecordError(f"{record.title}: its packed predictions lack the gold relations.")
     return found
+
+
+def _packed_type(n_relations: int) -> tuple[str, int]:
+    """Type of packed numbers, little-endian, and the number of a tie."""
+    return ("<u1", 255) if n_relations <= 255 else ("<u2", 65_535)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -162,26 +190,31 @@ def write_record(folder: Path, record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Fields of every version of the record format."""
+    """Fields of every version of the record format, and the place of a record in a file of several."""
 
     schema: Any = None
     seal: str = ""
+    place: str = ""  # METHOD/SEED below the folder that the file stands for
 
 
 def read_record(path: Path) -> Record:
     """Read a record from its file or from the folder of its run, and check its seal."""
     path = path / RECORD if path.is_dir() else path
-    content = read_bytes(path, error=RecordError)
-    about: dict[str, Any] = {"place": str(path), "error": RecordError, "remedy": DELETE_IT}
+    return _decode_record(read_bytes(path, error=RecordError), str(path))[0]
+
+
+def _decode_record(content: bytes, source: str) -> tuple[Record, str]:
+    """Decode a sealed record and its place."""
+    about: dict[str, Any] = {"place": source, "error": RecordError, "remedy": DELETE_IT}
     head = decode_json(content, _Head, **about)
     if head.schema != SCHEMA:
         raise RecordError(
-            f"{path}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
+            f"{source}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
             "Read it with the version that wrote it, or run again with another --out."
         )
     if not head.seal:
-        raise RecordError(f"{path}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
-    return decode_sealed(content, Record, **about)
+        raise RecordError(f"{source}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
+    return decode_sealed(content, Record, **about), head.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,33 +224,10 @@ class FoundRecord:
     record: Record
     folder: Path | None = None
 
-    def predictions(self) -> TestPredictions:
-        """Read the predictions beside the record; a valid file of another run raises."""
-        if self.folder is None or not (self.folder / PREDICTIONS).exists():
-            raise RecordError(f"{self.folder or self.record.title} has no {PREDICTIONS}.")
-        found = read_predictions(self.folder)
-        same = {*found.relations} == {name for task in self.record.order for name in task}
-        if self.record.relation_tests:  # what is left to compare where a record has no sha256
-            counts = relation_counts(found)
-            same = same and all(getattr(self.record, name) == counts[name] for name in counts)
-        if self.fault() or not same:
-            raise RecordError(self._not_its_own())
-        return found
-
-    def fault(self) -> str:
-        """Return why the predictions beside the record are not its own; "" if they are, or if there are none."""
-        path, expected = (self.folder or Path()) / PREDICTIONS, self.record.predictions_sha256
-        if self.folder is None or not expected or not path.is_file() or sha256_of(path, error=RecordError) == expected:
-            return ""
-        return self._not_its_own()
-
-    def _not_its_own(self) -> str:
-        return f"{self.folder}: {RECORD} and {PREDICTIONS} are not of the same run. {AGAIN}"
-
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder; faults of unreadable ones, and of predictions that are not those of their record."""
+    """All records under a folder, and faults of unreadable ones."""
 
     directory: Path
     found: tuple[FoundRecord, ...]
@@ -229,87 +239,128 @@ class Records:
         return tuple(one.record for one in self.found)
 
 
-def read_records(directory: Path) -> Records:
-    """Read every `record.json` under `directory`; report unreadable ones as faults."""
-    if not directory.is_dir():
-        raise RecordError(f"{directory}: there is no such folder. Give the --out folder of `erda run`.")
+def read_records(path: Path) -> Records:
+    """Read every `record.json` under a folder, or the lines of a file of records; report unreadable ones as faults.
+
+    A file `NAME.jsonl` stands for the folder `NAME` that its records come from.
+    """
+    if not path.exists():
+        raise RecordError(f"{path}: there is no such folder. Give the --out folder of `erda run`.")
+    directory = path if path.is_dir() else path.with_suffix("")
     found, faults = [], []
-    for path in sorted(directory.rglob(RECORD)):
+    for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
         try:
-            found.append(FoundRecord(read_record(path), path.parent))
+            record, place = _decode_record(content(), source)
+            found.append(FoundRecord(record, folder / place))
         except RecordError as error:
             faults.append(str(error))
-    lone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
-    faults += [f"{folder}: {PREDICTIONS} without {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
-    faults += [fault for one in found if (fault := one.fault())]
     if not found:
-        hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none; `erda run` resumes them."
-        raise RecordError(f"{directory}: contains no readable {RECORD}.{hint}")
+        hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
+        raise RecordError(f"{path}: contains no readable {RECORD}.{hint}")
     return Records(directory, tuple(found), tuple(faults))
 
 
-# -- per-example predictions -------------------------------------------------------------------------------------------
+Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder of its place
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TestPredictions:
-    """Predictions for each test example, stored in `predictions.npz`. Integers index `relations`.
+def _record_files(directory: Path) -> Iterator[Source]:
+    for path in sorted(directory.rglob(RECORD)):
+        yield str(path), partial(read_bytes, path, error=RecordError), path.parent
 
-    `best` [n_tasks, n_examples]: best-scored relation after each task, -1 before the example's task is learned.
-    `right`: protocol -> bool [n_tasks, n_examples], by the rules in the record (a tie is a miss).
-    `scores` [n_examples, n_relations]: scores after the last task, float16.
+
+def _record_lines(file: Path) -> Iterator[Source]:
+    for number, line in enumerate(read_bytes(file, error=RecordError).splitlines(), start=1):
+        yield f"{file}:{number}", partial(bytes, line), file.with_suffix("")
+
+
+# -- records as public results -----------------------------------------------------------------------------------------
+
+
+def compact_record(record: Record) -> Record:
+    """Record without bulky notes and local paths."""
+    short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
+    left_out = sorted(record.notes.keys() - short.keys())
+    notes = {**short, "left_out": left_out} if left_out else short
+    names = ("dataset", "encoder", "corpus", "encoder_spec", "settings")
+    public: dict[str, Any] = {name: _without_folders(getattr(record, name)) for name in names}
+    return replace(record, notes=notes, **public)
+
+
+def _without_folders(value: Any) -> Any:
+    """Absolute paths in a text, or in the texts of a dictionary, by their last part."""
+    if isinstance(value, dict):
+        return {name: _without_folders(one) for name, one in value.items()}
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def record_line(record: Record, place: str) -> bytes:
+    """A sealed record and its place, as one line of a file of records."""
+    value = sealed({"place": place, **asdict(record)})
+    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
+def audit_record(record: Record) -> list[str]:
+    """Faults of a record as a public result.
+
+    Measures are recomputed from the counts per relation, and these after the last task from the packed predictions,
+    if it has any.
     """
-
-    __test__ = False  # for pytest
-
-    relations: tuple[str, ...]
-    examples: tuple[str, ...]  # ids
-    task: np.ndarray  # [n_examples]: index of the example's task
-    gold: np.ndarray  # [n_examples]
-    best: np.ndarray
-    right: dict[str, np.ndarray]
-    scores: np.ndarray
-    winner: dict[str, np.ndarray] = field(default_factory=dict)  # `Marks.winner` after the last task; not in the file
-
-
-def write_predictions(folder: Path, found: TestPredictions) -> None:
-    """Write `predictions.npz` to the folder of a run."""
-    arrays = {
-        "relations": np.array(found.relations, dtype=np.str_),
-        "examples": np.array(found.examples, dtype=np.str_),
-        "task": found.task.astype(np.int32),
-        "gold": found.gold.astype(np.int32),
-        "best": found.best.astype(np.int32),
-        "scores": found.scores,
-    }
-    arrays |= {f"right_{protocol}": right for protocol, right in found.right.items()}
-    write_arrays(folder / PREDICTIONS, arrays)
-
-
-def read_predictions(path: Path) -> TestPredictions:
-    """Read `predictions.npz` from its path or from the folder of its run."""
-    path = path / PREDICTIONS if path.is_dir() else path
-    arrays = read_arrays(path, error=RecordError, remedy=AGAIN)
+    faults = []
+    if record.evaluate_on != "test":
+        faults.append(f"measured on {record.evaluate_on} data; a result needs --evaluate-on test")
+    if record.protocols != RULES or record.accuracy.keys() != set(PROTOCOLS):
+        faults.append(f"lacks a protocol; both are needed ({', '.join(PROTOCOLS)})")
+    elif record.accuracy[ALL_SEEN] is None:
+        faults.append(f"was not measured by {ALL_SEEN}")
+    names, tests = [name for task in record.order for name in task], record.relation_tests
+    if {*names} != tests.keys() or record.n_test != [sum(tests[name] for name in task) for task in record.order]:
+        faults.append("has no counts per relation that fit its tasks")
+    if faults:
+        return faults
     try:
-        relations, examples, task, gold, best, scores = (
-            arrays[name] for name in ("relations", "examples", "task", "gold", "best", "scores")
-        )
-    except KeyError as error:
-        raise RecordError(f"{path}: lacks {error.args[0]}. {AGAIN}") from None
-    right = {name: arrays[f"right_{name}"] for name in PROTOCOLS if f"right_{name}" in arrays}
-    n_examples, n_relations = examples.size, relations.size
-    fits = (
-        relations.ndim == examples.ndim == 1
-        and relations.dtype.kind == examples.dtype.kind == "U"
-        and task.shape == gold.shape == (n_examples,)
-        and best.ndim == 2
-        and best.shape[1] == n_examples
-        and all(one.shape == best.shape and one.dtype == np.bool_ for one in right.values())
-        and scores.shape == (n_examples, n_relations)
-        and all(one.dtype.kind == "i" for one in (task, gold, best))
-        and all(((low <= one) & (one < n_relations)).all() for one, low in ((gold, 0), (best, -1)))
-        and ((task >= 0) & (task < len(best))).all()
-    )
-    if not fits or not n_examples:
-        raise RecordError(f"{path}: its arrays have inconsistent shapes, types or indices. {AGAIN}")
-    return TestPredictions(tuple(relations.tolist()), tuple(examples.tolist()), task, gold, best, right, scores)
+        packed = unpack_predictions(record)
+    except RecordError as fault:
+        return [str(fault)]
+    if packed and np.bincount(packed["gold"], minlength=len(names)).tolist() != [tests[name] for name in names]:
+        return ["its counts per relation differ from its packed predictions"]
+    return [f"{protocol}: {fault}" for protocol in PROTOCOLS for fault in _protocol_faults(record, protocol, packed)]
+
+
+def _protocol_faults(record: Record, protocol: str, packed: Mapping[str, np.ndarray]) -> list[str]:
+    """Measures by one protocol that differ from the recomputed ones."""
+    right, tests, n_test = record.relation_right.get(protocol), record.relation_tests, record.n_test
+    if right is None or record.accuracy[protocol] is None:
+        return [] if right is record.accuracy[protocol] is None else ["has accuracy or counts, not both"]
+    expected = {name: record.n_tasks - k for k, task in enumerate(record.order) for name in task}
+    if {name: len(counts) for name, counts in right.items()} != expected:
+        return ["counts per relation are incomplete"]
+    if any(max(counts) > tests[name] for name, counts in right.items()):
+        return ["more right predictions than test examples"]
+    n_right = [
+        [sum(right[name][k - j] for name in record.order[j]) for j in range(k + 1)] for k in range(record.n_tasks)
+    ]
+    matrix = [[n / n_test[j] for j, n in enumerate(row)] for row in n_right]
+    recomputed = {
+        "accuracy": [sum(row) / sum(n_test[: len(row)]) for row in n_right],
+        "macro": [sum(row) / len(row) for row in matrix],
+        "matrix": matrix,
+        "forgetting": forgetting(matrix),
+    }
+    faults = [
+        f"{name} differs from the counts per relation"
+        for name, value in recomputed.items()
+        if not _close(value, getattr(record, name)[protocol])
+    ]
+    if packed:
+        gold, winner = packed["gold"], packed.get(protocol, packed["gold"][:0])
+        n_last = np.bincount(gold[winner == gold] if len(winner) else winner, minlength=len(expected)).tolist()
+        if n_last != [right[name][-1] for name in expected]:
+            faults.append("counts per relation differ from its packed predictions")
+    return faults
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether two numbers, or nested lists of numbers, are equal up to rounding."""
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(_close, one, other))
+    return one == other or (None not in (one, other) and abs(one - other) <= ROUNDING)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.printing import SHORT_BRACKETS, marked, print_line
-from erda.cli.settings import add_sets, settings_of
-from erda.cli.store import add_overwrite
+from erda.cli.settings_options import add_sets, settings_of
+from erda.cli.store_options import add_overwrite
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -1,16 +1,13 @@
-"""Unlabelled tagged text: sources, store, similarity model, index and augmentation. Public names load lazily."""
+"""Corpora of unlabelled text with tagged entities: build, read, index and mine them, and find extra examples.
 
-from importlib import import_module
+`PUBLIC` lists the public names.
+"""
 
-_HOME = {
-    "CorpusStore": "erda.corpus.corpus_store",
-    "load_similarity": "erda.corpus.similarity",
-    "open_augmenter": "erda.corpus.augment",
+from erda.lazy import lazy_names
+
+PUBLIC = {  # module -> its public names
+    "erda.corpus.augment": ("open_augmenter",),
+    "erda.corpus.corpus_store": ("CorpusStore",),
+    "erda.corpus.similarity": ("load_similarity",),
 }
-__all__ = ["CorpusStore", "load_similarity", "open_augmenter"]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__all__, __getattr__, __dir__ = lazy_names(__name__, PUBLIC)
