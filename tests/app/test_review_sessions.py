@@ -1,7 +1,9 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
@@ -53,6 +55,24 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
             review.skip()
         assert review.why_nothing.startswith("Every likely pair of the text was shown")
     assert len(set(keys)) == len(keys)
+
+
+def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_review(extractor, ROWS) as review:
+        go, rank, keys = Event(), review.pool.ranked, list[str]()
+        monkeypatch.setattr(review.pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
+        for _ in range(PER_VERSION):
+            keys.append(shown(review))
+            review.judge(holds=True)
+        keys.append(shown(review))
+        assert not go.is_set(), "the next pair is there before the ranking"
+        go.set()
+        assert review.undo()
+        assert shown(review) == keys[PER_VERSION - 1]
+        while review.current:
+            keys.append(shown(review))
+            review.skip()
+        assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
 
 
 def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
