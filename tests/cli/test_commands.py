@@ -173,7 +173,7 @@ def test_a_small_demo_shows_its_results(
         )
 
     monkeypatch.setattr("erda.settings.load.run_settings", small)
-    monkeypatch.setattr("erda.cli.demo.N_SENTENCES", 60)
+    monkeypatch.setattr("erda.cli.demo_commands.N_SENTENCES", 60)
     printed, final = demo(tmp_path, capsys)
     assert final["posterior"] > 0.5
     assert "8 of 8 before, 8 of 8 after for the first four relations; 2 of 2 for the fifth." in printed
