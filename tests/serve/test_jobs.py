@@ -1,13 +1,14 @@
 """Jobs: progress, cancellation, and the stop of the server."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
+import requests
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
@@ -81,11 +82,13 @@ def test_jobs_end_with_the_server_and_say_so(tmp_path: Path, slow: SlowWords) ->
         slow.waits = True
         ids = [served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"] for _ in range(2)]
         assert slow.reached.wait(60)
-        events = ThreadPoolExecutor(2).map(lambda id: served.call("GET", f"/v1/jobs/{id}/events").text, ids)
+        streams = [requests.get(f"{served.url}/v1/jobs/{id}/events", stream=True, timeout=60) for id in ids]
         served.server.should_exit = True
+        while not served.app.state.jobs._is_stopping:
+            sleep(0.01)
         slow.go_on.set()
-        for text in events:
-            last = json.loads(text.strip().rpartition("data: ")[2])
+        for stream in streams:
+            last = json.loads(stream.text.strip().rpartition("data: ")[2])
             assert (last["state"], last["failure"]["error"]) == ("failed", "interrupted")
             assert "Post it again" in last["failure"]["message"]
     with serving(opened(tmp_path, Words())) as served:

@@ -7,8 +7,8 @@ import pytest
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
-from erda.app.candidates import FOLDER, ReviewJournal
 from erda.app.extractor import Extractor
+from erda.app.review_journal import FOLDER, ReviewJournal
 
 TOWNS = ("Bern", "Rome", "Kyiv", "Oslo", "Riga", "Lima")
 TEXT = " ".join(f"{town} is the capital of Land{town} ." for town in TOWNS)
@@ -32,6 +32,7 @@ def test_a_pair_is_shown_until_it_is_judged_and_never_again(served: Served) -> N
     while pair:
         assert pair["key"] not in seen
         assert served.post("/v1/review/next", {})["pair"] == pair, "a reload shows the same pair"
+        assert served.get("/v1/review")["pair"] is None, "no pair is handed out"
         seen.add(pair["key"])
         pair = judge(served, pair)["pair"]
     state = served.get("/v1/review")

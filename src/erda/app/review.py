@@ -14,30 +14,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import RLock, Thread
+from threading import RLock
 
 from erda.answers import Progress
-from erda.app.candidates import (
-    FOLDER,
-    PENDING,
-    TEXTS,
-    Candidate,
-    CandidatePool,
-    Decision,
-    ReviewJournal,
-    Said,
-    held_keys,
-    pair_key,
-    vectors_path,
-)
+from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text
-from erda.app.state import Judgement, present_id
+from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
+from erda.app.state import Judgement, pair_key, present_id, taught_keys
 from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
@@ -197,10 +185,7 @@ def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
 
 
 class Review:
-    """A review of some texts: `current` is the pair to decide about; None if there is none left.
-
-    The pairs are ranked by a new version while the person decides about one more pair, so that nobody waits.
-    """
+    """A review of some texts: `current` is the pair to decide about; None if there is none left."""
 
     def __init__(
         self,
@@ -212,13 +197,15 @@ class Review:
         progress: Progress | None = None,
     ) -> None:
         self.extractor, self.pool, self._journal = extractor, pool, journal
-        self.version = extractor.version  # that proposes; `extractor` may have a newer one
         self._only = self.version.known(relation) if relation else None
         self._queue, self._done = PairQueue(pool, journal, progress), list[str]()  # keys of the decisions so far
-        self._ranking: tuple[Version, Future[list[Candidate]]] | None = None  # used after the next decision
         self.save()
-        self.version = extractor.version
         self._queue.left(self.version, self.relation)
+
+    @property
+    def version(self) -> Version:
+        """The version that proposes."""
+        return self.extractor.version
 
     @property
     def current(self) -> Candidate | None:
@@ -228,23 +215,16 @@ class Review:
     @property
     def relation(self) -> str | None:
         """The relation that the review is limited to, by its present name."""
-        return self._relation_in(self.version)
-
-    def _relation_in(self, version: Version) -> str | None:
         if self._only is None:
             return None
-        found = present_id(self._only.id, self._only.identity, version.state.known)
-        return version.known(found or self._only.id).id
+        found = present_id(self._only.id, self._only.identity, self.version.state.known)
+        return self.version.known(found or self._only.id).id
 
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""
         self._advance(self._queue.decide(self.version, self.relation, holds=holds, instead=relation))
-        if len(self._journal.pending) - len(self._queue.unplaced(self.extractor.version)) >= PER_VERSION:
+        if len(self._journal.pending) - len(self._queue.unplaced(self.version)) >= PER_VERSION:
             self.save()
-            if self.extractor.version.relations == self.version.relations:
-                self._rank_meanwhile()
-            else:  # another process has taught, and the numbers of relations change
-                self.version = self.extractor.version
 
     def skip(self) -> None:
         """Decide nothing about the current pair, and do not show it again."""
@@ -254,7 +234,6 @@ class Review:
         """Take the last decision of this session back and show its pair again; return whether there was one."""
         if not self._done:
             return False
-        self._use_ranking()
         self._queue.undo(self.extractor, self._done[-1:])
         self._done.pop()
         return True
@@ -278,34 +257,12 @@ class Review:
     @property
     def why_unplaced(self) -> str:
         """A line about judgements that cannot become part of a version; empty if there is none."""
-        return self._queue.why_unplaced(self.extractor.version)
+        return self._queue.why_unplaced(self.version)
 
     def _advance(self, one: Candidate) -> None:
         self._done.append(one.key)
-        self._use_ranking()
         if not self._queue.ranked(self.relation):
             self.save()
-            self.version = self.extractor.version
-
-    def _rank_meanwhile(self) -> None:
-        """Rank by the new version while the person decides about the next pair of the old ranking."""
-        version, shown = self.extractor.version, frozenset(self._journal.shown)
-        ranked, relation = Future[list[Candidate]](), self._relation_in(version)
-        self._ranking = version, ranked
-
-        def rank() -> None:
-            try:
-                ranked.set_result(self.pool.ranked(version, relation, without=shown))
-            except BaseException as error:  # raised where the ranking is used
-                ranked.set_exception(error)
-
-        Thread(target=rank, daemon=True).start()
-
-    def _use_ranking(self) -> None:
-        if self._ranking is not None:
-            (version, ranked), self._ranking = self._ranking, None
-            self._queue.use(version, self._relation_in(version), ranked.result())
-            self.version = version
 
 
 @contextmanager
@@ -325,7 +282,7 @@ def open_review(
     with locked(folder, busy="another review of this extractor is open", wait=0):
         extractor.refresh()
         journal = ReviewJournal(folder)
-        journal.drop_undone(held_keys(extractor.version))
+        journal.drop_undone(taught_keys(extractor.version.state))
         pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
         review = Review(extractor, pool, journal, relation=relation, progress=progress)
         try:
@@ -460,7 +417,7 @@ class SharedReview:
             journal = ReviewJournal(self._folder)
             if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
                 if self._held is None or self._held[0] is not version:
-                    self._held = version, held_keys(version)
+                    self._held = version, taught_keys(version.state)
                 journal.drop_undone(self._held[1])
             yield journal
 

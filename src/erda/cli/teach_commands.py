@@ -28,7 +28,7 @@ from erda.types import NO_RELATION, Example, Relation
 if TYPE_CHECKING:
     from erda.answers import Taught
     from erda.app.extractor import Extractor
-    from erda.app.state import Known
+    from erda.app.state import TaughtRelation
     from erda.data.formats import Reading
 
 TEACH = """\
@@ -255,10 +255,9 @@ def run_relations(options: argparse.Namespace) -> None:
     say_what_is_known(options)
 
 
-def declarations(known: Known) -> list[str]:
+def declarations(known: TaughtRelation) -> list[str]:
     """What was declared about a relation."""
-    said = ["symmetric"] if known.symmetric else []
-    said += [f"inverse of {known.inverse}"] if known.inverse else []
+    said = list[str]()
     for role, types in (("head", known.head_types), ("tail", known.tail_types)):
         said += [f"{role} types: {', '.join(types)}"] if types else []
     return said

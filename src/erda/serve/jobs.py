@@ -29,12 +29,8 @@ Progress = Callable[[int, int], None]  # receives (done, total)
 Work = Callable[[Progress], dict[str, Any]]
 
 
-class CancelledError(Exception):
+class JobCancelledError(Exception):
     """Raised inside a job that a client has cancelled."""
-
-
-class StoppedError(Exception):
-    """Raised inside a job when the server stops."""
 
 
 @dataclass(slots=True)
@@ -100,23 +96,19 @@ class Jobs:
         def progress(done: int, total: int) -> None:
             job.done, job.total = min(done, total), total
             if job.is_cancelled:
-                raise CancelledError
+                raise JobCancelledError
             if self._is_stopping:
-                raise StoppedError
+                raise Refused(503, "interrupted", STOPPED)
 
         try:
             progress(0, job.total)
             job.state = "running"
             job.result = job.work(progress)
             job.done, job.state = job.total, "done"
-        except CancelledError:
+        except JobCancelledError:
             job.state = "cancelled"
         except Exception as fault:
-            stopped = Refused(503, "interrupted", STOPPED)
-            job.failure = (
-                stopped if isinstance(fault, StoppedError) else refused(fault, self._service.folder)
-            ).failure.model_dump()
-            job.state = "failed"
+            job.failure, job.state = refused(fault, self._service.folder).failure.model_dump(), "failed"
         job.work = lambda progress: {}  # a finished job keeps no sentences
 
 

@@ -34,14 +34,6 @@ WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the revie
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRequest:
-    """A request for the writer."""
-
-    scope: dict[str, Any]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenReply:
     """The answer of the writer."""
 
@@ -53,7 +45,7 @@ class WrittenReply:
 class ToWriter:
     """ASGI middleware of a replica that hands changes on; it runs behind the guard."""
 
-    def __init__(self, app: App, *, write: Callable[[WrittenRequest], Awaitable[WrittenReply]]) -> None:
+    def __init__(self, app: App, *, write: Callable[[Scope, bytes], Awaitable[WrittenReply]]) -> None:
         self._app, self._write = app, write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +59,7 @@ class ToWriter:
             await self._app(scope, replay_body(body, receive), send)
             return
         kept = ("type", "method", "path", "raw_path", "query_string", "headers", "http_version", "scheme", "client")
-        found = await self._write(WrittenRequest({name: scope[name] for name in kept if name in scope}, body))
+        found = await self._write({name: scope[name] for name in kept if name in scope}, body)
         await send({"type": "http.response.start", "status": found.status, "headers": found.headers})
         await send({"type": "http.response.body", "body": found.body})
 
@@ -84,25 +76,22 @@ class Writer:
         self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
         self._is_running = False
 
-    async def __call__(self, request: WrittenRequest) -> WrittenReply:
+    async def __call__(self, scope: Scope, body: bytes) -> WrittenReply:
         """Answer a request."""
         async with self._lock:
             if not self._is_running:
                 await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
                 self._is_running = True
-        return await answer_of(self._app, request)
+        return await answer_of(self._app, scope, body)
 
 
-async def answer_of(app: FastAPI, request: WrittenRequest) -> WrittenReply:
+async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> WrittenReply:
     """The answer of an application to a request."""
-    status, headers, parts, is_sent = 500, list[tuple[bytes, bytes]](), list[bytes](), False
+    status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
 
-    async def receive() -> MutableMapping[str, Any]:
-        nonlocal is_sent
-        if is_sent:
-            await asyncio.Event().wait()  # the replica waits for the whole answer
-        is_sent = True
-        return {"type": "http.request", "body": request.body, "more_body": False}
+    async def no_disconnect() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()  # the replica waits for the whole answer
+        return {"type": "http.disconnect"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         nonlocal status, headers
@@ -111,7 +100,9 @@ async def answer_of(app: FastAPI, request: WrittenRequest) -> WrittenReply:
         else:
             parts.append(message.get("body", b""))
 
-    await app({"asgi": {"version": "3.0"}, "root_path": "", "server": None, **request.scope}, receive, send)
+    await app(
+        {"asgi": {"version": "3.0"}, "root_path": "", "server": None, **scope}, replay_body(body, no_disconnect), send
+    )
     return WrittenReply(status, headers, b"".join(parts))
 
 
@@ -121,9 +112,9 @@ def build_replica(settings: ServerSettings) -> FastAPI:
 
     writer = serve.get_deployment_handle(WRITER, app_name=NAME)
 
-    async def write(request: WrittenRequest) -> WrittenReply:
-        found: WrittenReply = await writer.remote(request)
-        return found
+    async def write(scope: Scope, body: bytes) -> WrittenReply:
+        reply: WrittenReply = await writer.remote(scope, body)
+        return reply
 
     return build_application(settings, write=partial(ToWriter, write=write))
 

@@ -89,7 +89,8 @@ async def review(
     desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
-    return Json(view_row(await desk.run(lambda one: one.view(service.newest(), relation=relation))))
+    view = await desk.run(lambda one: one.view(service.newest(), relation=relation))
+    return Json({**view_row(view), "pair": None})
 
 
 @router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
@@ -117,7 +118,7 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 @router.post("/judge", responses=VIEW)
 async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
-    about = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
+    about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
     if not await desk.run(lambda one: one.judge(service.newest(), body.key, **about)):
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
     return await desk.next(body.relation, [body.key])

@@ -213,7 +213,7 @@ async def describe(body: bodies.DescribeBody, service: TheService) -> Response:
 
 @teaching.post("/relations/declare", responses=CHANGED)
 async def declare(body: bodies.DeclareBody, service: TheService) -> Response:
-    """Declare a relation symmetric, its inverse, and the types of its entities."""
+    """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
 

@@ -164,12 +164,12 @@ def extraction_row(found: Extraction, keep: Pairs) -> dict[str, Any]:
     """The kept answers of a text."""
     names = ("tagger", "n_entities", "n_left_out", "hint")
     about = {name: getattr(found, name) for name in names}
-    return {"answers": [answer_row(one) for one in found.kept(keep)], **about, "inverses": dict(found.inverses)}
+    return {"answers": [answer_row(one) for one in found.kept(keep)], **about}
 
 
 def read_extraction(row: Row) -> Extraction:
     """The extraction of a row."""
-    names = ("tagger", "n_entities", "n_left_out", "hint", "inverses")
+    names = ("tagger", "n_entities", "n_left_out", "hint")
     return Extraction(tuple(map(read_answer, row["answers"])), **{name: row[name] for name in names})
 
 
@@ -200,7 +200,8 @@ def taught_row(taught: Taught) -> dict[str, Any]:
 
 def read_taught(row: Row) -> Taught:
     """The result of a teaching."""
-    fields = {name: tuple(one) if isinstance(one := row[name], list) else one for name in Taught.__slots__}
+    fields: dict[str, Any] = {name: row[name] for name in Taught.__slots__}
+    fields |= {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
     fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
     fields["moved"] = tuple(Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"])
     return Taught(**fields)
@@ -243,8 +244,6 @@ def relations_row(version: Version) -> dict[str, Any]:
             **asdict(one.relation),
             "n_examples": len(one.lessons),
             "n_counterexamples": len(one.counterexamples),
-            "symmetric": one.symmetric,
-            "inverse": one.inverse,
             "head_types": list(one.head_types),
             "tail_types": list(one.tail_types),
             "threshold": thresholds.of(one.id) if thresholds else None,
