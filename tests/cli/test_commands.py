@@ -201,14 +201,6 @@ def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> Non
     assert "Runs done: 1" in answer.stdout
 
 
-def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--method", "seqrun", "--seeds", "1", "--set", "epochs=1"]
-    assert main(run_command(own_data, tmp_path, *command)) == 0
-    capsys.readouterr()
-    assert main(run_command(own_data, tmp_path, *command[:-1], "epochs=2")) == 2
-    assert "method.epochs: 1 there, 2 now" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("method", "encoder", "warned"),
     [("posterior", "bilstm", True), ("posterior-tuned,erda", "bilstm", False), ("posterior", "minilm", False)],
