@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -18,6 +19,8 @@ from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, 
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable, escape_markdown, single_line, to_markdown
 
 AGAIN = "runs/again"  # output folder of the commands
+# encoders of earlier records -> the names of the same weights today: the fingerprints in the records are equal
+ENCODERS = {"minilm_fp16": "minilm", "mpnet_fp16": "mpnet"}
 INTRODUCTION = f"""\
 # {{title}}
 
@@ -50,7 +53,7 @@ and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).
 
 def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     """Command that repeats the records of a line; it names every setting that is not a built-in default."""
-    first = line.first
+    first = _renamed(line.first)
     flags = {
         "--dataset": first.dataset,
         "--shots": str(first.shots),
@@ -69,6 +72,15 @@ def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     for setting in _settings(first.method, first.settings):
         words += ["--set", setting]
     return shlex.join([*words, "--out", str(out)])
+
+
+def _renamed(record: Record) -> Record:
+    """Record with today's name of its encoder, whose adapter had the name of the encoder."""
+    encoder = ENCODERS.get(record.encoder, record.encoder)
+    own = record.settings.get("encoder", {})
+    if own.get("adapter") == encoder != record.encoder:
+        own = {**own, "adapter": "shipped"}
+    return replace(record, encoder=encoder, settings={**record.settings, "encoder": own})
 
 
 def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -140,6 +152,10 @@ def _table(section: Section, protocol: str) -> ResultTable:
         )
 
     notes = [f"{label}: {row.remark}." for label, row in published.items() if row and row.remark]
+    bare = [line.label for line in experiment.lines if not line.has_predictions]
+    if bare:
+        which = "all rows" if len(bare) == len(experiment.lines) else "; ".join(bare)
+        notes.append(f"Records without predictions, checked by their counts per relation: {which}.")
     if family:
         notes += [*family.notes(), *family.refused]
         remarks: dict[str, list[str]] = {}

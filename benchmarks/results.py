@@ -1,23 +1,28 @@
 """The records behind every table, in `results/`: add records, and rebuild the documents that show them.
 
-python benchmarks/results.py                            # rebuild REPRODUCIBILITY.md, docs/beyond.md and the leaderboard
-python benchmarks/results.py --check                    # exit status 1 if a document differs from the records
-python benchmarks/results.py --add runs/paper           # first add the records of `erda paper` to results/paper
-python benchmarks/results.py --add runs/x --to fresh/x  # or those of `erda run`, to another folder
+python benchmarks/results.py                             # rebuild REPRODUCIBILITY.md, beyond.md and the leaderboard
+python benchmarks/results.py --check                     # audit every record; fail if a document is out of date
+python benchmarks/results.py --add runs/paper            # first add the records of `erda paper` to results/paper/
+python benchmarks/results.py --add runs/mine --to NAME   # or those of `erda run` to results/NAME.jsonl
 
-Added records are audited, and stored without long notes.
+A file has one sealed record a line. Its name stands for the folder of the runs: runs of `erda paper`, which lie in
+SETTING/VARIANT/METHOD/SEED, go to results/paper/SETTING.jsonl. Added records replace those of the same place; they are
+audited, and stored without long notes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePosixPath
 
 from documents import results_page
 from erda.benchmark.paper.paper_tables import TABLES, paper_layout
-from erda.benchmark.records import RECORD, audit_record, compact_record, read_records, record_bytes
+from erda.benchmark.records import Record, Records, audit_record, compact_record, read_records, record_line
 from erda.benchmark.report.report_files import Section
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
@@ -26,81 +31,115 @@ from leaderboard.rows import published_rows, ranked, record_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
+PAPER = "paper"
+PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
+PLANNED = {table.name for table in TABLES}
+OWN = {table.name for table in TABLES if table.group in BEYOND}
 
 
 def add_records(runs: Path, results: Path, to: str) -> int:
-    """Add the records under `runs` to `results/to`; reject all if one is invalid. Return their number."""
+    """Add the records under `runs` to `results`; reject all if one is invalid. Return their number."""
+    files: dict[Path, dict[str, Record]] = defaultdict(dict)
     found = read_records(runs)
-    compact = {
-        one.folder.relative_to(runs): compact_record(one.record) for one in found.found if one.folder is not None
-    }
-    faults = list(found.faults)
-    faults += [f"{place}: {fault}." for place, record in compact.items() for fault in audit_record(record)]
+    for one in found.found:
+        place = PurePosixPath((one.folder or runs).relative_to(found.directory))
+        file = results / f"{to}.jsonl"
+        if len(place.parts) > 3:
+            file, place = results / to / f"{place.parts[0]}.jsonl", place.relative_to(place.parts[0])
+        files[file][str(place)] = compact_record(one.record)
+    faults = [*found.faults, *(fault for own in files.values() for fault in audit(own))]
     if faults:
         raise ErdaError(join_faults([f"{runs}: no record was added.", *faults]))
-    for place, record in compact.items():
-        write_bytes(results / to / place / RECORD, record_bytes(record))
-    return len(compact)
+    for file, new in files.items():
+        old = read_records(file).found if file.exists() else ()
+        kept = {str(one.folder.relative_to(file.with_suffix(""))): one.record for one in old if one.folder}
+        write_records(file, {**kept, **new})
+    return sum(map(len, files.values()))
 
 
-def documents(results: Path) -> dict[str, str]:
+def write_records(file: Path, records: dict[str, Record]) -> None:
+    """Write a file of records, sorted by place."""
+    places = sorted(records, key=PurePosixPath)
+    write_bytes(file, b"".join(record_line(records[place], place) for place in places))
+
+
+def audit(records: dict[str, Record]) -> list[str]:
+    """Faults of records, each with its place."""
+    return [f"{place}: {fault}." for place, record in records.items() for fault in audit_record(record)]
+
+
+def read_results(results: Path) -> dict[str, Records]:
+    """Name of a file or folder in `results` -> its records."""
+    parts: dict[str, list[Records]] = defaultdict(list)
+    for file in sorted(results.rglob("*.jsonl")):
+        parts[file.relative_to(results).with_suffix("").parts[0]].append(read_records(file))
+    return {
+        name: Records(
+            results / name,
+            tuple(chain.from_iterable(one.found for one in own)),
+            tuple(chain.from_iterable(one.faults for one in own)),
+        )
+        for name, own in sorted(parts.items())
+    }
+
+
+def documents(found: dict[str, Records]) -> dict[str, str]:
     """Path in the repository -> content of every generated document."""
-    folders = sorted({path.relative_to(results).parts[0] for path in results.rglob(RECORD)})
-    found = {name: read_records(results / name) for name in folders}
-    sections = {name: tuple(_in_folder(section, name) for section in paper_layout(one)) for name, one in found.items()}
-    own = {table.name for table in TABLES if table.group in BEYOND}
-    paper = [one for one in sections.get("paper", ()) if _table_name(one) not in own and one.name in _planned()]
-    beyond = [one for name in folders for one in sections[name] if one not in paper]
-    rows = ranked([*record_rows(section for name in folders for section in sections[name]), *published_rows()])
+    sections = {name: [_in_file(section, name) for section in paper_layout(one)] for name, one in found.items()}
+    every = [*chain.from_iterable(sections.values())]
+    paper = [one for one in sections.get(PAPER, ()) if one.name in PLANNED - OWN]
+    beyond = [one for one in every if one not in paper]
+    rows = ranked([*record_rows(every), *published_rows()])
     return {
         "REPRODUCIBILITY.md": results_page(paper, title="Reproducibility", made_by=MADE_BY),
         "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
         "docs/leaderboard.md": to_page_markdown(rows),
-        "docs/leaderboard.html": to_page_html(rows),
+        PAGE: to_page_html(rows),
     }
 
 
-def _in_folder(section: Section, folder: str) -> Section:
-    """Section with the folder in its title, unless it is a table of the plan."""
-    if section.name in _planned():
+def _in_file(section: Section, name: str) -> Section:
+    """Section with the name of its file in its title, unless it is a table of the plan."""
+    if section.name in PLANNED:
         return section
-    return replace(section, name=f"{folder}-{section.name}", title=f"{section.title} (results/{folder})")
+    return replace(section, name=f"{name}-{section.name}", title=f"{section.title} (results/{name})")
 
 
-def _planned() -> set[str]:
-    return {table.name for table in TABLES}
-
-
-def _table_name(section: Section) -> str:
-    return section.name.partition("-on-")[0]
-
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", type=Path, action="append", default=[], metavar="DIR", help="folder of new records")
-    parser.add_argument("--to", default="paper", metavar="NAME", help="folder in results/ (default: paper)")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a document is out of date")
-    options = parser.parse_args()
+    parser.add_argument("--to", default=PAPER, metavar="NAME", help="name in results/ (default: paper)")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail over a fault or an old document")
+    options = parser.parse_args(arguments)
     results = ROOT / "results"
     try:
         for runs in options.add:
             print(f"added {add_records(runs, results, options.to)} records of {runs} to results/{options.to}")
-        made = documents(results)
+        found = read_results(results)
+        made = documents(found)
     except ErdaError as fault:
         print(fault, file=sys.stderr)
         return 2
-    stale = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
-    for name in stale:
+    faults = [fault for one in found.values() for fault in one.faults]
+    faults += audit({str(one.folder): one.record for part in found.values() for one in part.found})
+    for name in [name for name, text in made.items() if not _is_current(ROOT / name, text)]:
+        if options.check and name == PAGE:
+            continue
         if options.check:
-            print(f"{name}: out of date; run {MADE_BY.strip('`')}", file=sys.stderr)
+            faults.append(f"{name}: out of date; run {MADE_BY.strip('`')}")
         else:
             write_bytes(ROOT / name, made[name].encode())
             print(f"wrote {name}")
-    size = sum(path.stat().st_size for path in results.rglob("*") if path.is_file())
-    print(f"results/: {sum(1 for _ in results.rglob(RECORD))} records, {size / 1e6:.1f} MB")
-    return int(bool(stale) and options.check)
+    print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)
+    every = [one for part in found.values() for one in part.records]
+    print(f"results/: {len(every)} records, {sum(bool(one.packed) for one in every)} with predictions")
+    return int(bool(faults))
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS
 from erda.benchmark.records import Record
 from erda.benchmark.report.published import LATER, PAPER, Published
 from erda.benchmark.report.report_files import Section
+from erda.methods import METHODS
 
 FACTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
 ORDERS = {"erda": "task orders of ERDA", "sckd": "task orders of SCKD"}
@@ -40,6 +41,7 @@ class LeaderboardRow:
     candidates: float | None
     interval: tuple[float, float] | None = None  # 95 % over relations, all-seen
     n_records: int = 0
+    has_predictions: bool = False  # in all of its records
     published: str = ""  # source; "" for our own records
 
     @property
@@ -97,7 +99,7 @@ def _row(line: Line) -> LeaderboardRow:
         millions=encoder.get("millions"),
         training="frozen" if _is_frozen(first, method) else "trained",
         keeps=method.get("keeps", UNKNOWN),
-        names=_reads_names(first, method),
+        names=_reads_names(first),
         pretraining=encoder.get("pretraining", UNKNOWN) + (FACTS["adapter"]["text"] if adapter else ""),
         setting=setting_of(first),
         dataset=first.dataset,
@@ -106,6 +108,7 @@ def _row(line: Line) -> LeaderboardRow:
         candidates=last[CANDIDATES],
         interval=interval and (PERCENT * interval[0], PERCENT * interval[1]),
         n_records=len(line.records),
+        has_predictions=line.has_predictions,
     )
 
 
@@ -125,10 +128,13 @@ def _is_frozen(record: Record, facts: dict[str, Any]) -> bool:
     return bool(facts.get("frozen")) or not trains or _encoder_setting(record, "trained_layers") == 0
 
 
-def _reads_names(record: Record, facts: dict[str, Any]) -> str:
-    given = record.settings.get("method", {})
-    reads = given.get("names") or (facts.get("names") and given.get("name_weight", 1))
-    return UNKNOWN if "names" not in facts else "yes" if reads else "no"
+def _reads_names(record: Record) -> str:
+    """Whether relation names enter the scores: by the record, or by its method if the record is older."""
+    given, method = record.settings.get("method", {}), METHODS.get(record.method)
+    uses = record.uses_names if record.uses_names is not None else method and method.uses_names
+    if uses is None:
+        return UNKNOWN
+    return "yes" if given.get("names") or (uses and given.get("name_weight", 1)) else "no"
 
 
 def setting_of(record: Record) -> str:

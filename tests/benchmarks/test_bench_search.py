@@ -22,9 +22,7 @@ def test_spaces_hold_only_settings_of_their_method(method: str) -> None:
     assert SPACES[method].keys() <= default_settings(METHODS[method]).keys()
 
 
-def test_every_choice_is_tried_once_and_the_best_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_choice_is_tried_once_and_the_best_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [*COMMAND, "--space", "learning_rate=1e-8,1e-3", "--trials", "3", "--out", str(tmp_path)]
     assert main(command) == 0
     first = capsys.readouterr()

@@ -1,4 +1,3 @@
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -120,22 +119,3 @@ def test_a_folder_without_a_corpus_is_rejected_with_a_remedy(tmp_path):
     (tmp_path / "build").mkdir()
     with pytest.raises(DataError, match="not finished"):
         CorpusStore.open(tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.fewrel
-def test_fewrel_pairs_find_wikipedia_sentences(tmp_path, data_folder):
-    """Ids differ (Wikidata, page titles), so pairs match by name."""
-    from erda.data.formats import read_jsonl
-
-    validation = read_jsonl(data_folder / "fewrel/validation.jsonl.gz").examples
-    wanted = {(plain(x.head.name), plain(x.tail.name)): x for x in validation}
-    build_corpus([data_folder / "corpus/enwiki-sample-pages-articles.xml.bz2"], tmp_path / "c")
-    store = CorpusStore.open(tmp_path / "c")
-    found = store.sentences_of([EntityPair.of(x) for x in wanted.values()])
-    for names, sentences in zip(wanted, found, strict=True):
-        for sentence in sentences:
-            head = sentence.example.head
-            title = re.sub(r"\s*\([^()]*\)$", "", str(head.id).removeprefix("enwiki:"))
-            assert names[0] in (plain(head.name), plain(title))
-    assert sum(map(bool, found)) > 0

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -251,48 +249,3 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
     assert not any(path.exists() for path in left)
     assert not list(store.folder.rglob(".lock"))
     assert not (store.folder / "build").exists()
-
-
-FULL_DISK = """
-import os, sys
-from pathlib import Path
-from erda.corpus.corpus_build import build_corpus
-from erda.errors import WriteError
-folder, rows = Path(sys.argv[1]), Path(sys.argv[2])
-ballast = folder / "ballast"
-for free in range(0, 16_000_000, 500_000):
-    build = folder / f"c{free}"
-    with ballast.open("wb") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize - free)
-        except OSError:
-            pass
-    try:
-        build_corpus([rows], build)
-        print("built", free)
-        break
-    except WriteError as error:
-        print("full", free, str(error).count("the disk is full"))
-    ballast.unlink()
-    assert build_corpus([rows], build).n_rows == 4000
-    import shutil; shutil.rmtree(build)
-"""
-
-
-@pytest.mark.long
-def test_a_build_resumes_after_a_really_full_disk(tmp_path: Path) -> None:
-    """A small file system, filled so that another step of the build fails each time."""
-    rows = write_rows(tmp_path / "rows.jsonl", random_rows(4000))
-    (tmp_path / "small").mkdir()
-    script = 'mount -t tmpfs -o size=24m none "$1" && exec "$2" -c "$3" "$1" "$4"'
-    command = ["unshare", "-rm", "sh", "-c", script, "sh", tmp_path / "small", sys.executable, FULL_DISK, rows]
-    try:
-        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=300)
-    except FileNotFoundError:
-        pytest.skip("no unshare")
-    if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip("cannot mount a file system")
-    lines = done.stdout.splitlines()
-    assert (done.returncode, lines[-1].split()[0]) == (0, "built"), done.stdout + done.stderr
-    assert len(lines) > 3
-    assert all(line.endswith(" 1") for line in lines[:-1]), lines

@@ -71,22 +71,6 @@ def test_masked_names_do_not_change_a_vector(folder):
     np.testing.assert_array_equal(blanked[0], blanked[1])
 
 
-def test_a_merged_adapter_adds_a_product_to_every_linear_layer(folder, adapter):
-    before, after = encoder_of(folder).layers, SimilarityModel(folder, adapter).encoder.layers
-    changed = 0
-    for name, value in before.named_parameters():
-        expected = value.detach()
-        linear = name.removesuffix(".weight")
-        if f"{linear}.up" in adapter.tensors:
-            up, down = (adapter.tensors[f"{linear}.{part}"].float() for part in ("up", "down"))
-            expected = expected + 0.5 * up @ down
-            changed += 1
-        elif name == "marks":
-            expected = adapter.tensors["marks"].float()
-        assert torch.allclose(after.get_parameter(name), expected, atol=1e-6)
-    assert changed == 3 * 6
-
-
 def test_fingerprints_differ_between_models_and_stay(folder, adapter):
     models = [
         SimilarityModel(folder),
@@ -129,18 +113,6 @@ def test_a_damaged_adapter_is_rejected(folder, adapter, tmp_path):
     path.unlink()
     with pytest.raises(ModelError):
         load_similarity(tmp_path)
-
-
-def test_an_adapter_of_other_weights_is_rejected(folder, adapter, tmp_path):
-    other = build_model(tmp_path / "other", seed=5)
-    saved = SimilarityModel(folder, adapter).save(tmp_path / "saved")
-    with pytest.raises(ModelError):
-        SimilarityModel(other, adapter)
-    settings = json.loads((saved / SETTINGS_FILE).read_text())
-    for change in ({"base": {"name": str(other.path), "fingerprint": other.fingerprint}}, {"max_pieces": 41}):
-        (saved / SETTINGS_FILE).write_text(json.dumps(settings | change))
-        with pytest.raises(ModelError):
-            load_similarity(saved)
 
 
 @pytest.mark.parametrize(

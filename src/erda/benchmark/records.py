@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +66,7 @@ class Record(Run):
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
     packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
+    uses_names: bool | None = None  # whether the method reads relation names; None in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
@@ -188,26 +190,31 @@ def write_record(folder: Path, record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Fields of every version of the record format."""
+    """Fields of every version of the record format, and the place of a record in a file of several."""
 
     schema: Any = None
     seal: str = ""
+    place: str = ""  # METHOD/SEED below the folder that the file stands for
 
 
 def read_record(path: Path) -> Record:
     """Read a record from its file or from the folder of its run, and check its seal."""
     path = path / RECORD if path.is_dir() else path
-    content = read_bytes(path, error=RecordError)
-    about: dict[str, Any] = {"place": str(path), "error": RecordError, "remedy": DELETE_IT}
+    return _decode_record(read_bytes(path, error=RecordError), str(path))[0]
+
+
+def _decode_record(content: bytes, source: str) -> tuple[Record, str]:
+    """Decode a sealed record and its place."""
+    about: dict[str, Any] = {"place": source, "error": RecordError, "remedy": DELETE_IT}
     head = decode_json(content, _Head, **about)
     if head.schema != SCHEMA:
         raise RecordError(
-            f"{path}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
+            f"{source}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
             "Read it with the version that wrote it, or run again with another --out."
         )
     if not head.seal:
-        raise RecordError(f"{path}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
-    return decode_sealed(content, Record, **about)
+        raise RecordError(f"{source}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
+    return decode_sealed(content, Record, **about), head.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,20 +239,38 @@ class Records:
         return tuple(one.record for one in self.found)
 
 
-def read_records(directory: Path) -> Records:
-    """Read every `record.json` under `directory`; report unreadable ones as faults."""
-    if not directory.is_dir():
-        raise RecordError(f"{directory}: there is no such folder. Give the --out folder of `erda run`.")
+def read_records(path: Path) -> Records:
+    """Read every `record.json` under a folder, or the lines of a file of records; report unreadable ones as faults.
+
+    A file `NAME.jsonl` stands for the folder `NAME` that its records come from.
+    """
+    if not path.exists():
+        raise RecordError(f"{path}: there is no such folder. Give the --out folder of `erda run`.")
+    directory = path if path.is_dir() else path.with_suffix("")
     found, faults = [], []
-    for path in sorted(directory.rglob(RECORD)):
+    for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
         try:
-            found.append(FoundRecord(read_record(path), path.parent))
+            record, place = _decode_record(content(), source)
+            found.append(FoundRecord(record, folder / place))
         except RecordError as error:
             faults.append(str(error))
     if not found:
         hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
-        raise RecordError(f"{directory}: contains no readable {RECORD}.{hint}")
+        raise RecordError(f"{path}: contains no readable {RECORD}.{hint}")
     return Records(directory, tuple(found), tuple(faults))
+
+
+Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder of its place
+
+
+def _record_files(directory: Path) -> Iterator[Source]:
+    for path in sorted(directory.rglob(RECORD)):
+        yield str(path), partial(read_bytes, path, error=RecordError), path.parent
+
+
+def _record_lines(file: Path) -> Iterator[Source]:
+    for number, line in enumerate(read_bytes(file, error=RecordError).splitlines(), start=1):
+        yield f"{file}:{number}", partial(bytes, line), file.with_suffix("")
 
 
 # -- records as public results -----------------------------------------------------------------------------------------
@@ -268,13 +293,18 @@ def _without_folders(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def record_bytes(record: Record) -> bytes:
-    """A sealed record as one line of JSON."""
-    return (json.dumps(sealed(record), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+def record_line(record: Record, place: str) -> bytes:
+    """A sealed record and its place, as one line of a file of records."""
+    value = sealed({"place": place, **asdict(record)})
+    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
 def audit_record(record: Record) -> list[str]:
-    """Faults of a record as a public result; measures are recomputed from its counts per relation."""
+    """Faults of a record as a public result.
+
+    Measures are recomputed from the counts per relation, and these after the last task from the packed predictions,
+    if it has any.
+    """
     faults = []
     if record.evaluate_on != "test":
         faults.append(f"measured on {record.evaluate_on} data; a result needs --evaluate-on test")
@@ -282,75 +312,55 @@ def audit_record(record: Record) -> list[str]:
         faults.append(f"lacks a protocol; both are needed ({', '.join(PROTOCOLS)})")
     elif record.accuracy[ALL_SEEN] is None:
         faults.append(f"was not measured by {ALL_SEEN}")
-    if not record.relation_right or not record.relation_tests:
-        faults.append("lacks counts per relation; run again with this version")
-    return faults or _contradictions(record) or _prediction_faults(record)
-
-
-def _prediction_faults(record: Record) -> list[str]:
-    """Counts after the last task that differ from the packed predictions; a record without predictions passes."""
+    names, tests = [name for task in record.order for name in task], record.relation_tests
+    if {*names} != tests.keys() or record.n_test != [sum(tests[name] for name in task) for task in record.order]:
+        faults.append("has no counts per relation that fit its tasks")
+    if faults:
+        return faults
     try:
         packed = unpack_predictions(record)
     except RecordError as fault:
         return [str(fault)]
-    if not packed:
-        return []
-    gold, names = packed.pop("gold"), [name for task in record.order for name in task]
-    n_tests = np.bincount(gold, minlength=len(names))
-    faults = []
-    if {name: int(n) for name, n in zip(names, n_tests, strict=True)} != record.relation_tests:
-        faults.append("the number of tests per relation differs from its packed predictions")
-    if packed.keys() != record.relation_right.keys():
-        faults.append(f"has packed predictions by {', '.join(packed)}, counts by {', '.join(record.relation_right)}")
-    for protocol, predicted in packed.items():
-        n_right = np.bincount(gold[predicted == gold], minlength=len(names))
-        counts = record.relation_right.get(protocol, {})
-        if any(counts[name][-1] != n for name, n in zip(names, n_right, strict=True) if name in counts):
-            faults.append(f"{protocol}: counts per relation differ from its packed predictions")
+    if packed and np.bincount(packed["gold"], minlength=len(names)).tolist() != [tests[name] for name in names]:
+        return ["its counts per relation differ from its packed predictions"]
+    return [f"{protocol}: {fault}" for protocol in PROTOCOLS for fault in _protocol_faults(record, protocol, packed)]
+
+
+def _protocol_faults(record: Record, protocol: str, packed: Mapping[str, np.ndarray]) -> list[str]:
+    """Measures by one protocol that differ from the recomputed ones."""
+    right, tests, n_test = record.relation_right.get(protocol), record.relation_tests, record.n_test
+    if right is None or record.accuracy[protocol] is None:
+        return [] if right is record.accuracy[protocol] is None else ["has accuracy or counts, not both"]
+    expected = {name: record.n_tasks - k for k, task in enumerate(record.order) for name in task}
+    if {name: len(counts) for name, counts in right.items()} != expected:
+        return ["counts per relation are incomplete"]
+    if any(max(counts) > tests[name] for name, counts in right.items()):
+        return ["more right predictions than test examples"]
+    n_right = [
+        [sum(right[name][k - j] for name in record.order[j]) for j in range(k + 1)] for k in range(record.n_tasks)
+    ]
+    matrix = [[n / n_test[j] for j, n in enumerate(row)] for row in n_right]
+    recomputed = {
+        "accuracy": [sum(row) / sum(n_test[: len(row)]) for row in n_right],
+        "macro": [sum(row) / len(row) for row in matrix],
+        "matrix": matrix,
+        "forgetting": forgetting(matrix),
+    }
+    faults = [
+        f"{name} differs from the counts per relation"
+        for name, value in recomputed.items()
+        if not _close(value, getattr(record, name)[protocol])
+    ]
+    if packed:
+        gold, winner = packed["gold"], packed.get(protocol, packed["gold"][:0])
+        n_last = np.bincount(gold[winner == gold] if len(winner) else winner, minlength=len(expected)).tolist()
+        if n_last != [right[name][-1] for name in expected]:
+            faults.append("counts per relation differ from its packed predictions")
     return faults
 
 
-def _contradictions(record: Record) -> list[str]:
-    """Measures that differ from those computed from the counts per relation."""
-    faults: list[str] = []
-    tests = record.relation_tests
-    if set(tests) != {name for task in record.order for name in task}:
-        return ["its counts per relation do not name the relations of its tasks"]
-    n_test = [sum(tests[name] for name in task) for task in record.order]
-    if n_test != record.n_test:
-        faults.append("n_test differs from the counts per relation")
-    for protocol in PROTOCOLS:
-        accuracy, matrix = record.accuracy[protocol], record.matrix.get(protocol)
-        right = record.relation_right.get(protocol)
-        if accuracy is None:
-            faults += [f"{protocol}: counts without an accuracy"] if right else []
-            continue
-        if right is None or matrix is None or len(accuracy) != record.n_tasks or len(matrix) != record.n_tasks:
-            faults.append(f"{protocol}: incomplete")
-            continue
-        if any(len(right.get(name, ())) != record.n_tasks - k for k, task in enumerate(record.order) for name in task):
-            faults.append(f"{protocol}: counts per relation are incomplete")
-            continue
-        if any(max(counts) > tests.get(name, 0) for name, counts in right.items()):
-            faults.append(f"{protocol}: more right predictions than test examples")
-            continue
-        rows = [
-            [sum(right[name][k - j] for name in record.order[j]) / n_test[j] for j in range(k + 1)]
-            for k in range(record.n_tasks)
-        ]
-        micro = [sum(a * n for a, n in zip(row, n_test, strict=False)) / sum(n_test[: len(row)]) for row in rows]
-        drop = forgetting(rows)
-        lost = record.forgetting.get(protocol)
-        same = (
-            _close(micro, accuracy)
-            and all(_close(ours, theirs) for ours, theirs in zip(rows, matrix, strict=True))
-            and (drop is None) == (lost is None)
-            and _close([drop or 0.0], [lost or 0.0])
-        )
-        if not same:
-            faults.append(f"{protocol}: accuracy, matrix or forgetting differ from the counts per relation")
-    return faults
-
-
-def _close(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    return len(ours) == len(theirs) and all(abs(a - b) <= ROUNDING for a, b in zip(ours, theirs, strict=True))
+def _close(one: Any, other: Any) -> bool:
+    """Whether two numbers, or nested lists of numbers, are equal up to rounding."""
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(_close, one, other))
+    return one == other or (None not in (one, other) and abs(one - other) <= ROUNDING)

@@ -119,13 +119,13 @@ class _Build:
         staged = [
             self._read(path, StagedSource(file, work)) for path, file in zip(self.sources, plan.sources, strict=True)
         ]
-        if not any(source.n_rows for source in staged):
-            raise _empty([source.tally for source in staged])
         self.show("sorting")
         for path in work.glob(f"{_SORTING}*"):
             remove_own(path)
         with connect(work / _SORTING, memory=self.settings.memory, spill=work / "spill") as connection:
             n_rows = sort_rows(connection, staged)
+            if not n_rows:
+                raise _empty([source.tally for source in staged])
             self.show("writing the rows and the lookup of entity pairs")
             parts, lookup = write_parts(connection, self.folder), write_lookup(connection, self.folder)
         records = tuple(

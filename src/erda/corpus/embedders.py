@@ -10,9 +10,8 @@ import logging
 import re
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,45 +74,33 @@ def ray_embedder(worker: ShardWorker, address: str, n_workers: int | None = None
     `n_workers` is the number of workers, each with its own model (default: one per GPU, or per CPU). More workers than
     GPUs share them.
     """
-    device_kind(worker.device)  # reject an invalid name here, not on every node
+    kind = "GPU" if device_kind(worker.device) == "cuda" else "CPU"  # rejects an invalid name here, not on every node
     model = worker.model
     if model is not None and user_path(model).is_dir():
         model = str(user_path(model).resolve())
-    worker = replace(worker, corpus=worker.corpus.resolve(), model=model)
-    return partial(_embed_on_ray, worker, address, n_workers)
+    there = replace(worker, corpus=worker.corpus.resolve(), model=model)
 
+    def embed(folder: Path, plans: Sequence[ShardPlan]) -> Iterator[ShardPlan]:
+        require_ray("ray.data")
+        with connected(address) as ray:
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            n_devices = int(ray.cluster_resources().get(kind, 1))
+            n_actors = n_workers or n_devices
+            done = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans)).map_batches(
+                _ShardActor,
+                fn_constructor_args=(there, folder.resolve()),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=max(1, min(n_actors, len(plans)))),
+                num_cpus=1,
+                num_gpus=min(1, n_devices / n_actors) if kind == "GPU" else 0,
+            )
+            try:
+                yield from (ShardPlan(int(row["start"]), int(row["stop"])) for row in done.iter_rows())
+            except ray.exceptions.RayError as error:
+                raise _erda_error(error) from error
 
-def _embed_on_ray(
-    worker: ShardWorker, address: str, n_workers: int | None, folder: Path, plans: Sequence[ShardPlan]
-) -> Iterator[ShardPlan]:
-    kind = "GPU" if device_kind(worker.device) == "cuda" else "CPU"
-    with _cluster(address) as ray:
-        n_devices = int(ray.cluster_resources().get(kind, 1))
-        n_workers = n_workers or n_devices
-        work = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans))
-        done = work.map_batches(
-            _ShardActor,
-            fn_constructor_args=(worker, folder.resolve()),
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=max(1, min(n_workers, len(plans)))),
-            num_cpus=1,
-            num_gpus=min(1, n_devices / n_workers) if kind == "GPU" else 0,
-        )
-        for row in done.iter_rows():
-            yield ShardPlan(int(row["start"]), int(row["stop"]))
-
-
-@contextmanager
-def _cluster(address: str) -> Iterator[Any]:
-    """Connect to the cluster for one job; raise its errors as errors of erda."""
-    require_ray("ray.data")
-    with connected(address) as ray:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        try:
-            yield ray
-        except ray.exceptions.RayError as error:
-            raise _erda_error(error) from error
+    return embed
 
 
 @dataclass

@@ -68,7 +68,7 @@ class StagedSource:
         """Number of rows in all chunks."""
         return self._last.n_rows
 
-    def read(self, source: Source, excluded: Excluded, tick: Callable[[], None]) -> None:
+    def read(self, source: Source, excluded: Excluded, tick: Callable[[], object]) -> None:
         """Write the missing chunks of the source; call `tick` after each batch."""
         rows, about = list[StagedRow](), ChunkAbout(n_rows=self.n_rows)
         for batch in () if self._last.is_last else source.batches(self._last.position):
@@ -176,9 +176,9 @@ def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None
     connection.execute("CREATE TABLE redirects (origin VARCHAR, target VARCHAR)")
     for source in sources:
         for redirects in (_about(path).redirects for path in source.paths):
-            columns = {"origin": redirects.keys(), "target": redirects.values()}
-            table = pa.table({name: pa.array(list(column), pa.string()) for name, column in columns.items()})
-            _insert(connection, "redirects", table)
+            columns = {"origin": list(redirects), "target": list(redirects.values())}
+            kinds = pa.schema([("origin", pa.string()), ("target", pa.string())])
+            _insert(connection, "redirects", pa.table(columns, schema=kinds))
     connection.execute("""
         CREATE TABLE targets AS
         WITH single AS (SELECT origin, min(target) AS target FROM redirects GROUP BY origin)

@@ -200,16 +200,14 @@ def _read_faiss(path: Path, about: IndexAbout) -> Any:
 
 
 def _missing(store: CorpusStore, folder: Path, model: SimilarityModel) -> DataError | ModelError:
-    others = sorted(path.parent for path in (store.folder / FOLDER).glob(f"*/{_ABOUT}"))
+    again = f"run: erda corpus index {store.folder}"
+    others = ", ".join(sorted(path.parent.name for path in (store.folder / FOLDER).glob(f"*/{_ABOUT}")))
     if others:
-        made_by = ", ".join(f"{IndexAbout.read(path).model} ({path.name})" for path in others)
         return ModelError(
-            f"{store.folder}: the index belongs to another similarity model or corpus, {made_by}; this model is "
-            f"{model.base} ({folder.name}). Use that model, or index for this one: erda corpus index {store.folder} "
-            "--model ..."
+            f"{store.folder}: no index of this similarity model and corpus ({model.base}, {folder.name}), only of "
+            f"others ({others}). Use their --model, or {again} --model ..."
         )
-    state = "unfinished" if folder.exists() else "has no index"
-    return DataError(f"{store.folder}: {state}; run: erda corpus index {store.folder}")
+    return DataError(f"{store.folder}: {'unfinished' if folder.exists() else 'has no index'}; {again}")
 
 
 # -- FAISS -------------------------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Method(ABC):
     trains: ClassVar[bool] = True  # whether learning changes the encoder, unless it is frozen
     reads_names: ClassVar[bool] = False  # whether a relation can be learned from its name, without an example
     transductive: ClassVar[bool] = False  # whether scores depend on the other questions of a call
+    uses_names: ClassVar[bool] = False  # whether relation names or descriptions enter training or scores
 
     def __post_init__(self) -> None:
         model = settings_model(type(self))

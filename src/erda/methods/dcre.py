@@ -45,6 +45,7 @@ class Dcre(Cpl):
     centred: bool = False  # subtract the mean description and the mean prototype first; not in the publication
 
     name: ClassVar[str] = "dcre"
+    uses_names: ClassVar[bool] = True
 
     def _loss(self, batch: Sequence[Example], prototypes: Tensor) -> Tensor:
         vectors, targets = F.normalize(self.encoder.encode(batch), dim=-1), self._targets(batch)

@@ -59,6 +59,7 @@ class Erda(Trained):
     mean_weight: Fraction = 0.0  # beyond the paper: weight of the mean against the name in prediction; 0: the paper's r
 
     name: ClassVar[str] = "erda"
+    uses_names: ClassVar[bool] = True
     score_kind: ClassVar[ScoreKind] = "cosine"
 
     def __post_init__(self) -> None:

@@ -63,6 +63,7 @@ class Posterior(Method):
     score_kind: ClassVar[ScoreKind] = "log-likelihood"
     trains: ClassVar[bool] = False
     reads_names: ClassVar[bool] = True
+    uses_names: ClassVar[bool] = True
 
     def _learn(self, task: Task, generator: Any) -> None:
         if not self.name_weight:

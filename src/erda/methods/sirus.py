@@ -30,6 +30,7 @@ class Sirus(Dcre):
     similar_weight: Weight = 1.0  # extra weight of a negative of the same cluster
 
     name: ClassVar[str] = "sirus"
+    uses_names: ClassVar[bool] = True
 
     def _contrast(self, examples: Sequence[Example], prototypes: Tensor, generator: torch.Generator) -> None:
         with torch.no_grad():

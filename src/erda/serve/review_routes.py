@@ -85,7 +85,7 @@ TheDesk = Annotated[ReviewDesk, Depends(desk_of)]
 
 
 @router.get("", responses=VIEW)
-async def review(
+async def review_state(
     desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
@@ -94,7 +94,7 @@ async def review(
 
 
 @router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
-async def texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
+async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
     """Review these texts instead of the earlier ones; decided pairs are not shown again. An empty list ends it."""
 
     def begin(progress: Progress | None = None) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 
 
 @router.post("/judge", responses=VIEW)
-async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
+async def judge_pair(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
     if not await desk.run(lambda one: one.judge(service.newest(), body.key, **about)):
@@ -125,7 +125,7 @@ async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) 
 
 
 @router.post("/accept", responses=VIEW)
-async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def accept_pairs(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Accept all pairs above a confidence, as one version."""
     least, relation = body.min_confidence, body.relation
     keys = await desk.run(lambda one: one.accept(service.newest(), least=least, relation=relation))
@@ -134,7 +134,7 @@ async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheServic
 
 
 @router.post("/undo", responses=VIEW)
-async def undo(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Take decisions back, including those that are part of a version; the last pair is shown again."""
     keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.keys))
     return await desk.next(body.relation, keys)

@@ -40,7 +40,7 @@ Relation = Annotated[bodies.Name, Query(description="id or name of a relation", 
 
 
 @questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
-async def predict(body: bodies.PredictBody, service: TheService) -> Response:
+async def predict_relations(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     if body.questions is None:
         found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
@@ -61,7 +61,7 @@ async def predict(body: bodies.PredictBody, service: TheService) -> Response:
         **replies(wire.JobReply, "Many documents: a job.", status=202),
     },
 )
-async def extract(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
+async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
         raise DataError("give either 'text' or 'documents'.")
@@ -100,7 +100,7 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
 
 
 @questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
-async def explain(body: bodies.ExampleBody, service: TheService) -> Response:
+async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
     return Json(
@@ -123,7 +123,7 @@ async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> R
 
 
 @questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
-async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
+async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
     rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
@@ -140,7 +140,7 @@ async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
         **replies(wire.JobReply, "A large teaching: a job.", status=202),
     },
 )
-async def teach(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
+async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
     if not body.job and n_examples <= service.limits.n_batch:
@@ -169,7 +169,7 @@ def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
 
 
 @teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
-async def judge(body: bodies.JudgeBody, service: TheService) -> Response:
+async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
     done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
@@ -188,38 +188,38 @@ async def changed(service: TheService, change: Callable[[Extractor], int]) -> Re
 
 
 @teaching.delete("/relations", responses=CHANGED)
-async def forget(relation: Relation, service: TheService) -> Response:
+async def forget_relation(relation: Relation, service: TheService) -> Response:
     """Forget a relation and its examples; earlier versions still hold them."""
     return await changed(service, lambda extractor: extractor.forget(relation))
 
 
 @teaching.post("/relations/rename", responses=CHANGED)
-async def rename(body: bodies.RenameBody, service: TheService) -> Response:
+async def rename_relation(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
     return await changed(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
 @teaching.post("/relations/merge", responses=CHANGED)
-async def merge(body: bodies.MergeBody, service: TheService) -> Response:
+async def merge_relations(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
     return await changed(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
 @teaching.post("/relations/describe", responses=CHANGED)
-async def describe(body: bodies.DescribeBody, service: TheService) -> Response:
+async def describe_relation(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
     return await changed(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
 @teaching.post("/relations/declare", responses=CHANGED)
-async def declare(body: bodies.DeclareBody, service: TheService) -> Response:
+async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
 @teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
-async def tune(body: bodies.TuneBody, service: TheService) -> Response:
+async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Response:
     """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
     Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
@@ -262,7 +262,7 @@ async def history(service: TheService) -> Response:
 
 
 @teaching.post("/undo", responses=CHANGED)
-async def undo(body: bodies.UndoBody, service: TheService) -> Response:
+async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
     return await changed(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))

@@ -54,13 +54,15 @@ class ServerMetrics:
     """Prometheus metrics: requests by route and status, their time, the queue and the version."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._registry = service, CollectorRegistry()
-        to = self._registry
+        self._registry = to = CollectorRegistry()
         self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
         self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
-        self._queued = Gauge("erda_queued_questions", "Requests whose questions are in the queue", registry=to)
-        self._version = Gauge("erda_version", "Version that answers", registry=to)
-        self._relations = Gauge("erda_relations", "Known relations", registry=to)
+        for name, about, value in (
+            ("erda_queued_questions", "Requests whose questions are in the queue", lambda: service.batcher.n_queued),
+            ("erda_version", "Version that answers", lambda: service.version.number),
+            ("erda_relations", "Known relations", lambda: len(service.version.relations)),
+        ):
+            Gauge(name, about, registry=to).set_function(value)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
@@ -70,9 +72,6 @@ class ServerMetrics:
 
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        self._queued.set(self._service.batcher.n_queued)
-        self._version.set(self._service.version.number)
-        self._relations.set(len(self._service.version.relations))
         return generate_latest(self._registry)
 
 
@@ -92,17 +91,7 @@ async def metrics(request: Request) -> Response:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-class PageFiles(StaticFiles):
-    """The files of the page; a browser keeps them and asks whether they have changed."""
-
-    def file_response(self, *given: Any, **more: Any) -> Response:
-        """Answer with a file, or with 304."""
-        response = super().file_response(*given, **more)
-        response.headers["cache-control"] = "no-cache"
-        return response
-
-
-page_files = PageFiles(directory=PAGE)
+page_files = StaticFiles(directory=PAGE)
 
 
 @router.get("/", include_in_schema=False)

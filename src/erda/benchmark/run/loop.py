@@ -119,6 +119,7 @@ def run(
             versions=versions(),
             **relation_counts(tests.gold, marks, order),
             notes=notes,
+            uses_names=getattr(method, "uses_names", None),
             packed=pack_predictions(tests.gold, marks[-1], predictions.relations, order),
         )
         write_json(directory / MANIFEST, stream.manifest.to_json())
