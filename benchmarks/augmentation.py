@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from erda.benchmark.metrics import forgetting
+from erda.benchmark.measures import forgetting
 from erda.corpus.augment import PAPERS, Augmentation, Augmenter, open_augmenter
 from erda.fields import flat_values
 from erda.methods.erda import Erda

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.benchmark.records import Record, read_predictions
-from erda.benchmark.run.loop import run_directory
+from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.run.planned_runs import run_experiment
 from erda.cli.settings_options import seeds_of
 from erda.errors import ErdaError, join_faults
@@ -62,7 +61,7 @@ def cache(options: argparse.Namespace) -> Iterator[Figure]:
         return _run(folder / name, methods="erda", encoder="minilm", seeds=100, settings=settings)[0]
 
     empty, filled, without = one_stream("empty", 4.0), one_stream("filled", 4.0), one_stream("without", 0.0)
-    best = [read_predictions(run_directory(folder / name, filled)).best for name in ("filled", "without")]
+    best = [unpack_predictions(one)["all-seen"] for one in (filled, without)]
     yield Figure(f"MiniLM paper, {options.tasks} tasks, without the cache", _seconds(without), "s")
     yield Figure("  with it, empty at the start", _seconds(empty), "s")
     yield Figure("  with it, filled by an earlier run", _seconds(filled), "s")

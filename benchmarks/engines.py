@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from embed import N_ROUNDS, marked_text
-from erda.benchmark.metrics import ALL_SEEN
+from erda.benchmark.measures import ALL_SEEN
 from erda.benchmark.run.planned_runs import run_experiment
 from erda.corpus.similarity import SimilarityModel
 from erda.data.catalogue import open_stream

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from erda.benchmark.experiments import PERCENT
-from erda.benchmark.metrics import PROTOCOLS
+from erda.benchmark.measures import PROTOCOLS
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.statistics import relation_interval
 from erda.errors import ErdaError, RecordError

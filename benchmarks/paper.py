@@ -14,14 +14,13 @@ from pathlib import Path
 from time import perf_counter
 
 from erda.benchmark.experiments import PERCENT, Line
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.paper.paper_sections import paper_layout
-from erda.benchmark.paper.paper_tables import choose_tables
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
 from erda.benchmark.paper.run_paper import run_paper
 from erda.benchmark.records import Record, read_records
-from erda.benchmark.report.comparison import compare
+from erda.benchmark.report.comparison import compare_lines
 from erda.benchmark.report.published import published_of
-from erda.benchmark.report.sections import Section
+from erda.benchmark.report.report_files import Section
 from erda.cli.settings_options import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
 from erda.settings.load import given_values
@@ -72,7 +71,7 @@ def _main_figures(section: Section) -> list[Figure]:
 def _over(best: Line, others: list[Line], *, least: float) -> list[Figure]:
     """Difference of one line to others, and p of the paired t-test with Holm's correction."""
     figures = []
-    for one in compare(best, others, protocol=CANDIDATES):
+    for one in compare_lines(best, others, protocol=CANDIDATES):
         gain = None if one.difference is None else PERCENT * one.difference
         figures.append(Figure(f"  over {one.second}", gain, "points", f">= {least:g}"))
         figures.append(Figure("    p, paired t-test (Holm)", one.p_t_corrected, "", "< 0.05"))

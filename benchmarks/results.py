@@ -5,24 +5,20 @@ python benchmarks/results.py --check                    # exit status 1 if a doc
 python benchmarks/results.py --add runs/paper           # first add the records of `erda paper` to results/paper
 python benchmarks/results.py --add runs/x --to fresh/x  # or those of `erda run`, to another folder
 
-Added records are audited as `erda submit` does, and stored without predictions and long notes.
+Added records are audited, and stored without long notes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from erda.benchmark.paper.paper_sections import asked_tables, note_tables, paper_layout
-from erda.benchmark.paper.paper_tables import TABLES
-from erda.benchmark.records import RECORD, Records, read_records
-from erda.benchmark.report.reproducibility import reproducibility_page
-from erda.benchmark.report.sections import Section
-from erda.benchmark.submission import audit_record, compact_record, record_bytes
+from documents import results_page
+from erda.benchmark.paper.paper_tables import TABLES, paper_layout
+from erda.benchmark.records import RECORD, audit_record, compact_record, read_records, record_bytes
+from erda.benchmark.report.report_files import Section
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown
@@ -31,28 +27,25 @@ from leaderboard.rows import published_rows, ranked, record_rows
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
-LOST = "without_records.toml"
 
 
 def add_records(runs: Path, results: Path, to: str) -> int:
     """Add the records under `runs` to `results/to`; reject all if one is invalid. Return their number."""
     found = read_records(runs)
-    compact = {one.folder.relative_to(runs): compact_record(one) for one in found.found if one.folder is not None}
+    compact = {
+        one.folder.relative_to(runs): compact_record(one.record) for one in found.found if one.folder is not None
+    }
     faults = list(found.faults)
     faults += [f"{place}: {fault}." for place, record in compact.items() for fault in audit_record(record)]
     if faults:
         raise ErdaError(join_faults([f"{runs}: no record was added.", *faults]))
     for place, record in compact.items():
         write_bytes(results / to / place / RECORD, record_bytes(record))
-    names = asked_tables(runs)
-    if names:
-        note_tables(results / to, [table for table in TABLES if table.name in names])
     return len(compact)
 
 
 def documents(results: Path) -> dict[str, str]:
     """Path in the repository -> content of every generated document."""
-    lost = _without_records(results)
     folders = sorted({path.relative_to(results).parts[0] for path in results.rglob(RECORD)})
     found = {name: read_records(results / name) for name in folders}
     sections = {name: tuple(_in_folder(section, name) for section in paper_layout(one)) for name, one in found.items()}
@@ -60,24 +53,9 @@ def documents(results: Path) -> dict[str, str]:
     paper = [one for one in sections.get("paper", ()) if _table_name(one) not in own and one.name in _planned()]
     beyond = [one for name in folders for one in sections[name] if one not in paper]
     rows = ranked([*record_rows(section for name in folders for section in sections[name]), *published_rows()])
-    every = Records(results, tuple(one for part in found.values() for one in part.found), _faults(found))
-    titles = {table.name: table.title for table in TABLES}
     return {
-        "REPRODUCIBILITY.md": reproducibility_page(
-            every,
-            paper,
-            made_by=MADE_BY,
-            expected={name: title for name, title in titles.items() if name not in own},
-            lost=lost,
-        ),
-        "docs/beyond.md": reproducibility_page(
-            every,
-            beyond,
-            title="Beyond the paper: the records",
-            made_by=MADE_BY,
-            expected={name: title for name, title in titles.items() if name in own},
-            lost=lost,
-        ),
+        "REPRODUCIBILITY.md": results_page(paper, title="Reproducibility", made_by=MADE_BY),
+        "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
         "docs/leaderboard.md": to_page_markdown(rows),
         "docs/leaderboard.html": to_page_html(rows),
     }
@@ -96,15 +74,6 @@ def _planned() -> set[str]:
 
 def _table_name(section: Section) -> str:
     return section.name.partition("-on-")[0]
-
-
-def _faults(found: dict[str, Records]) -> tuple[str, ...]:
-    return tuple(fault for one in found.values() for fault in one.faults)
-
-
-def _without_records(results: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    path = results / LOST
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def main() -> int:

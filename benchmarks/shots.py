@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.benchmark.experiments import PERCENT
-from erda.benchmark.metrics import ALL_SEEN
-from erda.benchmark.report.figures.figure import COLOURS, Figure, Panel, save_figure, tidy
-from erda.benchmark.report.figures.measures import draw_line
+from erda.benchmark.measures import ALL_SEEN
+from erda.benchmark.report.figures import COLOURS, Figure, Panel, draw_line, save_figure, tidy
 from erda.benchmark.run.planned_runs import run_experiment
 from erda.benchmark.statistics import Summary
 from erda.encoders.frozen import FrozenCache

@@ -50,4 +50,4 @@ def browser(chromium: str) -> Iterator[Any]:
 def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are built and written but not painted, which takes half a second each; test_figures.py paints them."""
     blank = b'<svg viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr("erda.benchmark.report.figures.figure._bytes", lambda *_, **__: blank)
+    monkeypatch.setattr("erda.benchmark.report.figures._bytes", lambda *_, **__: blank)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report.table_formats import DASH, Cells, Table, escape_markdown, to_markdown
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.report.table_formats import DASH, Cells, ResultTable, escape_markdown, to_markdown
 from leaderboard.rows import UNKNOWN, LeaderboardRow
 
 HERE = Path(__file__).parent
@@ -33,10 +33,10 @@ columns: parameters, pretraining data and what a method keeps per relation.
 
 ## Add a result
 
-Run your method on all seeds of a setting (`erda run --preset NAME --method FILE.py:Class`), then
-`erda submit runs/mine --method-file FILE.py`, and attach the bundle to a pull request. CI runs
-`erda submit --check BUNDLE`, which recomputes every measure from the counts per relation and
-executes nothing. Both protocols, test data and sealed records are required.
+Run your method on all seeds of a setting (`erda run --preset NAME --method FILE.py:Class --out
+runs/mine`), then `python benchmarks/results.py --add runs/mine --to NAME`, and open a pull request
+with the new file in `results/` and the source of your method. A test recomputes every measure from
+the predictions in the records. Both protocols and test data are required.
 """
 COLUMNS = ("method", "encoder", "encoder is", "reads names", ALL_SEEN, "95 % over relations", CANDIDATES)
 
@@ -45,7 +45,7 @@ def to_page_markdown(rows: Sequence[LeaderboardRow]) -> str:
     """Markdown page: one table per setting."""
     parts = [INTRODUCTION.format(n_records=sum(row.n_records for row in rows))]
     for setting, own in groupby(rows, key=lambda row: row.setting):
-        table = Table(
+        table = ResultTable(
             name="leaderboard",
             title=setting,
             columns=COLUMNS,

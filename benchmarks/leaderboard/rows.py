@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.experiments import PERCENT, Line
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS
+from erda.benchmark.experiments import PERCENT, Line, dataset_in_words
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS
 from erda.benchmark.records import Record
 from erda.benchmark.report.published import LATER, PAPER, Published
-from erda.benchmark.report.sections import Section
-from erda.benchmark.titles import dataset_in_words
+from erda.benchmark.report.report_files import Section
 
 FACTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
 ORDERS = {"erda": "task orders of ERDA", "sckd": "task orders of SCKD"}

@@ -173,7 +173,7 @@ def _n_sentences(relation: dict[str, list[str]]) -> int:
 
 
 def _n_said() -> None:
-    from erda.app.candidates import FOLDER, ReviewJournal
+    from erda.app.review_journal import FOLDER, ReviewJournal
 
     print(sum(one.said in ("yes", "no", "other") for one in ReviewJournal(Path("store") / FOLDER).decisions))
 

@@ -95,7 +95,7 @@ def ask_build(path: str) -> Call:
 
 
 CORPUS = ("corpus", "adapter", "tiny", "data.jsonl", "rows.jsonl")
-STORE = ("corpus/corpus.json", "corpus/checked.json", "corpus/segments/*/*")
+STORE = ("corpus/*.*",)
 VECTORS = ("corpus/vectors/*/*",)
 TRAINED = ("tiny", "rows.jsonl")
 INPUT = ("data.jsonl", "vectors.txt")
@@ -111,8 +111,7 @@ QUESTIONS = (
     Question("records, reported", ("run", *INPUT), ("run/*/*/*.*",), REPORT, 10),
     Question("records, run again", ("run", *INPUT), ("run/*/*/*.*",), toys.RUN, 6, ends=("run",)),
     Question("unfinished run", ("stopped/run", *INPUT), ("run/*/*/progress/**/*",), toys.RUN, 8, ends=("run",)),
-    Question("corpus, searched", CORPUS, STORE, ["corpus", "search", "corpus", "was"], 8),
-    Question("corpus, counted", CORPUS, STORE, ["corpus", "stats", "corpus"], 6),
+    Question("corpus, counted", CORPUS, STORE, ["corpus", "stats", "corpus"], 14),
     Question("corpus, augmented", CORPUS, (*STORE, *VECTORS), toys.AUGMENT, 10, ends=EXTRA),
     Question("corpus, built again", CORPUS, STORE, toys.BUILD, 6, ends=("corpus",)),
     Question("corpus, indexed again", CORPUS, (*STORE, *VECTORS), toys.INDEX, 6, ends=("corpus",)),
@@ -269,7 +268,7 @@ class Stop:
 
 STOPS = (
     Stop("run", toys.RUN, INPUT, "run", "run/*/*/progress/progress.json", "run/seqrun/*/record.json"),
-    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/staging.duckdb", "corpus/corpus.json"),
+    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/rows-*", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint.npz", "adapter/*.safetensors"),
     Stop(

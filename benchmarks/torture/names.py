@@ -98,8 +98,6 @@ def entity(here: Path, name: str) -> Iterator[Call]:
     toys.write_lines(here / "rows.jsonl", rows)
     yield ["corpus", "build", "rows.jsonl", "--out", "corpus"]
     yield ["corpus", "stats", "corpus"]
-    yield ["corpus", "search", "corpus", "the"]
-    yield ["corpus", "show", "corpus", "ada", "bob"]
 
 
 def title(here: Path, name: str) -> Iterator[Call]:
@@ -175,7 +173,7 @@ def output_name(here: Path, name: str) -> Iterator[Call]:
     yield ["export", *store, "--", f"{name} export"]
     yield ["tune", "--precision", "0.1", *store, "--", name]
     yield ["review", f"--relation={name}", *store, "--", name]
-    yield ["corpus", "train", "--pairs", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
+    yield ["corpus", "train", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
     yield ["corpus", "index", "corpus", f"--model={name}"]
     yield [*toys.AUGMENT[:-1], f"{name}4.jsonl"]
     yield ["search", *toys.SEARCH[1:-6], "--space", f"{name}=1:3", "--trials", "1", f"--out={name} search"]

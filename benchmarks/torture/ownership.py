@@ -43,12 +43,6 @@ WRITINGS = (
         "a.jsonl",
         ("data.jsonl", "labelled.jsonl"),
     ),
-    Writing(
-        "narrow",
-        ("corpus", "narrow", "corpus", "data.jsonl", "--model", "adapter", "--overwrite", "--out", "a.jsonl"),
-        "a.jsonl",
-        ("data.jsonl",),
-    ),
     Writing("convert", ("data", "convert", "data.jsonl", "--out", "a.csv"), "a.csv", ("data.jsonl",)),
     Writing("export", ("export", "a", *STORE), "a"),
     Writing("teach", ("teach", "r9", "[[ada]] met {{bob}}", *STORE), "store"),
@@ -62,7 +56,7 @@ WRITINGS = (
 BESIDE = ("{out}.partial", ".{out}.part", ".{out}.tmp", ".{out}.0.tmp")
 INSIDE = (
     *("notes.txt", "objects/notes.txt", "versions/README.md", "versions/9.json", "versions/sub/notes.txt", ".lock"),
-    *("objects", "versions", "build/notes.txt", "segments/notes.txt"),
+    *("objects", "versions", "build/notes.txt"),
 )
 WAYS = ("file", "folder", "link to a file", "link to a folder")
 COPIES = ("data.jsonl", "labelled.jsonl", "rows.jsonl", "sources", "store", "tiny")

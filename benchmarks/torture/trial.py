@@ -29,7 +29,7 @@ Kind = Literal["clear", "traceback", "silent", "lost"]
 COLUMNS: dict[Kind, str] = {"clear": "clear", "traceback": "tracebacks", "silent": "silently wrong", "lost": "lost"}
 # fields that differ between any two runs of a command, and their digests
 LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine", "command", "time", "identity"}
-NOT_COMPARED = {".lock", "checked.json", "journal.jsonl"}  # they hold times
+NOT_COMPARED = {".lock"}
 BATCH = 8  # cases that one process runs in turn: a fork takes as long as many a case
 HERE = "here"  # name of the working directory of a case
 LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|progress|checkpoints|.*\.old|.*\.new")

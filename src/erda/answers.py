@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from erda.errors import counted
 from erda.text.marks import example_to_marks
 from erda.text.pronouns import is_possessive, is_pronoun
-from erda.types import Entity, Example, Span
+from erda.types import Entity, Example
 
 __all__ = [
     "Answer",
@@ -68,11 +68,6 @@ class Answer:
     relations: tuple[str, ...] = ()
 
     @property
-    def best(self) -> str | None:
-        """Alias of `relation`."""
-        return self.relation
-
-    @property
     def head_name(self) -> str:
         """Name of the head: what a resolved pronoun stands for, else the mention itself."""
         return self.example.head.resolved or self.example.head.name
@@ -123,7 +118,6 @@ class Extraction:
     n_entities: int
     n_left_out: int = 0  # pairs over the bound
     hint: str = ""
-    inverses: Mapping[str, str] = field(default_factory=dict)  # declared: relation -> inverse; a symmetric one: itself
 
     @property
     def found(self) -> tuple[Answer, ...]:
@@ -132,39 +126,14 @@ class Extraction:
 
     @property
     def found_both_ways(self) -> tuple[Answer, ...]:
-        """The pairs between which a relation holds, in both directions if both hold.
-
-        The triples of a symmetric relation, or of two inverse relations, between two entities have the same or
-        the opposite meaning: the most confident one is kept.
-        """
-        best: dict[object, tuple[float, int, str]] = {}
-        for number, answer in enumerate(self.answers):
-            for one in answer.held:
-                found = one.confidence, -number, one.relation
-                key = self._declared_fact(answer, one.relation) or (number, one.relation)
-                best[key] = max(best.get(key, found), found)
-        kept = {(-number, relation) for _, number, relation in best.values()}
-        answers = []
-        for number, answer in enumerate(self.answers):
-            if relations := tuple(one for one in answer.relations if (number, one) in kept):
-                answers.append(replace(answer, relation=relations[0], relations=relations))
-        return tuple(answers)
+        """The pairs between which a relation holds, in both directions if both hold."""
+        return tuple(one for one in self.answers if one.relation is not None)
 
     def kept(self, pairs: Pairs) -> tuple[Answer, ...]:
         """The pairs to report: with a relation, in the likelier direction or in both; or all."""
         if pairs == "all":
             return self.answers
         return self.found if pairs == "likelier" else self.found_both_ways
-
-    def _declared_fact(self, answer: Answer, relation: str) -> object:
-        """A key that a triple of a declared relation shares with triples of the same or the opposite meaning."""
-        if (inverse := self.inverses.get(relation)) is None:
-            return None
-        head, tail = answer.example.head.span, answer.example.tail.span
-        if answer.place:  # a text can repeat a sentence
-            head = Span(answer.place.head_start, answer.place.head_end)
-            tail = Span(answer.place.tail_start, answer.place.tail_end)
-        return answer.example.tokens, frozenset((head, tail)), frozenset((relation, inverse))
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -209,11 +178,6 @@ class WordEffect:
     place: int  # token index
     relation: str | None  # the answer without the word
     change: float  # in the confidence of the relation that ranks first with the word
-
-    @property
-    def best(self) -> str | None:
-        """Alias of `relation`."""
-        return self.relation
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
     **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub", "pebble"), "train"),
-    **dict.fromkeys(("optuna", "sqlalchemy"), "search"),
+    "tabulate": "train",  # also in `report`
+    "optuna": "search",
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
     "ray": "ray",
     "spacy": "entities",

@@ -163,22 +163,6 @@ def test_answers_about_text_keep_the_users_data(
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_every_row_keeps_its_id_also_a_number_or_that_of_an_invalid_row(
-    extractor: Extractor, tmp_path: Path, ending: str
-) -> None:
-    file = tmp_path / f"q.{ending}"
-    texts = [QUESTIONS[0], "nothing is marked", QUESTIONS[1]]
-    lines = {
-        "csv": ["id,text", *(f'{number},"{text}"' for number, text in enumerate(texts))],
-        "jsonl": [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)],
-    }
-    file.write_text("\n".join(lines[ending]))
-    write_answers(ask_rows(extractor.version, file), tmp_path / "a.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert [(row["id"], "error" in row) for row in rows] == [("0", False), ("1", True), ("2", False)]
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_answers_to_rows_keep_the_columns_of_the_input(extractor: Extractor, tmp_path: Path, ending: str) -> None:
     row = {"id": "7", "Text": QUESTIONS[0], "relation": "truth", "Source file": "a, b"}
     if ending == "csv":

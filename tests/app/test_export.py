@@ -3,12 +3,10 @@
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny_models import build_model
 from toy_extractor import open_toy
@@ -20,7 +18,6 @@ from erda.cli.main import main
 from erda.cli.version_commands import EXPORT
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
-from erda.text.marks import example_from_marks
 from erda.types import Relation
 
 LESSONS = {
@@ -89,23 +86,6 @@ def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extract
         assert confidences == pytest.approx([one.confidence for one in expected.ranked], abs=1e-4)
 
 
-def test_inverse_relations_exclude_each_other(taught: Extractor, tmp_path: Path) -> None:
-    extractor = Extractor.open(shutil.copytree(taught.folder, tmp_path / "store"))
-    extractor.declare("capital of", inverse="born in")
-    predictor = Predictor(extractor.export(tmp_path / "exported"))
-    predictor.known["least"] = [0.0] * 3
-    for answer, expected in zip(
-        predictor.predict(QUESTIONS), extractor.predict(QUESTIONS, min_confidence=0.0), strict=True
-    ):
-        assert (tuple(answer["relations"]), len(answer["relations"])) == (expected.relations, 2)
-
-
-def test_the_vectors_are_the_same_to_the_last_bit(taught: Extractor, exported: Path) -> None:
-    examples = [example_from_marks(one) for one in QUESTIONS]
-    expected = taught.version.method.encoder.embed(examples)
-    assert np.array_equal(Predictor(exported).vectors(QUESTIONS), expected)
-
-
 def test_it_runs_as_a_command(exported: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(exported / "predict.py")]
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "ORT_DISABLE_TELEMETRY")}
@@ -129,16 +109,6 @@ def test_a_damaged_export_is_refused(exported: Path, tmp_path: Path, name: str) 
         (tmp_path / file.name).write_bytes(content[:-1] + b"x" if file.name == name else content)
     with pytest.raises(ValueError, match=f"{name} is damaged"):
         Predictor(tmp_path)
-
-
-def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(shutil.copy(exported / "predict.py", tmp_path))]
-    for missing in ("erda_export", "encoder.json"):
-        ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=False)
-        assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert missing in ran.stderr
-        shutil.copytree(exported / "erda_export", tmp_path / "erda_export", dirs_exist_ok=True)
-    assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_store_names_its_engine_and_rejects_another(taught: Extractor) -> None:

@@ -1,16 +1,16 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
 
-from erda.app.candidates import FOLDER, PENDING, SHOWN, Candidate, CandidatePool, ReviewJournal, pair_key
+from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
 from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
+from erda.app.state import pair_key
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
@@ -24,7 +24,8 @@ def shown(review: Review | ReviewView) -> str:
 
 
 def keys_left(review: Review) -> list[str]:
-    return [one.key for one in review._queue.left(review.version, None)]
+    with review._shared._open(review.version) as journal:
+        return [one.key for one in review._shared._left(review.version, None, journal)]
 
 
 def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
@@ -52,34 +53,6 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
             review.skip()
         assert review.why_nothing.startswith("Every likely pair of the text was shown")
     assert len(set(keys)) == len(keys)
-
-
-def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_review(extractor, ROWS) as review:
-        go, rank, keys = Event(), review.pool.ranked, list[str]()
-        monkeypatch.setattr(review.pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
-        for _ in range(PER_VERSION):
-            keys.append(shown(review))
-            review.judge(holds=True)
-        keys.append(shown(review))
-        assert not go.is_set(), "the next pair is there before the ranking"
-        go.set()
-        assert review.undo()
-        assert shown(review) == keys[PER_VERSION - 1]
-        review.judge(holds=False)
-        while review.current:
-            keys.append(shown(review))
-            review.skip()
-        assert [key for key, n in Counter(keys).items() if n > 1] == [keys[PER_VERSION]], "it was not decided about"
-        review.extractor.teach("born in", ["[[Ann]] was born in {{Rome}} ."])
-
-        def fail(*given: object, **asked: object) -> list[Candidate]:
-            raise DataError("no ranking")
-
-        monkeypatch.setattr(review.pool, "ranked", fail)
-        review._rank_meanwhile()
-        with pytest.raises(DataError, match="no ranking"):
-            review.undo()
 
 
 def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
@@ -158,7 +131,7 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     pool = CandidatePool(extractor.version, ROWS)
-    killed = Review(extractor, pool, journal)
+    killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed)
     killed.judge(holds=False)
     with (journal.folder / SHOWN).open("ab") as file:
@@ -231,7 +204,7 @@ def save_on_a_server(extractor: Extractor) -> str:
     review = SharedReview(extractor.folder)
     review.begin(extractor.version, ["Nothing here."])
     review.save(extractor)
-    return review.view(extractor.version).reason
+    return review.view(extractor.version).unplaced
 
 
 def save_on_a_terminal(extractor: Extractor) -> str:
@@ -290,20 +263,6 @@ def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(
     assert found == {"from": ["a"], "born in": [], "capital of": ["c"], "founded by": ["e"]}
 
 
-def test_a_renamed_relation_keeps_its_identity_through_undo_and_merge(extractor: Extractor) -> None:
-    one = extractor.version.known("born in").identity
-    extractor.rename("born in", "from")
-    assert extractor.version.known("from").identity == one
-    extractor.undo()
-    assert extractor.version.known("born in").identity == one
-    extractor.merge("born in", "founded by")
-    assert extractor.version.known("founded by").merged == (one,)
-    other = extractor.version.known("founded by").identity
-    assert open_toy(extractor.folder).version.known("founded by").identity == other != one
-    extractor.rename("founded by", "born in")
-    assert extractor.version.known("born in").identity == other
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -319,23 +278,6 @@ def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) ->
             review.judge(holds=True)
     with open_review(extractor, []) as review:
         assert review.why_nothing == "The text is empty."
-
-
-def test_nothing_taught_says_so_and_writes_nothing(tmp_path: Path) -> None:
-    with (
-        pytest.raises(DataError, match="Nothing was taught yet"),
-        open_review(open_toy(tmp_path / "new"), ROWS),
-    ):
-        pass
-    assert not (tmp_path / "new").exists()
-
-
-def test_purging_removes_the_reviews(extractor: Extractor) -> None:
-    with open_review(extractor, ROWS) as review:
-        review.skip()
-    (extractor.folder / FOLDER / "mine.txt").write_text("not erda's")
-    extractor.prune(purge=True)
-    assert [path.name for path in (extractor.folder / FOLDER).iterdir()] == ["mine.txt"]
 
 
 def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from toy_extractor import Words
 
 from erda.app.extractor import Extractor
-from erda.benchmark.metrics import ALL_SEEN, Answers, mark, measure
+from erda.benchmark.measures import ALL_SEEN, TestAnswers, mark, measure
 from erda.data.catalogue import open_stream
 from erda.methods import METHODS
 
@@ -27,6 +27,6 @@ def test_a_stream_taught_through_the_extractor_is_the_benchmarks(tmp_path: Path)
         test = stream.test(index)
         predictions = method.predict(test.examples)
         np.testing.assert_array_equal(extractor.version.method.predict(test.examples).scores, predictions.scores)
-        marks.append(mark(predictions, Answers.of(test)))
+        marks.append(mark(predictions, TestAnswers.of(test)))
         questions += [replace(one, relation=gold) for one, gold in zip(test.examples, test.gold, strict=True)]
     assert extractor.evaluate(questions).accuracy_of_known == measure(marks).accuracy[ALL_SEEN]

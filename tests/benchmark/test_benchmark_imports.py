@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-MODULES = ("records", "metrics", "statistics", "experiments", "run.loop", "run.planned_runs", "report.reproducibility")
+MODULES = ("records", "measures", "statistics", "experiments", "run.loop", "run.planned_runs", "report.report_files")
 
 
 def test_no_module_outside_the_methods_imports_torch() -> None:

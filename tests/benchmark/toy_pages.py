@@ -7,8 +7,7 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.records import Records
-from erda.benchmark.report.report import Report, write_report
-from erda.benchmark.report.sections import VIEWS, Section, experiment_sections
+from erda.benchmark.report.report_files import VIEWS, Report, Section, experiment_sections, write_report
 from erda.files import write_arrays
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"

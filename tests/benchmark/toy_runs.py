@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.records import FoundRecord, Record
-from erda.benchmark.run.loop import Parts, run
+from erda.benchmark.run.loop import run
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
 from erda.settings.runs import Run
 from erda.types import Entity, Example, Predictions, Relation, Span, Task
@@ -97,18 +98,17 @@ def toy_run(**changes: object) -> Run:
     return Run(**{**values, **changes})
 
 
-def toy_parts(asked: Run, **method: object) -> Parts:
-    noise = asked.settings["method"]["noise"]
-    return Parts(
-        stream=lambda: toy_stream(asked.seed),
-        build=lambda: ToyMethod(asked.seed, noise, **method),
-        restore=ToyMethod.load,
-    )
-
-
-def toy_record(out: Path, **changes: object) -> Record:
+def toy_record(out: Path, *, stream: TaskStream | None = None, learner: Any = None, **changes: Any) -> Record:
+    """Run the toy method on a toy stream; `changes` are those of the run, `learner` replaces the method."""
     asked = toy_run(**changes)
-    return run(asked, toy_parts(asked), out=out, bar=None)
+    noise = asked.settings["method"]["noise"]
+    return run(
+        asked,
+        open_stream=lambda: stream or toy_stream(asked.seed),
+        build=lambda: learner or ToyMethod(asked.seed, noise),
+        out=out,
+        bar=False,
+    )
 
 
 def with_noise(noise: float) -> dict[str, dict[str, float]]:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.corpus.vector_shards import ShardPlan, add_to_journal, write_shard
+from erda.corpus.vector_shards import ShardPlan, VectorShards, write_shard
 from erda.errors import DataError
 from index import bench_index, cluster_centres, clustered_vectors
 
@@ -33,13 +33,12 @@ def test_exact_search_has_recall_one() -> None:
 
 
 def test_real_vectors_are_queried_for_their_nearest_other_row(tmp_path: Path) -> None:
-    (tmp_path / "vectors.json").write_text('{"format": 1, "fingerprint": "x", "dim": 16, "shard_rows": 1000}')
     rng = np.random.default_rng(0)
     vectors = clustered_vectors(rng, cluster_centres(rng, 20, 16), 1000).astype(np.float16)
-    plan = ShardPlan(0, 1000, "v")
-    add_to_journal(tmp_path, write_shard(tmp_path, plan, vectors))
-    figures = bench_index(vectors=tmp_path, factory="IVF8,Flat", n_queries=30)
+    write_shard(tmp_path, ShardPlan(0, 1000), vectors)
+    shards = VectorShards(tmp_path, 1000)
+    figures = bench_index(vectors=shards, factory="IVF8,Flat", n_queries=30)
     assert figures.n_rows == 1000
     assert 0.8 <= figures.recall <= 1
     with pytest.raises(DataError, match="too few to ask"):
-        bench_index(vectors=tmp_path, n_queries=400)
+        bench_index(vectors=shards, n_queries=400)

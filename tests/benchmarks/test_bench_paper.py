@@ -5,8 +5,7 @@ import pytest
 from toy_runs import toy_record
 
 import paper
-from erda.benchmark.paper.paper_sections import note_tables
-from erda.benchmark.paper.paper_tables import TABLES, PaperTable, choose_tables
+from erda.benchmark.paper.paper_tables import PaperTable
 from erda.benchmark.records import RECORD
 from erda.errors import RecordError, SettingsError
 from erda.files import sealed, write_json
@@ -50,7 +49,6 @@ def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template
     put(tmp_path, template, "plain", "erda", last=0.55)
     put(tmp_path, template, "plain", "idlvq-c", last=0.50)
     put(tmp_path, template, "plain", "emr", last=0.30)
-    note_tables(tmp_path, choose_tables(["main"]))
     figures = {figure.name.strip(): figure for figure in paper_figures(tmp_path)}
     assert figures["ERDA, BiLSTM, candidates after task 8"].verdict == "met"
     gain = figures["over ERDA w.o. DA"]
@@ -94,7 +92,6 @@ def test_timing_needs_an_empty_folder(tmp_path: Path, template: dict, monkeypatc
 def test_the_command_prints_figures(tmp_path: Path, template: dict, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, template, "plain", "erda", last=0.51)
     put(tmp_path, template, "plain", "seqrun", last=0.12)
-    note_tables(tmp_path, TABLES)
     assert main([str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "NOT MET" in printed  # 51 < 52
@@ -104,6 +101,5 @@ def test_the_command_prints_figures(tmp_path: Path, template: dict, capsys: pyte
 def test_an_uncompared_figure_does_not_meet_its_target(tmp_path: Path, template: dict) -> None:
     put(tmp_path, template, "plain", "erda", last=0.60, seeds=(100, 110))
     put(tmp_path, template, "plain", "emr", last=0.30, seeds=(120, 130))
-    note_tables(tmp_path, choose_tables(["main"]))
     figures = {figure.name.strip(): figure for figure in paper_figures(tmp_path)}
     assert (figures["over EMR"].value, figures["over EMR"].verdict) == (None, "not measured")

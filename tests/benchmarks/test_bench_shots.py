@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import shots
-from erda.benchmark.report.figures.figure import paint
+from erda.benchmark.report.figures import paint
 from erda.files import write_json
 
 POINTS = [shots.Point(name, n, (0.1 * n, 0.2 * n)) for name in shots.CURVES for n in (1, 2)]

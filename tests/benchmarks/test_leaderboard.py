@@ -9,7 +9,7 @@ import pytest
 from toy_runs import grouped, toy_record
 
 from erda.benchmark.records import Record
-from erda.benchmark.report.sections import experiment_section
+from erda.benchmark.report.report_files import experiment_section
 from leaderboard.leaderboard import to_page_html, to_page_markdown
 from leaderboard.rows import LeaderboardRow, published_rows, ranked, record_rows
 

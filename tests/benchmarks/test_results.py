@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from erda.benchmark.submission import audit
 from toy_runs import toy_record
 
 from erda.benchmark.records import read_record, read_records
-from erda.benchmark.submission import audit
 from erda.errors import ErdaError
 from results import ROOT, add_records, documents
 

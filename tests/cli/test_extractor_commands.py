@@ -28,14 +28,6 @@ def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> 
     assert "erda relations no_relation --store 'my store'" in erda("relations", *store).out
 
 
-def test_a_new_description_alone_is_reported(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    said = erda("teach", "founded by", "--description", "who began it").lines
-    assert said[0] == "Version 2: no new example; new description: founded by."
-    assert erda("versions").lines[-1].endswith("described founded by")
-    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
-
-
 PATTERNS = ["[[X]] was founded by {{Y}}.", "{{Y}} set up [[X]]."]
 
 
@@ -73,15 +65,14 @@ def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda, name: str
     assert erda("relations", "--store", "other").lines[1].endswith("who began it (2 patterns)")
 
 
-def test_a_description_has_several_lines(erda: Erda) -> None:
+def test_a_description_has_several_lines_and_is_taught_alone(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
-    erda("edit", "founded by", *(f"--description={one}" for one in PATTERNS))
-    assert erda("relations").lines[1] == "       3  founded by  (2 patterns)"
-    said = erda("teach", "founded by", *(f"--description={one}" for one in [*PATTERNS, "[[X]] began with {{Y}}."]))
-    assert said.lines[0] == "Version 3: 1 new pattern; new description: founded by."
+    said = erda("teach", "founded by", "--description", "who began it").lines
+    assert said[0] == "Version 2: no new example; new description: founded by."
+    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
+    said = erda("teach", "founded by", *(f"--description={one}" for one in PATTERNS)).lines
+    assert said[0] == "Version 3: 2 new patterns; new description: founded by."
     assert erda("versions").lines[-1].endswith("described founded by")
-    erda("edit", "founded by", "--description", "")
-    assert erda("relations").lines[1] == "       3  founded by"
 
 
 @pytest.mark.parametrize("command", [["relations", "founded by"], ["versions"]])
@@ -115,7 +106,6 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ),
         ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
         ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
-        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' only in case"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
         ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
@@ -129,10 +119,8 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
         ("extract q.txt --names q.csv --out ./q.csv", "q.csv: is the input q.csv"),
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
-        ("predict table.csv", "table.csv:1: the header has no column 'text' (sentence, label)"),
         ("predict q.txt --store q.csv", "q.csv: is a file; an extractor is a folder, name another."),
         ("predict plain.txt", "In plain sentences, mark the entities"),
-        ("predict nothing.txt", "nothing.txt: no such file."),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
         ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
@@ -159,7 +147,6 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     Path("published.json").write_text(
         '{"P19": [{"tokens": ["A", "b"], "h": ["a", "Q1", [[0]]], "t": ["b", "Q2", [[1]]]}]}'
     )
-    Path("table.csv").write_text("sentence,label\n[[a]] b {{c}},d\n")
     Path("other").mkdir()
     Path("other/thesis.tex").touch()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -188,15 +175,11 @@ def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixt
     assert "argument --store: expected a name, got nothing." in capsys.readouterr().err
 
 
-def test_a_sentence_may_be_long_and_begin_with_either_entity(erda: Erda) -> None:
+def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     erda("teach", "founded by", *FOUNDED)
     asked = erda("predict", f"{{{{Elon}}}} founded {'far // away ' * 100} [[SpaceX]]")
     assert asked.status == 0
     assert json.loads(asked.out)["text"].startswith("{{Elon}} founded far / / away")
-
-
-def test_a_closed_standard_input_is_said(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
-    erda("teach", "founded by", *FOUNDED)
     monkeypatch.setattr("erda.cli.store_options.sys", SimpleNamespace(stdin=None))
     assert "Standard input is closed; name a file." in erda("predict").err
 
@@ -210,13 +193,6 @@ def test_every_line_has_its_row_though_it_cannot_be_read(erda: Erda) -> None:
     assert ["error" in json.loads(line) for line in Path("a.jsonl").read_text().splitlines()] == [0, 1, 0, 1]
     assert "q.txt:2: not UTF-8 (byte 0xe7)" in done.err
     assert [json.loads(line)["line"] for line in erda("predict", "q.txt").lines] == [1, 2, 3, 4]
-
-
-def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    said = erda("teach", "led by", FOUNDED[0], FOUNDED[0]).out
-    assert "moved from founded by to led by" in said
-    assert erda("teach", "led by", FOUNDED[0]).lines[0] == "Nothing new; 1 example known already."
 
 
 def test_an_existing_output_file_is_replaced_only_if_asked(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +264,4 @@ def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.Monke
 def test_questions_without_relations_are_called_so(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text(QUESTIONS[0])
-    said = erda("evaluate", "q.txt").lines
-    assert "% of 1 question answered" in said[0]
-    assert said[1] == "No row names a relation, so 'none' is always correct."
+    assert erda("evaluate", "q.txt").lines[1] == "No row names a relation, so 'none' is always correct."

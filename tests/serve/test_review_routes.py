@@ -6,8 +6,8 @@ from typing import Any
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
-from erda.app.candidates import FOLDER, ReviewJournal
 from erda.app.extractor import Extractor
+from erda.app.review_journal import FOLDER, ReviewJournal
 
 TOWNS = ("Bern", "Rome", "Kyiv", "Oslo", "Riga", "Lima")
 TEXT = " ".join(f"{town} is the capital of Land{town} ." for town in TOWNS)

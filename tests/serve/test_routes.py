@@ -101,11 +101,11 @@ def test_relations_examples_and_versions(served: Served) -> None:
 
 
 def test_declarations_and_thresholds_are_versions(served: Served) -> None:
-    body = {"relation": "born in", "symmetric": True, "tail_types": ["GPE"]}
+    body = {"relation": "born in", "tail_types": ["GPE"]}
     assert served.post("/v1/relations/declare", body) == {"version": 3}
-    assert served.post("/v1/relations/declare", {"relation": "born in", "symmetric": False}) == {"version": 4}
+    assert served.post("/v1/relations/declare", {"relation": "born in", "head_types": ["PERSON"]}) == {"version": 4}
     born = served.get("/v1/relations")["relations"][1]
-    assert (born["symmetric"], born["tail_types"]) == (False, ["GPE"])
+    assert (born["head_types"], born["tail_types"]) == (["PERSON"], ["GPE"])
     failure = served.post("/v1/tune", {"examples": [{"text": QUESTION, "relation": "Other"}], "precision": 0.9}, 422)
     assert failure["error"] == "invalid"
     assert served.get("/v1/relations")["version"] == 4

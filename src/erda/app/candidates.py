@@ -7,171 +7,33 @@ embedded when these are used up.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import count
 from math import log, sqrt
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
-from erda.app.state import Judgement, Known, present_id
+from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.state import pair_key, taught_keys
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
 from erda.encoders.base import Encoder
-from erda.errors import BusyError, DataError, ErdaError
+from erda.errors import DataError, ErdaError
 from erda.files import (
-    decode_json,
-    locked,
     read_arrays,
-    read_sealed,
-    remove_own,
     remove_unfinished,
-    sealed,
     user_path,
     write_arrays,
-    write_json,
 )
-from erda.outputs import append_lines
-from erda.types import EncoderSpec, Example
-
-FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
-TEXTS = "texts.json"
-Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
-
-
-def pair_key(example: Example) -> str:
-    """Return a key of an entity pair in a sentence, from which neither can be read."""
-    head, tail = example.head.span, example.tail.span
-    place = f"{head.start} {head.end} {tail.start} {tail.end} "
-    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `accepted`: by its confidence,
-    unseen; `undo` takes the last back."""
-
-    key: str
-    relation: str
-    said: Said
-
-
-@dataclass(frozen=True, slots=True)
-class PendingJudgements:
-    """`pending.json`."""
-
-    judgements: tuple[Judgement, ...] = ()
-
-
-class ReviewJournal:
-    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        for path in (folder, folder / SHOWN):
-            if path.is_symlink():
-                raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
-        self.folder = folder
-        remove_unfinished(folder)
-        self.decisions = list(_read_decisions(folder / SHOWN))
-        self.pending = _read_pending(folder / PENDING)
-
-    @property
-    def shown(self) -> set[str]:
-        """The keys of all pairs that were decided."""
-        return {one.key for one in self.decisions}
-
-    def drop_undone(self, held: Set[str]) -> None:
-        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
-
-        The file keeps them, so that they count again if the version comes back.
-        """
-        self.decisions = _without_dropped(self.decisions, self.pending, held)
-
-    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
-        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
-        self.add_all([decision], [] if judgement is None else [judgement])
-
-    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
-        """Write several decisions."""
-        if judgements:
-            self.write_pending((*self.pending, *judgements))
-        if decisions:
-            lines = [json.dumps([one.key, one.relation, one.said]).encode() + b"\n" for one in decisions]
-            append_lines(self.folder / SHOWN, b"".join(lines))
-            self.decisions = _without_undone([*self.decisions, *decisions])
-
-    def write_pending(self, judgements: Iterable[Judgement]) -> None:
-        """Replace the pending judgements."""
-        self.pending = tuple(judgements)
-        write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
-
-
-def _read_decisions(path: Path) -> Iterator[Decision]:
-    """Yield the decisions that were not undone; a line cut by a kill is left out."""
-    rows = []
-    if path.is_file():
-        for line in path.read_bytes().splitlines():
-            with suppress(DataError):
-                rows.append(Decision(*decode_json(line, tuple[str, str, Said])))
-    yield from _without_undone(rows)
-
-
-def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
-    kept: dict[str, Decision] = {}
-    for row in rows:
-        kept.pop(row.key, None)
-        if row.said != "undo":
-            kept[row.key] = row
-    return list(kept.values())
-
-
-def _without_dropped(rows: Iterable[Decision], pending: Iterable[Judgement], held: Set[str]) -> list[Decision]:
-    """The decisions that count: skipped pairs, and those whose judgement is pending or in `held`."""
-    held = held | {pair_key(one.example) for one in pending}
-    return [one for one in rows if one.said == "skip" or one.key in held]
-
-
-def _read_pending(path: Path) -> tuple[Judgement, ...]:
-    return read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
-
-
-def shown_keys(store: Path, held: Set[str]) -> set[str]:
-    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
-    folder = store / FOLDER
-    rows, pending = _read_decisions(folder / SHOWN), _read_pending(folder / PENDING)
-    return {one.key for one in _without_dropped(rows, pending, held)}
-
-
-def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
-    """The file of vectors of pairs, by the weights of the encoder."""
-    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
-
-
-def purge_reviews(store: Path, known: Sequence[Known]) -> None:
-    """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
-    folder = store / FOLDER
-    if not folder.is_dir() or folder.is_symlink():
-        return
-    with locked(folder, busy="a review of this extractor is open; end it first", error=BusyError):
-        journal, names = ReviewJournal(folder), {one.id: f"{one.since} {one.id}" for one in known}
-        found = ((one, present_id(one.relation, one.identity, known)) for one in journal.pending)
-        kept = [
-            Judgement(replace(one.example, relation=name), name, one.holds, names[name]) for one, name in found if name
-        ]
-        if kept:
-            journal.write_pending(kept)
-        own = (SHOWN, TEXTS, *(() if kept else (PENDING,)))
-        remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))
-
+from erda.types import Example
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
@@ -193,20 +55,13 @@ class Candidate:
     key: str
 
 
-def held_keys(version: Version) -> frozenset[str]:
-    """The keys of all examples, counterexamples and unrelated sentences of a version."""
-    known = version.state.known
-    lessons = chain(*(one.lessons for one in known), *(one.counterexamples for one in known), version.state.unrelated)
-    return frozenset(pair_key(one.example) for one in lessons)
-
-
 class VectorFile:
     """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
 
     def __init__(self, path: Path | None) -> None:
         self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
         if path is not None:
-            remove_unfinished(path.parent, of=path.name)  # a process that is writing it does without the file
+            remove_unfinished(path.parent, of=path.name)  # of a killed process
         if path is not None and path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
@@ -309,7 +164,8 @@ class CandidatePool:
                 yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        self._waiting = by_shared_words(self._waiting, _taught(version, relation))
+        words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
+        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
         n_pairs, n_sentences = 0, 0
         while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
             n_pairs += len(self._waiting[n_sentences].examples)
@@ -334,7 +190,7 @@ class CandidatePool:
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
         holds = {pair_key(lesson.example) for known in version.state.known for lesson in known.lessons}
-        judged = held_keys(version).union(without)
+        judged = taught_keys(version.state).union(without)
         n_relations = len(version.relations)
         best: dict[object, Candidate] = {}
         extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
@@ -392,12 +248,6 @@ def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> lis
     return list(chosen.values())
 
 
-def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
-    """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
-    words = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
-    return [sentences[place] for place in _order(words, taught)]
-
-
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
     """Places of texts by the rare words that they share with taught examples."""
     n_with = Counter(word for words in words_of for word in words)
@@ -438,7 +288,7 @@ def suggest(
         return _suggest_from_corpus(version, relation, given, n)
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, held_keys(version)), progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store, taught_keys(version.state)), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 

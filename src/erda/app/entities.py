@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -28,6 +28,8 @@ from erda.types import Entity, Example, Span
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
 INSTALL = "pip install 'erda[entities]'"
+NO_ENTITY = "No entity was found in the text."
+MOST_PAIRS = 10_000  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,6 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
         yield TaggedSentence(tuple(words_at(text, offsets)), entities, tuple(offsets))
 
 
-NO_ENTITY = "No entity was found in the text."
-
-
-MOST_PAIRS = 10_000  # of a text
-
-
 @dataclass(frozen=True, slots=True)
 class PairQuestions:
     """The pairs of entities of a text that `extract` asks about, with their places in it."""
@@ -162,9 +158,8 @@ class PairQuestions:
     n_entities: int
     n_left_out: int
     hint: str = ""
-    inverses: Mapping[str, str] = field(default_factory=dict)  # as in `Extraction`
 
     def answered(self, answers: Iterable[Answer]) -> Extraction:
         """The extraction, given an answer to each example."""
         placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
-        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint, self.inverses)
+        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
-from erda.app.candidates import held_keys, pair_key
-from erda.app.inputs import Given, find_relation, labelled_examples_of, labelled_rows_of, names_of
-from erda.app.state import Thresholds
+from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
+from erda.app.state import Thresholds, pair_key, taught_keys
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
 from erda.data.formats import Reading
@@ -28,7 +27,11 @@ from erda.errors import DataError
 from erda.files import user_path
 from erda.types import NO_RELATION, Example, pair_in_sentence
 
-Triple = tuple[str, str, str]  # head, relation, tail
+LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
+LEAST_ANSWERS = 10  # answers that support a precision
+FOLDS = 5
+MISSED = -1.0  # confidence of a relation between entities that share no sentence
+Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def read_labelled(
     return (*reading.examples, *(replace(one, relation=None) for one in others))
 
 
-def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
+def read_questions(source: str | Path | Iterable[ExampleInput], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
     no_relation = names_of(no_relation, "no_relation")
     if is_annotated(source):
@@ -78,7 +81,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered, lessons = Counter(truth), Counter(given), held_keys(version)
+    asked, answered, lessons = Counter(truth), Counter(given), taught_keys(version.state)
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -104,8 +107,7 @@ def evaluate_extraction(
 ) -> TripleEvaluation:
     """Compare the triples of `Extraction.found` with the annotated ones.
 
-    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps. A
-    symmetric relation, or one with an inverse, may be found in either direction.
+    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps.
     """
     names = {name for one in texts for _, name, _ in one.triples()}
     taught = {name: known.id for name in names if (known := find_relation(name, version.relations))}
@@ -113,9 +115,8 @@ def evaluate_extraction(
     for done, one in enumerate(texts, 1):
         entities = None if find_entities else one.row.marks()
         found = version.extract(one.text, entities, min_confidence=min_confidence).found if one.text.strip() else ()
-        truth = _once(((h, taught[r], t) for h, r, t in one.triples() if r in taught), version.inverses)
-        keyed = ((one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations)
-        triples = _once(keyed, version.inverses, like=truth)
+        truth = {(h, taught[r], t) for h, r, t in one.triples() if r in taught}
+        triples = {(one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations}
         asked.update(relation for _, relation, _ in truth)
         answered.update(relation for _, relation, _ in triples)
         right.update(relation for _, relation, _ in truth & triples)
@@ -127,25 +128,6 @@ def evaluate_extraction(
         {one.id: RelationScore(asked[one.id], right[one.id], answered[one.id]) for one in version.relations},
         tuple(sorted(names - taught.keys())),
     )
-
-
-def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collection[Triple] = ()) -> set[Triple]:
-    """Drop triples that repeat another one in the other direction; keep the direction of triples in `like`."""
-    found = set[Triple]()
-    for head, relation, tail in triples:
-        other = (tail, inverses[relation], head) if relation in inverses else None
-        if other is not None and other in like:
-            found.add(other)
-        elif other not in found:
-            found.add((head, relation, tail))
-    return found
-
-
-LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
-LEAST_ANSWERS = 10  # answers that support a precision
-FOLDS = 5
-MISSED = -1.0  # confidence of a relation between entities that share no sentence
-Labelled = str | Path | Reading | Iterable[Given] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +186,7 @@ def _row_cells(
     found = _Collected(version)
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
         confidences = {one.relation: one.confidence for one in answer.ranked}
-        if pair not in holding:  # nothing is known but what does not hold
+        if pair not in holding:  # only denials: the other relations are unknown
             confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
         found.add(confidences, holding.get(pair, ()), row)
     left = len({pair_in_sentence(one) for one, _ in rows} & seen)
@@ -295,12 +277,10 @@ def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float)
     return (float(sorted_[at]) + below) / 2
 
 
-def best_precision(cells: Cells) -> RelationScore | None:
+def best_precision(cells: Cells) -> RelationScore:
     """The highest precision of at least `LEAST_ANSWERS` answers."""
     order = np.argsort(-cells.confidences, kind="stable")
     right, counts = np.cumsum(cells.holds[order]), np.arange(1, len(order) + 1)
-    if len(order) < LEAST_ANSWERS:
-        return None
     at = LEAST_ANSWERS - 1 + int(np.argmax((right / counts)[LEAST_ANSWERS - 1 :]))
     return RelationScore(int(cells.holds.sum()), int(right[at]), int(counts[at]))
 
@@ -311,14 +291,10 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
     found = fit(cells, precision)
     if found.overall is None:
         best = best_precision(cells)
-        reach = (
-            f"the highest is {best.precision:.2f} at a recall of {best.recall:.2f}"
-            if best
-            else "there are too few rows"
-        )
         raise DataError(
-            f"No threshold reaches a precision of {precision:g}: {reach}. Nothing was changed. Judge more sentences "
-            "(judge, erda teach --not), or ask for a lower precision."
+            f"No threshold reaches a precision of {precision:g}: the highest is {best.precision:.2f} at a recall of "
+            f"{best.recall:.2f}. Nothing was changed. Judge more sentences (judge, erda teach --not), or ask for a "
+            "lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):

@@ -157,7 +157,6 @@ def _code() -> dict[str, bytes]:
 
 
 def _about(version: Version, folder: Path) -> dict[str, Any]:
-    names = [one.id for one in version.method.relations]
     return {
         "version": VERSION,
         "erda": __version__,
@@ -168,7 +167,6 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],
-        "inverses": [[names.index(one), names.index(other)] for one, other in version.inverses.items()],
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }
 

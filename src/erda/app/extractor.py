@@ -19,33 +19,33 @@ from erda.answers import (
     TripleEvaluation,
     Tuned,
 )
-from erda.app.candidates import purge_reviews
 from erda.app.entities import Entities
 from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
-from erda.app.inputs import Given, check_bool, example_of, known_relation, refuse_sentence, types_of
-from erda.app.state import NOTHING, Declaration, Judgement, Lesson, Setup, State, VersionInfo, now
+from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
+from erda.app.review_journal import purge_reviews
+from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
 from erda.app.store import Store, forget, undo
 from erda.app.teach import (
     Teachable,
-    Wanted,
+    Teaching,
     added,
+    combined,
     declared,
-    described,
     judged,
     listed,
-    merged,
+    read_teaching,
+    redescribed,
     renamed,
     taken_back,
-    wanted,
 )
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
-from erda.app.version_log import Asked, VersionLog
+from erda.app.version_log import SetupRequest, VersionLog
 from erda.encoders.base import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
 from erda.methods import find_method
-from erda.types import NO_RELATION, Relation, Task
+from erda.types import NO_RELATION, Example, Relation, Task
 
 
 class Extractor:
@@ -55,7 +55,7 @@ class Extractor:
     Threads can share an extractor. Among several processes, one teaches at a time.
     """
 
-    def __init__(self, folder: Path, asked: Asked) -> None:
+    def __init__(self, folder: Path, asked: SetupRequest) -> None:
         self._log = VersionLog(folder, asked)
 
     @classmethod
@@ -82,7 +82,7 @@ class Extractor:
             raise DataError(f"No folder can be called {str(folder)!r}.")
         if method is not None:
             method = find_method(method).name
-        asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
+        asked = SetupRequest(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
         store = extractor._log.store
         if version is not None:
@@ -128,12 +128,17 @@ class Extractor:
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
-        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
+        self,
+        given: ExampleInput,
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> Answer: ...
     @overload
     def predict(
         self,
-        given: Iterable[Given],
+        given: Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
@@ -141,7 +146,7 @@ class Extractor:
     ) -> list[Answer]: ...
     def predict(
         self,
-        given: Given | Iterable[Given],
+        given: ExampleInput | Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
@@ -151,7 +156,10 @@ class Extractor:
 
         `min_confidence` replaces the default threshold and those of `tune`.
         """
-        return self.version.predict(given, top=top, min_confidence=min_confidence, progress=progress)
+        options: dict[str, Any] = {"top": top, "min_confidence": min_confidence, "progress": progress}
+        if isinstance(given, str | Example | Mapping):
+            return self.version.predict([given], **options)[0]
+        return self.version.predict(given, **options)
 
     def extract(
         self,
@@ -165,13 +173,13 @@ class Extractor:
         """Predict the relations between all entities of a text that share a sentence (`Version.extract`)."""
         return self.version.extract(text, entities, top=top, min_confidence=min_confidence, pronouns=pronouns)
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by similar examples and influential words (`Version.explain`)."""
         return self.version.explain(given)
 
     def evaluate(
         self,
-        questions: str | Path | Iterable[Given],
+        questions: str | Path | Iterable[ExampleInput],
         *,
         no_relation: Collection[str] = (),
         min_confidence: float | None = None,
@@ -224,10 +232,10 @@ class Extractor:
     def teach(
         self,
         relation: str | Relation,
-        examples: Iterable[Given] = (),
+        examples: Iterable[ExampleInput] = (),
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         description: str = "",
         progress: Progress | None = None,
     ) -> Taught:
@@ -252,10 +260,10 @@ class Extractor:
 
     def teach_many(
         self,
-        what: Task | Mapping[Any, Iterable[Given]] | Iterable[Given],
+        what: Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput],
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         progress: Progress | None = None,
     ) -> Taught:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations.
@@ -268,7 +276,7 @@ class Extractor:
             raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
         return self._teach(what, progress, counterexamples=counterexamples, unrelated=unrelated)
 
-    def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
+    def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
 
         The same sentence judged the other way moves. A counterexample does not change what the method has learned.
@@ -282,18 +290,18 @@ class Extractor:
         return self._add(lambda: judged(given, self.relations))
 
     def _teach(
-        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[Given]
+        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[ExampleInput]
     ) -> Taught:
         given, some = listed(what), {kind: listed(one) for kind, one in sentences.items()}
 
-        def read() -> tuple[Wanted, str]:
-            new = wanted(given, self.relations, description=description, **some)
+        def read() -> tuple[Teaching, str]:
+            new = read_teaching(given, self.relations, description=description, **some)
             return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
 
         return self._add(read, progress, as_it_stands=isinstance(what, Task))
 
     def _add(
-        self, read: Callable[[], tuple[Wanted, str]], progress: Progress | None = None, *, as_it_stands: bool = False
+        self, read: Callable[[], tuple[Teaching, str]], progress: Progress | None = None, *, as_it_stands: bool = False
     ) -> Taught:
         """Add a teaching. It is read again if another process has changed the relations before the lock was free."""
         if self._log.store.exists():
@@ -302,28 +310,14 @@ class Extractor:
         with self._log.writing(begin=True) as before:
             if self.relations != known:
                 new, said = read()
-            stamp = before.stamp
-            addition = added(
-                before.known,
-                before.unrelated,
-                new,
-                teaching=stamp.n_teachings,
-                n_lessons=stamp.n_lessons,
-                by_name=reads_names(stamp.setup),
-                as_it_stands=as_it_stands,
-            )
-            if (addition.known, addition.unrelated) == (before.known, before.unrelated):
-                return Taught(stamp.number, duplicates=addition.duplicates)
-            done = addition.taught(before.known, stamp.number)
-            if not any((done.new, done.moved, *addition.n_new)):
-                said = f"described {', '.join(done.described)}"
-            counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
-            after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
-            return addition.taught(before.known, self._log.learn(after, progress).number)
+            after, report = added(before, new, said, as_it_stands=as_it_stands)
+            if (after.known, after.unrelated) == (before.known, before.unrelated):
+                return Taught(before.stamp.number, duplicates=report.duplicates)
+            return replace(report, version=self._log.learn(after, progress).number)
 
     # -- corrections ---------------------------------------------------------------------------------------------------
 
-    def take_back(self, example: int | Given, *, progress: Progress | None = None) -> int:
+    def take_back(self, example: int | ExampleInput, *, progress: Progress | None = None) -> int:
         """Undo the teaching of one example, selected by its number or content; return the new version.
 
         Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
@@ -331,19 +325,10 @@ class Extractor:
         """
         return self.take_back_many([example], progress=progress)
 
-    def take_back_many(self, examples: Iterable[int | Given], *, progress: Progress | None = None) -> int:
+    def take_back_many(self, examples: Iterable[int | ExampleInput], *, progress: Progress | None = None) -> int:
         """Take several examples back (`take_back`) in one version."""
         chosen = list(examples)
-        with self._log.writing() as before:
-            if not chosen:
-                return before.stamp.number
-            by_name, after, places = reads_names(before.stamp.setup), before, dict[str, None]()
-            for one in chosen:
-                rest = taken_back(after.known, after.unrelated, one, by_name=by_name)
-                after = replace(after, known=rest.known, unrelated=rest.unrelated)
-                places |= dict.fromkeys(rest.places)
-            n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
-            return self._change(after, f"took back {n} of {', '.join(places)}", progress)
+        return self._log.change(lambda state: taken_back(state, chosen), progress)
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
@@ -351,71 +336,33 @@ class Extractor:
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
-        with self._log.writing() as before:
-            old = known_relation(relation, self._log.current.relations)
-            after = renamed(before.known, old, new_name)
-            new = next(one.id for one, was in zip(after, before.known, strict=True) if was.relation is old)
-            thresholds = before.thresholds and before.thresholds.renamed(old.id, new)
-            state = replace(before, known=after, thresholds=thresholds)
-            return self._change(state, f"renamed {old.id} to {new}", progress)
+        return self._log.change(lambda state: renamed(state, relation, new_name), progress)
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
         """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
-        with self._log.writing() as before:
-            source, target = (known_relation(one, self._log.current.relations) for one in (relation, into))
-            after = merged(before.known, source.id, target.id)
-            return self._change(replace(before, known=after), f"merged {source.id} into {target.id}", progress)
+        return self._log.change(lambda state: combined(state, relation, into), progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
         """Replace the description of a relation, or remove it with an empty text; return the current version.
 
         Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
         """
-        with self._log.writing() as before:
-            found = known_relation(relation, self._log.current.relations)
-            after = described(before.known, found, description)
-            if after == before.known:
-                return before.stamp.number
-            done = "described" if description.strip() else "removed the description of"
-            return self._change(replace(before, known=after), f"{done} {found.id}", progress)
-
-    def _change(self, after: State, what: str, progress: Progress | None = None) -> int:
-        return self._log.learn(replace(after, stamp=replace(after.stamp, what=what)), progress).number
+        return self._log.change(lambda state: redescribed(state, relation, description), progress)
 
     def declare(
         self,
         relation: str,
         *,
-        symmetric: bool | EllipsisType = ...,
-        inverse: str | EllipsisType | None = ...,
         head_types: Iterable[str] | EllipsisType | None = ...,
         tail_types: Iterable[str] | EllipsisType | None = ...,
     ) -> int:
-        """Declare what is always true of a relation; return the current version. None or an empty value clears.
+        """Declare the entity types of a relation, which replace those that are learned from examples.
 
-        A symmetric relation holds in both directions (spouse). The inverse says the same the other way round (parent,
-        child): the two relations name each other. `extract` reports such a pair once. `head_types` and `tail_types`
-        replace the entity types that are learned from examples.
+        None or an empty list clears them. Return the current version.
         """
-        with self._log.writing() as before:
-            relations = self._log.current.relations
-            found = known_relation(relation, relations)
-            old = next(one for one in before.known if one.relation is found)
-            if not isinstance(inverse, str | EllipsisType | None):
-                raise DataError(f"inverse: expected the name of a relation, got {inverse!r:.80}.")
-            other = known_relation(inverse, relations).id if isinstance(inverse, str) and inverse.strip() else None
-            if not isinstance(symmetric, EllipsisType):
-                check_bool(symmetric, "symmetric")
-            new = Declaration(
-                old.symmetric if isinstance(symmetric, EllipsisType) else symmetric,
-                old.inverse if inverse is ... else other,
-                old.head_types if isinstance(head_types, EllipsisType) else types_of(head_types, "head_types"),
-                old.tail_types if isinstance(tail_types, EllipsisType) else types_of(tail_types, "tail_types"),
-            )
-            after = declared(before.known, found.id, new)
-            if after == before.known:
-                return before.stamp.number
-            return self._change(replace(before, known=after), f"declared {found.id}")
+        given = {"head_types": head_types, "tail_types": tail_types}
+        types = {name: types_of(one, name) for name, one in given.items() if not isinstance(one, EllipsisType)}
+        return self._log.change(lambda state: declared(state, relation, **types))
 
     def tune(
         self,
@@ -435,15 +382,12 @@ class Extractor:
         with self._log.writing() as before:
             cells = labelled_cells(self._log.current, labelled, no_relation=no_relation, progress=progress)
             thresholds, report = tuned(self._log.current, cells, precision)
-            said = f"tuned for a precision of {precision:g}"
-            return replace(report, version=self._change(replace(before, thresholds=thresholds), said))
+            after = before.changed(f"tuned for a precision of {precision:g}", thresholds=thresholds)
+            return replace(report, version=self._log.learn(after).number)
 
     def clear_thresholds(self) -> int:
         """Drop the thresholds of `tune`; return the current version."""
-        with self._log.writing() as before:
-            if before.thresholds is None:
-                return before.stamp.number
-            return self._change(replace(before, thresholds=None), "dropped the thresholds")
+        return self._log.change(lambda state: state.changed("dropped the thresholds", thresholds=None))
 
     # -- versions ------------------------------------------------------------------------------------------------------
 
@@ -506,8 +450,3 @@ class Extractor:
         from erda.app.export import export
 
         return export(self.version, folder, engine=engine)
-
-
-def reads_names(setup: Setup) -> bool:
-    """Whether the method can learn a relation from its name alone."""
-    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))

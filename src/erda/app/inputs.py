@@ -15,14 +15,14 @@ from erda.types import NO_RELATION, Example, Relation
 
 T = TypeVar("T")
 R = TypeVar("R")
-Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
+ExampleInput = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
 MOST_TYPES = 100  # of the entities of a relation
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
-def example_of(given: Given) -> Example:
+def example_of(given: ExampleInput) -> Example:
     """Read and validate one example."""
     if isinstance(given, str):
         check_text(given)
@@ -39,23 +39,23 @@ def example_of(given: Given) -> Example:
     return example
 
 
-def says_it_holds(given: Given) -> bool:
+def says_it_holds(given: ExampleInput) -> bool:
     """Whether the relation of an example holds; a row with `"holds": false` is a counterexample."""
     return not isinstance(given, Mapping) or given.get("holds") is not False
 
 
-def examples_of(given: Iterable[Given]) -> list[Example]:
+def examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read questions; their relations are dropped."""
     return [replace(one, relation=None) for one in labelled_examples_of(given)]
 
 
-def labelled_examples_of(given: Iterable[Given]) -> list[Example]:
+def labelled_examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read examples with the relations that they name, counterexamples without."""
     rows = labelled_rows_of(given)
     return [example if holds else replace(example, relation=None) for example, holds in rows]
 
 
-def labelled_rows_of(given: Iterable[Given]) -> list[tuple[Example, bool]]:
+def labelled_rows_of(given: Iterable[ExampleInput]) -> list[tuple[Example, bool]]:
     """Read examples, and whether the relation of each holds."""
     refuse_single(given)
     return read_each(given, lambda one: (example_of(one), says_it_holds(one)))

@@ -5,10 +5,12 @@ This module does not import NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from erda.types import EncoderSpec, Example, Relation
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from erda.methods.base import Checkpoint
+
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,40 +32,28 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
-    """What a person declares about a relation (`Known`)."""
-
-    symmetric: bool
-    inverse: str | None
-    head_types: tuple[str, ...]
-    tail_types: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """Whether a relation holds between the entities of a sentence, as a person says."""
 
     example: Example
     relation: str
     holds: bool
-    identity: str = ""  # of the relation (`Known.identity`), if the judgement waits: the name can change meanwhile
+    identity: str = ""  # of the relation (`TaughtRelation`), if the judgement waits: its name can change
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TaughtRelation:
     """A relation with all its taught examples; `since` is the teaching that introduced it.
 
     A counterexample is a sentence in which the relation does not hold between the two entities; its `relation` is that
-    of its owner. Declarations are made by hand: `inverse` is the id of another relation, and no types mean that the
-    types are learned. `origin` and `merged` are set by a change of the name (`identity`).
+    of its owner. Types of entities are declared by hand; without, they are learned. `origin` and `merged` are set by a
+    change of the name (`identity`).
     """
 
     relation: Relation
     since: int
     lessons: tuple[Lesson, ...] = ()
     counterexamples: tuple[Lesson, ...] = ()
-    symmetric: bool = False
-    inverse: str | None = None
     head_types: tuple[str, ...] = ()
     tail_types: tuple[str, ...] = ()
     origin: str = ""  # the identity, if it does not follow from the other fields
@@ -82,12 +74,12 @@ class Known:
         """Everything that the method learns from; counterexamples and declarations do not change the method."""
         return self.relation, self.since, self.lessons
 
-    def before(self, teaching: int) -> Known:
+    def before(self, teaching: int) -> TaughtRelation:
         """The relation with the examples of earlier teachings only."""
         return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
 
 
-def present_id(relation: str, identity: str, known: Sequence[Known]) -> str | None:
+def present_id(relation: str, identity: str, known: Sequence[TaughtRelation]) -> str | None:
     """Find the present id of a relation that may be renamed, merged or taught again; None if it is gone."""
     by_identity = {one: own.id for own in known for one in (*own.merged, own.identity)}
     if identity in by_identity:
@@ -182,19 +174,28 @@ class State:
     """
 
     stamp: Stamp
-    known: tuple[Known, ...] = ()  # in the order of the method
+    known: tuple[TaughtRelation, ...] = ()  # in the order of the method
     learned: Checkpoint | None = None  # None: nothing was taught yet
     unrelated: tuple[Lesson, ...] = ()
     thresholds: Thresholds | None = None
     files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
     unrelated_file: str = ""  # the sha256 of its object, once written
 
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The known relations, in the order of the method."""
+        return tuple(one.relation for one in self.known)
+
+    def changed(self, what: str, **fields: Any) -> State:
+        """The state after a change; `what` is its line of the history."""
+        return replace(self, stamp=replace(self.stamp, what=what), **fields)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPart:
     """The content of a version for one relation."""
 
-    known: Known
+    known: TaughtRelation
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -229,9 +230,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 2
-
-
 @dataclass(frozen=True, slots=True)
 class StoreMarker:
     """The part of `extractor.json` that every format has."""
@@ -252,7 +250,7 @@ class StoreHead(StoreMarker):
 class RelationFile:
     """`objects/*.json` of a relation."""
 
-    known: Known
+    known: TaughtRelation
     kept: tuple[Example, ...]
 
 
@@ -312,8 +310,16 @@ def object_names(files: RelationFiles) -> set[str]:
     return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())
 
 
-def without_lost_inverses(known: Iterable[Known]) -> tuple[Known, ...]:
-    """The relations without declarations that name a relation which is gone."""
-    relations = tuple(known)
-    ids = {one.id for one in relations}
-    return tuple(one if one.inverse in {None, *ids} else replace(one, inverse=None) for one in relations)
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+def taught_keys(state: State) -> frozenset[str]:
+    """The keys of all examples, counterexamples and unrelated sentences."""
+    lessons = chain(
+        *(one.lessons for one in state.known), *(one.counterexamples for one in state.known), state.unrelated
+    )
+    return frozenset(pair_key(one.example) for one in lessons)

@@ -4,7 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
+    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
@@ -41,7 +41,6 @@ from erda.app.state import (
     now,
     object_names,
     parts_of,
-    without_lost_inverses,
 )
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
@@ -67,9 +66,11 @@ if TYPE_CHECKING:
 
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
-OPTIONAL = frozenset(
-    ("type", "resolved", "counterexamples", "symmetric", "inverse", "head_types", "tail_types", "origin", "merged")
-)
+OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
+HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
+WAIT = 10.0  # seconds to wait for another process that is teaching
+_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
+_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class StoreObjects:
@@ -157,12 +158,6 @@ class StoreObjects:
 def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
     return {name: value for name, value in fields if value or name not in OPTIONAL}
-
-
-HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
-WAIT = 10.0  # seconds to wait for another process that is teaching
-_VERSION = re.compile(r"(0|[1-9]\d*)\.json")
-_OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
 
 
 class Store:
@@ -317,7 +312,7 @@ class Store:
         return self.version_file(number).info(number)
 
     def content(self) -> State:
-        """What was taught, as the current version holds it; the method's arrays are not read."""
+        """Read the current version without the arrays of the method."""
         version = self.version_file(self.head().current)
         known = tuple(self.objects.read_about(files).known for files in version.relations)
         return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
@@ -406,7 +401,7 @@ class Store:
         return stamp
 
     def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
-        """The objects that `near` shares with a relation; None if it changed or they are gone."""
+        """Return the objects that `near` wrote for an unchanged relation; None if there are none."""
         files = near.files.get(part.known.id) if near and part.is_same(before) else None
         return files if files and self.objects.has(object_names(files)) else None
 
@@ -469,25 +464,18 @@ def undo(store: Store) -> Stamp:
 def forget(store: Store, relation: str) -> int:
     """Write a version without a relation and make it current; return its number."""
     with _changing(store) as current:
-        abouts = {files: store.objects.read_about(files) for files in current.relations}
-        gone = known_relation(relation, (about.known.relation for about in abouts.values())).id
-        stay = [files for files, about in abouts.items() if about.known.id != gone]
-        known = without_lost_inverses(abouts[files].known for files in stay)
-        relations = tuple(
-            replace(files, about=store.objects.write_about(RelationFile(after, abouts[files].kept)))
-            if after != abouts[files].known
-            else files
-            for files, after in zip(stay, known, strict=True)
-        )
+        known = {files: store.objects.read_about(files).known for files in current.relations}
+        gone = known_relation(relation, (one.relation for one in known.values())).id
+        stay = [files for files, one in known.items() if one.id != gone]
         places = {current.relations.index(files): place for place, files in enumerate(stay)}
         after = replace(
             current,
             stamp=replace(current.stamp, parent=current.stamp.number, time=now(), what=f"forgot {gone}"),
-            relations=relations,
+            relations=tuple(stay),
             kept=tuple(places[place] for place in current.kept if place in places),
-            thresholds=current.thresholds and current.thresholds.only([one.id for one in known]),
+            thresholds=current.thresholds and current.thresholds.only([known[files].id for files in stay]),
         )
-        return store.add(after if known else replace(after, n_tasks=0, shared="")).number
+        return store.add(after if stay else replace(after, n_tasks=0, shared="")).number
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from erda.answers import Moved, Taught
 from erda.app.inputs import (
-    Given,
+    ExampleInput,
     check_bool,
     example_of,
     find_relation,
@@ -17,17 +18,18 @@ from erda.app.inputs import (
     relation_of,
     says_it_holds,
 )
-from erda.app.state import Declaration, Judgement, Known, Lesson, without_lost_inverses
+from erda.app.state import Judgement, Lesson, Setup, State, TaughtRelation
 from erda.errors import DataError, counted, join_faults
+from erda.methods import find_method
 from erda.text.descriptions import patterns_of
 from erda.types import NO_RELATION, Example, Relation, Task, pair_in_sentence
 
-Teachable = str | Relation | Task | Mapping[Any, Iterable[Given]] | Iterable[Given]
+Teachable = str | Relation | Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The content of a teaching; a counterexample names the relation that does not hold, `unrelated` sentences none."""
+class Teaching:
+    """Relations with their examples and counterexamples, and sentences without a relation."""
 
     relations: tuple[Relation, ...] = ()
     examples: tuple[Example, ...] = ()
@@ -49,7 +51,9 @@ class _Reader:
         relation = relation_of(given, description, (self.known | self.relations).values())
         return self.relations.setdefault(relation.id, relation)
 
-    def of_one(self, given: str | Relation, some: Iterable[Given], description: str = "", *, hold: bool = True) -> None:
+    def of_one(
+        self, given: str | Relation, some: Iterable[ExampleInput], description: str = "", *, hold: bool = True
+    ) -> None:
         """Read examples of one relation, or counterexamples if it does not `hold`; a row can say so itself."""
         if given == NO_RELATION:
             self._add(some, lambda example: None, f"{NO_RELATION}: ", hold=hold)
@@ -57,7 +61,7 @@ class _Reader:
             relation = self.name(given, description).id
             self._add(some, lambda example: relation, f"{relation}: ", hold=hold)
 
-    def of_many(self, some: Iterable[Given], *, hold: bool = True) -> None:
+    def of_many(self, some: Iterable[ExampleInput], *, hold: bool = True) -> None:
         """Read examples that name their relations."""
         self._add(some, self._named, "", hold=hold)
 
@@ -71,7 +75,7 @@ class _Reader:
         return self._ids[example.relation]
 
     def _add(
-        self, some: Iterable[Given], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
+        self, some: Iterable[ExampleInput], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
     ) -> None:
         refuse_single(some)
         for place, given in enumerate(some, 1):
@@ -87,21 +91,21 @@ class _Reader:
 
 
 def listed(given: Any) -> Any:
-    """Copy iterators, also those in a mapping, into lists, so that `wanted` can read them twice."""
+    """Copy iterators, also those in a mapping, into lists, so that `read_teaching` can read them twice."""
     if isinstance(given, Mapping):
         return {name: listed(some) for name, some in given.items()}
     return list(given) if isinstance(given, Iterator) else given
 
 
-def wanted(
+def read_teaching(
     what: Teachable,
     known: Sequence[Relation],
     *,
-    examples: Iterable[Given] = (),
-    counterexamples: Iterable[Given] = (),
-    unrelated: Iterable[Given] = (),
+    examples: Iterable[ExampleInput] = (),
+    counterexamples: Iterable[ExampleInput] = (),
+    unrelated: Iterable[ExampleInput] = (),
     description: str = "",
-) -> Wanted:
+) -> Teaching:
     """Read the arguments of `teach` and `teach_many`; report every fault at once."""
     reader = _Reader(known)
     if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
@@ -123,10 +127,10 @@ def wanted(
         raise DataError(join_faults(reader.faults))
     if not reader.relations and not any(reader.found):
         raise DataError("nothing to teach: no relation was given.")
-    return Wanted(tuple(reader.relations.values()), *map(tuple, reader.found))
+    return Teaching(tuple(reader.relations.values()), *map(tuple, reader.found))
 
 
-def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Wanted, str]:
+def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Teaching, str]:
     """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
     own = [(one, known_relation(one.relation, known)) for one in judgements]
     for one, _ in own:
@@ -139,71 +143,26 @@ def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[
     if len(own) == 1:
         said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
     relations = tuple({relation.id: relation for _, relation in own}.values())
-    return Wanted(relations, examples=examples, counterexamples=against), said
+    return Teaching(relations, examples=examples, counterexamples=against), said
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """All relations and unrelated sentences after a teaching, and what happened to its examples."""
-
-    known: tuple[Known, ...]
-    unrelated: tuple[Lesson, ...]
-    n_lessons: int  # the next number of a lesson
-    duplicates: tuple[Example, ...]
-    moved: tuple[Moved, ...]
-    forgotten: tuple[str, ...]
-    n_new: tuple[int, int, int]  # examples, counterexamples, unrelated sentences
-
-    def taught(self, before: Sequence[Known], version: int) -> Taught:
-        """The report of the teaching that led from `before` to `version`."""
-        old = {one.id: one.relation for one in before}
-        n_examples, n_counterexamples, n_unrelated = self.n_new
-        patterns = {one.id: patterns_of(one.relation.description) for one in before}
-        return Taught(
-            version,
-            tuple(one.id for one in self.known if one.id not in old),
-            n_examples,
-            self.duplicates,
-            self.moved,
-            self.forgotten,
-            tuple(one.id for one in self.known if one.relation != old.get(one.id, one.relation)),
-            n_counterexamples,
-            n_unrelated,
-            sum(
-                line not in patterns.get(one.id, ())
-                for one in self.known
-                for line in patterns_of(one.relation.description)
-            ),
-        )
+# -- changes of what was taught ----------------------------------------------------------------------------------------
 
 
 class _Growing:
     """The lessons of an extractor while a teaching is added to them; the latest statement about a pair counts."""
 
-    def __init__(self, known: Sequence[Known], unrelated: Sequence[Lesson], *, teaching: int, n_lessons: int) -> None:
-        self.lessons = {one.id: list(one.lessons) for one in known}
-        self.counterexamples = {one.id: list(one.counterexamples) for one in known}
-        self.unrelated = list(unrelated)
+    def __init__(self, state: State) -> None:
+        self.lessons = {one.id: list(one.lessons) for one in state.known}
+        self.counterexamples = {one.id: list(one.counterexamples) for one in state.known}
+        self.unrelated = list(state.unrelated)
         self.taught = {_pair(one): (name, one) for name, own in self.lessons.items() for one in own}
         self.denied = {(name, _pair(one)): one for name, own in self.counterexamples.items() for one in own}
-        self.apart = {_pair(one): one for one in unrelated}
-        self.teaching, self.n_lessons = teaching, n_lessons
+        self.apart = {_pair(one): one for one in state.unrelated}
+        self.teaching, self.n_lessons = state.stamp.n_teachings, state.stamp.n_lessons
         self.duplicates, self.moved = list[Example](), list[Moved]()
 
-    def add(self, new: Wanted, *, as_it_stands: bool) -> tuple[int, int, int]:
-        """Add a teaching; return its numbers of new examples, counterexamples and unrelated sentences."""
-        counts = [self.n_lessons]
-        for example in new.examples:
-            self.example(example, as_it_stands=as_it_stands)
-        counts.append(self.n_lessons)
-        for example in new.counterexamples:
-            self.counterexample(example)
-        counts.append(self.n_lessons)
-        for example in new.unrelated:
-            self.none(example)
-        return counts[1] - counts[0], counts[2] - counts[1], self.n_lessons - counts[2]
-
-    def example(self, example: Example, *, as_it_stands: bool = False) -> None:
+    def example(self, example: Example, *, as_it_stands: bool) -> None:
         """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
         name, pair = str(example.relation), pair_in_sentence(example)
         if not as_it_stands:
@@ -253,26 +212,26 @@ class _Growing:
         return Lesson(self.n_lessons - 1, self.teaching, example)
 
 
-def added(
-    known: Sequence[Known],
-    unrelated: Sequence[Lesson],
-    new: Wanted,
-    *,
-    teaching: int,
-    n_lessons: int,
-    by_name: bool,
-    as_it_stands: bool = False,
-) -> Addition:
-    """Add `new` to the lessons. Known examples are skipped; an example of another relation moves.
+def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False) -> tuple[State, Taught]:
+    """Add a teaching, and report it. Known examples are skipped; an example of another relation moves.
 
-    `by_name`: a relation can have no example. `as_it_stands`: keep every example, duplicates included.
+    `as_it_stands`: keep every example, duplicates included. `said` is the line of the history.
     """
-    growing = _Growing(known, unrelated, teaching=teaching, n_lessons=n_lessons)
-    n_new = growing.add(new, as_it_stands=as_it_stands)
-    old = {one.id: one for one in known}
-    texts = {one.id: one.relation for one in known} | {one.id: one for one in new.relations}
+    growing, teaching, by_name = _Growing(state), state.stamp.n_teachings, reads_names(state.stamp.setup)
+    numbers = [growing.n_lessons]
+    for one in new.examples:
+        growing.example(one, as_it_stands=as_it_stands)
+    numbers.append(growing.n_lessons)
+    for one in new.counterexamples:
+        growing.counterexample(one)
+    numbers.append(growing.n_lessons)
+    for one in new.unrelated:
+        growing.none(one)
+    numbers.append(growing.n_lessons)
+    old = {one.id: one for one in state.known}
+    texts = {one.id: one.relation for one in state.known} | {one.id: one for one in new.relations}
     denied = {str(one.relation) for one in new.counterexamples}
-    after, forgotten = list[Known](), list[str]()
+    after, forgotten = list[TaughtRelation](), list[str]()
     for name, relation in texts.items():
         own, was = tuple(growing.lessons.get(name, ())), old.get(name)
         if not own and not by_name:
@@ -285,7 +244,7 @@ def added(
         stays = was is not None and (by_name or own[0].teaching < teaching)
         after.append(
             replace(
-                was or Known(relation, teaching),
+                was or TaughtRelation(relation, teaching),
                 relation=relation,
                 since=was.since if was and stays else teaching,
                 origin="" if was is None else was.origin if stays else was.identity,
@@ -293,15 +252,29 @@ def added(
                 counterexamples=tuple(growing.counterexamples.get(name, ())),
             )
         )
-    return Addition(
-        without_lost_inverses(after),
-        tuple(growing.unrelated),
-        growing.n_lessons,
+    patterns = {one.id: patterns_of(one.relation.description) for one in state.known}
+    n_examples, n_counterexamples, n_unrelated = (last - first for first, last in pairwise(numbers))
+    report = Taught(
+        state.stamp.number,
+        tuple(one.id for one in after if one.id not in old),
+        n_examples,
         tuple(growing.duplicates),
         tuple(growing.moved),
         tuple(forgotten),
-        n_new,
+        tuple(one.id for one in after if one.id in old and one.relation != old[one.id].relation),
+        n_counterexamples,
+        n_unrelated,
+        sum(line not in patterns.get(one.id, ()) for one in after for line in patterns_of(one.relation.description)),
     )
+    if not any((report.new, report.moved, n_examples, n_counterexamples, n_unrelated)):
+        said = f"described {', '.join(report.described)}"
+    done = state.changed(said, known=tuple(after), unrelated=tuple(growing.unrelated))
+    return replace(done, stamp=replace(done.stamp, n_teachings=teaching + 1, n_lessons=growing.n_lessons)), report
+
+
+def reads_names(setup: Setup) -> bool:
+    """Whether the method can learn a relation from its name alone."""
+    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))
 
 
 def counterexamples_of(relation: str) -> str:
@@ -313,105 +286,95 @@ def _pair(lesson: Lesson) -> tuple[object, ...]:
     return pair_in_sentence(lesson.example)
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """All relations and unrelated sentences after `take_back`, and where the removed sentences were."""
+def taken_back(state: State, chosen: Sequence[int | ExampleInput]) -> State:
+    """Remove examples, counterexamples or unrelated sentences, selected by their numbers or content."""
+    by_name, places, known, unrelated = reads_names(state.stamp.setup), list[str](), state.known, state.unrelated
+    for which in chosen:
+        key, n_places = None if isinstance(which, int) else pair_in_sentence(example_of(which)), len(places)
 
-    known: tuple[Known, ...]
-    unrelated: tuple[Lesson, ...]
-    places: tuple[str, ...]
+        def stays(lesson: Lesson, which: object = which, key: object = key) -> bool:
+            return lesson.number != which if key is None else _pair(lesson) != key
 
-
-def taken_back(known: Sequence[Known], unrelated: Sequence[Lesson], which: int | Given, *, by_name: bool) -> Removal:
-    """Remove an example, a counterexample or an unrelated sentence, selected by its number or content."""
-    key = None if isinstance(which, int) else pair_in_sentence(example_of(which))
-
-    def stays(lesson: Lesson) -> bool:
-        return lesson.number != which if key is None else _pair(lesson) != key
-
-    after, places = list[Known](), list[str]()
-    for one in known:
-        lessons, against = tuple(filter(stays, one.lessons)), tuple(filter(stays, one.counterexamples))
-        if one.lessons and not lessons and not by_name:
-            raise DataError(f"This is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
-        places += [one.id] if lessons != one.lessons else []
-        places += [counterexamples_of(one.id)] if against != one.counterexamples else []
-        after.append(replace(one, lessons=lessons, counterexamples=against))
-    rest = tuple(filter(stays, unrelated))
-    places += [NO_RELATION] if len(rest) < len(unrelated) else []
-    if not places:
-        raise DataError("No such example was taught; examples(relation) lists them with their numbers.")
-    return Removal(tuple(after), rest, tuple(places))
+        after = list[TaughtRelation]()
+        for one in known:
+            lessons, against = tuple(filter(stays, one.lessons)), tuple(filter(stays, one.counterexamples))
+            if one.lessons and not lessons and not by_name:
+                raise DataError(f"This is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
+            places += [one.id] if lessons != one.lessons else []
+            places += [counterexamples_of(one.id)] if against != one.counterexamples else []
+            after.append(replace(one, lessons=lessons, counterexamples=against))
+        rest = tuple(filter(stays, unrelated))
+        places += [NO_RELATION] if len(rest) < len(unrelated) else []
+        if len(places) == n_places:
+            raise DataError("No such example was taught; examples(relation) lists them with their numbers.")
+        known, unrelated = tuple(after), rest
+    n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
+    return state.changed(f"took back {n} of {', '.join(dict.fromkeys(places))}", known=known, unrelated=unrelated)
 
 
-def renamed(known: Sequence[Known], old: Relation, new_name: str | Relation) -> tuple[Known, ...]:
-    """The known relations with another id and name for one of them."""
-    others = [one.relation for one in known if one.relation is not old]
+def renamed(state: State, relation: str, new_name: str | Relation) -> State:
+    """Give a relation another id and name."""
+    old = known_relation(relation, state.relations)
     own = new_name.description if isinstance(new_name, Relation) else ""
     new = relation_of(new_name, own or old.description)
     if new == old:
         raise DataError(f"The relation is called '{old.id}' already.")
-    if taken := find_relation(new.id, others):
+    if taken := find_relation(new.id, (one for one in state.relations if one is not old)):
         raise DataError(f"'{taken.id}' exists already; to combine them, merge '{old.id}' into '{taken.id}'.")
-    after = (replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in known)
-    return tuple(replace(one, inverse=new.id) if one.inverse == old.id else one for one in after)
+    known = (
+        replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in state.known
+    )
+    thresholds = state.thresholds and state.thresholds.renamed(old.id, new.id)
+    return state.changed(f"renamed {old.id} to {new.id}", known=tuple(known), thresholds=thresholds)
 
 
-def described(known: Sequence[Known], relation: Relation, description: str) -> tuple[Known, ...]:
-    """The known relations with another description for one of them; an empty text removes it."""
+def redescribed(state: State, relation: str, description: str) -> State:
+    """Give a relation another description; an empty text removes it."""
     if not isinstance(description, str):
         raise DataError(f"description: expected a text, got {description!r:.80}.")
-    plain = relation_of(Relation(relation.id, relation.name, description))
-    return tuple(replace(one, relation=plain) if one.relation is relation else one for one in known)
+    old = known_relation(relation, state.relations)
+    new = relation_of(Relation(old.id, old.name, description))
+    known = tuple(replace(one, relation=new) if one.relation is old else one for one in state.known)
+    done = "described" if description.strip() else "removed the description of"
+    return state.changed(f"{done} {old.id}", known=known)
 
 
-def declared(known: Sequence[Known], relation: str, new: Declaration) -> tuple[Known, ...]:
-    """The known relations with other declarations for one of them; its inverse names it in turn."""
-    by_id = {one.id: one for one in known}
-    one = by_id[relation]
-    for other in (one.inverse, new.inverse):
-        if other is not None and by_id[other].inverse is not None:
-            partner = by_id[other].inverse
-            by_id[str(partner)] = replace(by_id[str(partner)], inverse=None)
-            by_id[other] = replace(by_id[other], inverse=None)
-    by_id[relation] = replace(by_id[relation], **asdict(new))
-    if new.inverse is not None:
-        if new.inverse == relation:
-            raise DataError(f"'{relation}' cannot be its own inverse; declare it symmetric.")
-        if new.symmetric or by_id[new.inverse].symmetric:
-            raise DataError("A symmetric relation has no inverse; declare one of the two.")
-        by_id[new.inverse] = replace(by_id[new.inverse], inverse=relation)
-    return tuple(by_id.values())
+def declared(state: State, relation: str, **types: Any) -> State:
+    """Give a relation other entity types."""
+    found = known_relation(relation, state.relations)
+    known = tuple(replace(one, **types) if one.relation is found else one for one in state.known)
+    return state.changed(f"declared {found.id}", known=known)
 
 
-def merged(known: Sequence[Known], source: str, target: str) -> tuple[Known, ...]:
-    """The known relations with all examples and patterns of `source` moved to `target`, and `source` dropped."""
+def combined(state: State, relation: str, into: str) -> State:
+    """Move all examples and patterns of one relation into another, and drop the first."""
+    source, target = (known_relation(one, state.relations).id for one in (relation, into))
     if source == target:
         raise DataError(f"'{source}' cannot be merged into itself; name two relations.")
-    by_id = {one.id: one for one in known}
+    by_id = {one.id: one for one in state.known}
     lines = [by_id[target].relation.description, *patterns_of(by_id[source].relation.description)]
     text = relation_of(replace(by_id[target].relation, description="\n".join(lines)))
     goal, moved = _as_relation(by_id[target], text), _as_relation(by_id[source], text)
     lessons = _in_order(*goal.lessons, *moved.lessons)
     held = {_pair(one) for one in lessons}
     against = {_pair(one): one for one in (*moved.counterexamples, *goal.counterexamples) if _pair(one) not in held}
-    since = min(goal.since, moved.since)
     both = replace(
         goal,
-        since=since,
+        since=min(goal.since, moved.since),
         lessons=lessons,
         counterexamples=_in_order(*against.values()),
         origin=goal.identity,
         merged=(*goal.merged, by_id[source].identity, *moved.merged),
     )
-    return without_lost_inverses(both if one.id == target else one for one in known if one.id != source)
+    known = tuple(both if one.id == target else one for one in state.known if one.id != source)
+    return state.changed(f"merged {source} into {target}", known=known)
 
 
 def _in_order(*lessons: Lesson) -> tuple[Lesson, ...]:
     return tuple(sorted(lessons, key=lambda lesson: lesson.number))
 
 
-def _as_relation(known: Known, relation: Relation) -> Known:
+def _as_relation(known: TaughtRelation, relation: Relation) -> TaughtRelation:
     def owned(lessons: Iterable[Lesson]) -> tuple[Lesson, ...]:
         return tuple(replace(one, example=replace(one.example, relation=relation.id)) for one in lessons)
 

@@ -36,6 +36,7 @@ from erda.text.reading import Faults, read_lines
 READ = ("text", "id", "entities")
 COLUMNS = ("id", "text")  # of a table
 T = TypeVar("T")
+FIRST_LINES = 5  # that are read to recognise a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,6 @@ def text_rows(texts: str | Path | Iterable[str | TextRow], columns: Mapping[str,
     return rows
 
 
-FIRST_LINES = 5  # that are read to recognise a file
-
-
 @dataclass(frozen=True, slots=True)
 class AnnotatedRelation:
     """A relation between two entities of the row."""
@@ -194,7 +192,7 @@ class AnnotatedText:
 
     def keys(self) -> list[str]:
         """The entity behind each mention: its id, else its name."""
-        return [one.id or entity_key(one.name or self.text[one.span[0] : one.span[1]]) for one in self.entities]
+        return [one.id or mention_key(one.name or self.text[one.span[0] : one.span[1]]) for one in self.entities]
 
     def triples(self) -> set[tuple[str, str, str]]:
         """The annotated triples: entity, relation, entity."""
@@ -212,10 +210,10 @@ class AnnotatedText:
             for (first, last), key in zip(spans, keys, strict=True):
                 if first < end and start < last:
                     return key
-        return entity_key(entity.resolved or entity.name)
+        return mention_key(entity.resolved or entity.name)
 
 
-def entity_key(name: str) -> str:
+def mention_key(name: str) -> str:
     """A name in lower case with single spaces."""
     return " ".join(name.split()).casefold()
 

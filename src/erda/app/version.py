@@ -5,13 +5,13 @@ Any number of threads can share a version while the extractor continues to learn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from erda.app.calibration import (
     Calibration,
     marked_confidences,
     text_confidences,
-    without_inverses,
 )
 from erda.app.entities import (
     GIVEN,
@@ -36,9 +35,9 @@ from erda.app.entities import (
     find_tagger,
     tagged_sentences,
 )
-from erda.app.inputs import MOST_CHARACTERS, Given, check_text, example_of, examples_of, known_relation
+from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
 from erda.app.open_text import open_head, pairs_of
-from erda.app.state import Known, State, Thresholds
+from erda.app.state import State, TaughtRelation, Thresholds
 from erda.encoders.base import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -117,7 +116,7 @@ class Version:
     @property
     def relations(self) -> tuple[Relation, ...]:
         """The known relations, in the order of teaching."""
-        return tuple(one.relation for one in self.state.known)
+        return self.state.relations
 
     @property
     def method(self) -> Method:
@@ -174,46 +173,25 @@ class Version:
     def _exemplars(self) -> dict[str | None, Example]:
         return {one.relation: one for one in self.method.kept}
 
-    @cached_property
-    def inverses(self) -> Mapping[str, str]:
-        """The declared inverse of relations; a symmetric relation is its own."""
-        pairs = {one.id: one.id if one.symmetric else one.inverse for one in self.state.known}
-        return {name: inverse for name, inverse in pairs.items() if inverse}
-
-    def known(self, relation: str) -> Known:
+    def known(self, relation: str) -> TaughtRelation:
         """A relation, by its id or name, with its examples."""
         found = known_relation(relation, self.relations)
         return next(one for one in self.state.known if one.relation is found)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    @overload
-    def predict(  # type: ignore[overload-overlap]  # a text is many texts to Python
-        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
-    ) -> Answer: ...
-    @overload
     def predict(
         self,
-        given: Iterable[Given],
+        given: Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
         progress: Progress | None = None,
-    ) -> list[Answer]: ...
-    def predict(
-        self,
-        given: Given | Iterable[Given],
-        *,
-        top: int = TOP,
-        min_confidence: float | None = None,
-        progress: Progress | None = None,
-    ) -> Answer | list[Answer]:
-        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list.
+    ) -> list[Answer]:
+        """Predict the relation between the two marked entities of each sentence of a list.
 
         `min_confidence` replaces the thresholds of the version and the default.
         """
-        if isinstance(given, str | Example | Mapping):
-            return self.answer_pairs(examples_of([given]), top=top, min_confidence=min_confidence)[0]
         questions, answers = examples_of(given), list[Answer]()
         for start in range(0, len(questions), AT_ONCE):
             some = questions[start : start + AT_ONCE]
@@ -294,7 +272,7 @@ class Version:
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
         hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
-        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint, self.inverses)
+        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
 
     @cached_property
     def taught_names(self) -> NameTagger | None:
@@ -304,7 +282,7 @@ class Version:
         names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
         return NameTagger(names) if names else None
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
@@ -343,11 +321,10 @@ class Version:
         check_confidence(min_confidence)
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
-        opposite = {names.index(one): names.index(other) for one, other in self.inverses.items()}
         holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
-            held = without_inverses([column for column in columns if holds[row, column]], opposite)
+            held = [column for column in columns if holds[row, column]]
             likely = columns[: max(top, 1)]
             ranked = tuple(
                 Ranked(

@@ -20,7 +20,7 @@ import numpy as np
 
 from erda import __version__
 from erda.answers import Progress
-from erda.app.state import NOTHING, Known, Setup, Stamp, State, now
+from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
 from erda.app.store import DERIVED, Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
 from erda.encoders import build_encoder, encoder_settings
@@ -34,10 +34,15 @@ from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Task
 
 DEFAULT_ENCODER = "minilm"
+FORMAT = 5  # raise it whenever the same examples lead to other arrays
+LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
+SEAL_BYTES = 32
+T = TypeVar("T")
+AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SetupRequest:
     """The requested method and encoder; unset fields come from the store, or are defaults."""
 
     method: str | None = None
@@ -61,7 +66,7 @@ class Asked:
 class Builder:
     """Builds methods; each encoder is loaded once, at first use."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: SetupRequest) -> None:
         self.asked = asked
         self._encoders: dict[str, Encoder] = {}
         if isinstance(asked.encoder, Encoder):
@@ -117,11 +122,6 @@ def _key(spec: EncoderSpec) -> str:
     return f"{spec.name} {spec.fingerprint} {sorted(spec.settings.items())}"
 
 
-FORMAT = 5  # raise it whenever the same examples lead to other arrays
-LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
-SEAL_BYTES = 32
-
-
 class DerivedArrays:
     """The derived arrays of one version of a store, by name."""
 
@@ -157,17 +157,13 @@ class DerivedArrays:
         return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
 
 
-T = TypeVar("T")
-AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
-
-
 class VersionLog:
     """All versions of an extractor. `current` answers questions and is never modified, only replaced.
 
     Threads can share a log. Among several processes, one writes at a time.
     """
 
-    def __init__(self, folder: Path, asked: Asked) -> None:
+    def __init__(self, folder: Path, asked: SetupRequest) -> None:
         self.store, self.builder = Store(folder), Builder(asked)
         self.lock = RLock()
         self.at_hand: dict[int, Version] = {}
@@ -197,7 +193,7 @@ class VersionLog:
                 raise
 
     def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`store_edits.py`), then load the version that is current."""
+        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
         with self.lock:
             if self.current.state.stamp.setup is NOTHING and not self.store.exists():
                 raise DataError(NOTHING_TAUGHT)
@@ -205,6 +201,15 @@ class VersionLog:
             done = change(self.store)
             self.refresh()
             return done
+
+    def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
+        """Change the state, unless nothing changes; return the number of the current version."""
+        with self.writing() as before:
+            after = change(before)
+            is_same = all(
+                getattr(after, name) == getattr(before, name) for name in ("known", "unrelated", "thresholds")
+            )
+            return before.stamp.number if is_same else self.learn(after, progress).number
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:
         """Train the method on `after.known`, write the result as the next version, and make it current.
@@ -320,8 +325,8 @@ def _with_engine(setup: Setup) -> str:
 
 def relearned(
     method: Method,
-    before: Sequence[Known],
-    after: Sequence[Known],
+    before: Sequence[TaughtRelation],
+    after: Sequence[TaughtRelation],
     *,
     teaching: int,
     blank: Callable[[], Method],
@@ -351,7 +356,7 @@ def relearned(
     return learner
 
 
-def replayed(method: Method, known: Sequence[Known], *, progress: Progress | None = None) -> Method:
+def replayed(method: Method, known: Sequence[TaughtRelation], *, progress: Progress | None = None) -> Method:
     """Replay all teachings of these relations in order, and return the method."""
     teachings = sorted({one.since for one in known} | {lesson.teaching for one in known for lesson in one.lessons})
     for done, teaching in enumerate(teachings):
@@ -363,7 +368,7 @@ def replayed(method: Method, known: Sequence[Known], *, progress: Progress | Non
     return method
 
 
-def _task(known: Sequence[Known], teaching: int, index: int) -> Task | None:
+def _task(known: Sequence[TaughtRelation], teaching: int, index: int) -> Task | None:
     """The relations and examples of one teaching as a task, in the order of teaching."""
     taught = (lesson for one in known for lesson in one.lessons if lesson.teaching == teaching)
     lessons = sorted(taught, key=lambda lesson: lesson.number)

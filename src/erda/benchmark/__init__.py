@@ -4,7 +4,7 @@ from erda.lazy import lazy_names
 
 PUBLIC = {  # module -> its public names
     "erda.benchmark.records": ("read_record", "read_records"),
-    "erda.benchmark.report.report": ("write_report",),
+    "erda.benchmark.report.report_files": ("write_report",),
     "erda.benchmark.run.planned_runs": ("run_experiment",),
     "erda.settings.load": ("run_settings",),
     "erda.settings.runs": ("Run", "RunSettings"),

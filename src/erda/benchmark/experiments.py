@@ -14,16 +14,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.metrics import PROTOCOLS
+from erda.benchmark.measures import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.statistics import Summary, relation_interval
-from erda.benchmark.titles import title_of
 from erda.errors import ErdaError, SettingsError
 from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
 PERCENT = 100.0
 SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
+DATASETS = {
+    "fewrel": "FewRel",
+    "fewrel-full": "FewRel, all sentences",
+    "fewrel-fresh": "FewRel, fresh relations",
+    "tacred": "TACRED",
+    "redoc41": "redoc41",
+    "atlas": "atlas",
+}
+ENCODERS = {
+    "bilstm": "BiLSTM",
+    "minilm": "MiniLM",
+    "mpnet": "MPNet",
+    "minilm_fp16": "MiniLM in half precision",
+    "mpnet_fp16": "MPNet in half precision",
+}
 
 
 # -- shared settings ---------------------------------------------------------------------------------------------------
@@ -226,11 +240,11 @@ def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]
 
 def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], list[str]]:
     """Make a line per label from the records with the most common settings; a note counts the others."""
-    shape = _commonest(shape_of(one.record) for found in rows.values() for one in found)
+    shape = _most_common(shape_of(one.record) for found in rows.values() for one in found)
     lines, notes = [], []
     for label, found in rows.items():
         fits = [one for one in found if shape_of(one.record) == shape]
-        choice = _commonest(choice_of(one.record) for one in fits)
+        choice = _most_common(choice_of(one.record) for one in fits)
         fits = [one for one in fits if choice_of(one.record) == choice]
         if fits:
             line, said = make_line(label, fits)
@@ -241,8 +255,8 @@ def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], l
     return lines, notes
 
 
-def _commonest(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The most common value, of equally common ones that of the longest stream; {} if there are none."""
+def _most_common(values: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Most common value; ties go to the longest stream. {} if `values` is empty."""
     found = list(values)
     counts = Counter(map(_key, found))
     return max(found, key=lambda one: (counts[_key(one)], one.get("n_tasks", 0)), default={})
@@ -267,3 +281,46 @@ def _stream_notes(lines: Sequence[Line]) -> list[str]:
     if changed:
         notes.append(f"Seed {', '.join(changed)}: the lines were run on different streams (manifests differ).")
     return notes
+
+
+# -- titles ------------------------------------------------------------------------------------------------------------
+
+
+def dataset_in_words(name: str) -> str:
+    """Name of a dataset as papers write it; the last part of a path."""
+    return DATASETS.get(name, Path(name).name)
+
+
+def encoder_in_words(name: str, settings: dict[str, Any]) -> str:
+    """Encoder and the settings that change its results."""
+    words = ENCODERS.get(name, Path(name).name)
+    given = dict(settings)
+    adapter = given.pop("adapter", None)
+    if adapter is not None:
+        words += {"": " without an adapter", "shipped": " with its adapter"}.get(
+            str(adapter), f" with the adapter {Path(str(adapter)).name}"
+        )
+    layers = given.pop("trained_layers", None)
+    parts = [words]
+    if layers is not None:
+        named = {0: "frozen", 1: "last layer trained", -1: "all layers trained"}
+        parts.append(named.get(int(layers), f"last {layers} layers trained"))
+    if given.pop("mode", None) == "paper":
+        parts.append("used as the paper uses BERT")
+    parts += [f"{name.replace('_', ' ')} {value}" for name, value in given.items()]
+    return ", ".join(parts)
+
+
+def title_of(run: Run) -> str:
+    """Setting of a run in words: dataset, shots, encoder, stream."""
+    parts = [
+        dataset_in_words(run.dataset),
+        "1 shot" if run.shots == 1 else f"{run.shots} shots",
+        encoder_in_words(run.encoder, run.settings.get("encoder", {})),
+    ]
+    parts += [f"{name.replace('_', ' ')} {value}" for name, value in run.settings.get("stream", {}).items()]
+    if run.evaluate_on != "test":
+        parts.append(f"measured on {run.evaluate_on} data")
+    if run.order_family == "sckd":
+        parts.append("task orders of SCKD")
+    return ", ".join(parts)

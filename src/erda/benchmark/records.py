@@ -1,32 +1,35 @@
-"""Files of a finished run: `OUT/METHOD/SEED/record.json` and `predictions.npz`.
+"""Records of finished runs, `OUT/METHOD/SEED/record.json`: their fields, their files, and their audit.
 
-A record is sealed with a digest of its content and holds the sha256 of its predictions. A truncated or changed record,
-one of another version, or one beside the predictions of another run raises a `RecordError` that names its path.
+A record is sealed with a digest of its content and holds its predictions after the last task, packed. A truncated or
+changed record, or one of another version, raises a `RecordError` that names its place.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES, PROTOCOLS, Measures, forgetting
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
-from erda.files import decode_json, decode_sealed, read_arrays, read_bytes, sealed, sha256_of, write_arrays, write_json
+from erda.files import decode_json, decode_sealed, read_bytes, sealed, write_json
 from erda.settings.runs import Run
 
 SCHEMA = 1
+MOST_NOTE = 2_000  # characters of JSON; longer notes of a method are not made public
+ROUNDING = 1e-9
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 RECORD = "record.json"
-PREDICTIONS = "predictions.npz"
-AGAIN = "Delete its folder and run again."
 DELETE_IT = "Delete it and run again."
 RULES = {
     ALL_SEEN: "The gold relation must score strictly higher than every other relation learned so far.",
@@ -61,7 +64,7 @@ class Record(Run):
     relation_right: dict[str, dict[str, list[Number]]] = field(default_factory=dict)
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
-    predictions_sha256: str = ""  # of the `predictions.npz` of the same run; "" in older records
+    packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: int = SCHEMA
 
@@ -107,17 +110,75 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
     }
 
 
-def relation_counts(found: TestPredictions) -> dict[str, Any]:
-    """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`."""
-    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in found.right}
+def relation_counts(
+    gold: Sequence[Sequence[str]], marks: Sequence[Sequence[Marks]], order: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`.
+
+    `gold` holds the gold relations of each task's test examples; `marks[k][j]` marks the tests of task j after task k.
+    """
+    protocols = _common_protocols(marks[-1])
+    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in protocols}
     tests: dict[str, int] = {}
-    for index in np.unique(found.gold).tolist():
-        of_it, name = found.gold == index, found.relations[index]
-        first = int(found.task[of_it].min())
-        tests[name] = int(of_it.sum())
-        for protocol, rows in found.right.items():
-            right[protocol][name] = rows[first:, of_it].sum(axis=1).tolist()
+    for j, names in enumerate(order):
+        for name in names:
+            of_it = np.array([one == name for one in gold[j]])
+            if of_it.any():
+                tests[name] = int(of_it.sum())
+                for protocol in protocols:
+                    right[protocol][name] = [int(after[j].right[protocol][of_it].sum()) for after in marks[j:]]
     return {"relation_right": right, "relation_tests": tests}
+
+
+def _common_protocols(marks: Sequence[Marks]) -> list[str]:
+    return [name for name in PROTOCOLS if all(name in one.right for one in marks)]
+
+
+# -- packed predictions ------------------------------------------------------------------------------------------------
+
+
+def pack_predictions(
+    gold: Sequence[Sequence[str]], marks: Sequence[Marks], relations: Sequence[str], order: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """Pack gold relations ("gold") and winners after the last task (by protocol), one number per test example.
+
+    A number indexes the relations of `order`, task by task; the largest one is a tie with the gold relation, a miss.
+    It takes a byte, or two in streams of more than 255 relations.
+    """
+    index = {name: i for i, name in enumerate(name for task in order for name in task)}
+    kind, tie = _packed_type(len(index))
+    number_of = np.array([*(index[name] for name in relations), tie], dtype=kind)  # [-1] is a tie
+    rows = {name: number_of[np.concatenate([one.winner[name] for one in marks])] for name in _common_protocols(marks)}
+    rows = {"gold": np.array([index[name] for names in gold for name in names], dtype=kind), **rows}
+    return {name: b64encode(zlib.compress(row.tobytes(), 9)).decode() for name, row in rows.items()}
+
+
+def unpack_predictions(record: Record) -> dict[str, np.ndarray]:
+    """Unpack `record.packed`: "gold" and each protocol -> [n_examples]; {} if the record has none."""
+    n_relations = sum(map(len, record.order))
+    kind, tie = _packed_type(n_relations)
+    size = sum(record.n_test) * np.dtype(kind).itemsize
+    found: dict[str, np.ndarray] = {}
+    for name, text in record.packed.items():
+        try:
+            content = zlib.decompressobj().decompress(b64decode(text, validate=True), size + 1)
+        except (ValueError, zlib.error):
+            raise RecordError(f"{record.title}: its packed predictions ({name}) are damaged.") from None
+        if len(content) == size:
+            found[name] = np.frombuffer(content, dtype=kind)
+        if name not in found or not ((found[name] < n_relations) | ((found[name] == tie) & (name != "gold"))).all():
+            raise RecordError(f"{record.title}: its packed predictions ({name}) do not fit its test examples.")
+    if found and "gold" not in found:
+        raise RecordError(f"{record.title}: its packed predictions lack the gold relations.")
+    return found
+
+
+def _packed_type(n_relations: int) -> tuple[str, int]:
+    """Type of packed numbers, little-endian, and the number of a tie."""
+    return ("<u1", 255) if n_relations <= 255 else ("<u2", 65_535)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -156,33 +217,10 @@ class FoundRecord:
     record: Record
     folder: Path | None = None
 
-    def predictions(self) -> TestPredictions:
-        """Read the predictions beside the record; a valid file of another run raises."""
-        if self.folder is None or not (self.folder / PREDICTIONS).exists():
-            raise RecordError(f"{self.folder or self.record.title} has no {PREDICTIONS}.")
-        found = read_predictions(self.folder)
-        same = {*found.relations} == {name for task in self.record.order for name in task}
-        if self.record.relation_tests:  # what is left to compare where a record has no sha256
-            counts = relation_counts(found)
-            same = same and all(getattr(self.record, name) == counts[name] for name in counts)
-        if self.fault() or not same:
-            raise RecordError(self._not_its_own())
-        return found
-
-    def fault(self) -> str:
-        """Return why the predictions beside the record are not its own; "" if they are, or if there are none."""
-        path, expected = (self.folder or Path()) / PREDICTIONS, self.record.predictions_sha256
-        if self.folder is None or not expected or not path.is_file() or sha256_of(path, error=RecordError) == expected:
-            return ""
-        return self._not_its_own()
-
-    def _not_its_own(self) -> str:
-        return f"{self.folder}: {RECORD} and {PREDICTIONS} are not of the same run. {AGAIN}"
-
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder; faults of unreadable ones, and of predictions that are not those of their record."""
+    """All records under a folder, and faults of unreadable ones."""
 
     directory: Path
     found: tuple[FoundRecord, ...]
@@ -204,76 +242,115 @@ def read_records(directory: Path) -> Records:
             found.append(FoundRecord(read_record(path), path.parent))
         except RecordError as error:
             faults.append(str(error))
-    lone = [path.parent for path in sorted(directory.rglob(PREDICTIONS)) if not (path.parent / RECORD).is_file()]
-    faults += [f"{folder}: {PREDICTIONS} without {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
-    faults += [fault for one in found if (fault := one.fault())]
     if not found:
-        hint = "\n" + "\n".join(faults) if faults else " Unfinished runs have none; `erda run` resumes them."
+        hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
         raise RecordError(f"{directory}: contains no readable {RECORD}.{hint}")
     return Records(directory, tuple(found), tuple(faults))
 
 
-# -- per-example predictions -------------------------------------------------------------------------------------------
+# -- records as public results -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TestPredictions:
-    """Predictions for each test example, stored in `predictions.npz`. Integers index `relations`.
-
-    `best` [n_tasks, n_examples]: best-scored relation after each task, -1 before the example's task is learned.
-    `right`: protocol -> bool [n_tasks, n_examples], by the rules in the record (a tie is a miss).
-    `scores` [n_examples, n_relations]: scores after the last task, float16.
-    """
-
-    __test__ = False  # for pytest
-
-    relations: tuple[str, ...]
-    examples: tuple[str, ...]  # ids
-    task: np.ndarray  # [n_examples]: index of the example's task
-    gold: np.ndarray  # [n_examples]
-    best: np.ndarray
-    right: dict[str, np.ndarray]
-    scores: np.ndarray
+def compact_record(record: Record) -> Record:
+    """Record without bulky notes and local paths."""
+    short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
+    left_out = sorted(record.notes.keys() - short.keys())
+    notes = {**short, "left_out": left_out} if left_out else short
+    names = ("dataset", "encoder", "corpus", "encoder_spec", "settings")
+    public: dict[str, Any] = {name: _without_folders(getattr(record, name)) for name in names}
+    return replace(record, notes=notes, **public)
 
 
-def write_predictions(folder: Path, found: TestPredictions) -> None:
-    """Write `predictions.npz` to the folder of a run."""
-    arrays = {
-        "relations": np.array(found.relations, dtype=np.str_),
-        "examples": np.array(found.examples, dtype=np.str_),
-        "task": found.task.astype(np.int32),
-        "gold": found.gold.astype(np.int32),
-        "best": found.best.astype(np.int32),
-        "scores": found.scores,
-    }
-    arrays |= {f"right_{protocol}": right for protocol, right in found.right.items()}
-    write_arrays(folder / PREDICTIONS, arrays)
+def _without_folders(value: Any) -> Any:
+    """Absolute paths in a text, or in the texts of a dictionary, by their last part."""
+    if isinstance(value, dict):
+        return {name: _without_folders(one) for name, one in value.items()}
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def read_predictions(path: Path) -> TestPredictions:
-    """Read `predictions.npz` from its path or from the folder of its run."""
-    path = path / PREDICTIONS if path.is_dir() else path
-    arrays = read_arrays(path, error=RecordError, remedy=AGAIN)
+def record_bytes(record: Record) -> bytes:
+    """A sealed record as one line of JSON."""
+    return (json.dumps(sealed(record), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
+def audit_record(record: Record) -> list[str]:
+    """Faults of a record as a public result; measures are recomputed from its counts per relation."""
+    faults = []
+    if record.evaluate_on != "test":
+        faults.append(f"measured on {record.evaluate_on} data; a result needs --evaluate-on test")
+    if record.protocols != RULES or record.accuracy.keys() != set(PROTOCOLS):
+        faults.append(f"lacks a protocol; both are needed ({', '.join(PROTOCOLS)})")
+    elif record.accuracy[ALL_SEEN] is None:
+        faults.append(f"was not measured by {ALL_SEEN}")
+    if not record.relation_right or not record.relation_tests:
+        faults.append("lacks counts per relation; run again with this version")
+    return faults or _contradictions(record) or _prediction_faults(record)
+
+
+def _prediction_faults(record: Record) -> list[str]:
+    """Counts after the last task that differ from the packed predictions; a record without predictions passes."""
     try:
-        relations, examples, task, gold, best, scores = (
-            arrays[name] for name in ("relations", "examples", "task", "gold", "best", "scores")
+        packed = unpack_predictions(record)
+    except RecordError as fault:
+        return [str(fault)]
+    if not packed:
+        return []
+    gold, names = packed.pop("gold"), [name for task in record.order for name in task]
+    n_tests = np.bincount(gold, minlength=len(names))
+    faults = []
+    if {name: int(n) for name, n in zip(names, n_tests, strict=True)} != record.relation_tests:
+        faults.append("the number of tests per relation differs from its packed predictions")
+    if packed.keys() != record.relation_right.keys():
+        faults.append(f"has packed predictions by {', '.join(packed)}, counts by {', '.join(record.relation_right)}")
+    for protocol, predicted in packed.items():
+        n_right = np.bincount(gold[predicted == gold], minlength=len(names))
+        counts = record.relation_right.get(protocol, {})
+        if any(counts[name][-1] != n for name, n in zip(names, n_right, strict=True) if name in counts):
+            faults.append(f"{protocol}: counts per relation differ from its packed predictions")
+    return faults
+
+
+def _contradictions(record: Record) -> list[str]:
+    """Measures that differ from those computed from the counts per relation."""
+    faults: list[str] = []
+    tests = record.relation_tests
+    if set(tests) != {name for task in record.order for name in task}:
+        return ["its counts per relation do not name the relations of its tasks"]
+    n_test = [sum(tests[name] for name in task) for task in record.order]
+    if n_test != record.n_test:
+        faults.append("n_test differs from the counts per relation")
+    for protocol in PROTOCOLS:
+        accuracy, matrix = record.accuracy[protocol], record.matrix.get(protocol)
+        right = record.relation_right.get(protocol)
+        if accuracy is None:
+            faults += [f"{protocol}: counts without an accuracy"] if right else []
+            continue
+        if right is None or matrix is None or len(accuracy) != record.n_tasks or len(matrix) != record.n_tasks:
+            faults.append(f"{protocol}: incomplete")
+            continue
+        if any(len(right.get(name, ())) != record.n_tasks - k for k, task in enumerate(record.order) for name in task):
+            faults.append(f"{protocol}: counts per relation are incomplete")
+            continue
+        if any(max(counts) > tests.get(name, 0) for name, counts in right.items()):
+            faults.append(f"{protocol}: more right predictions than test examples")
+            continue
+        rows = [
+            [sum(right[name][k - j] for name in record.order[j]) / n_test[j] for j in range(k + 1)]
+            for k in range(record.n_tasks)
+        ]
+        micro = [sum(a * n for a, n in zip(row, n_test, strict=False)) / sum(n_test[: len(row)]) for row in rows]
+        drop = forgetting(rows)
+        lost = record.forgetting.get(protocol)
+        same = (
+            _close(micro, accuracy)
+            and all(_close(ours, theirs) for ours, theirs in zip(rows, matrix, strict=True))
+            and (drop is None) == (lost is None)
+            and _close([drop or 0.0], [lost or 0.0])
         )
-    except KeyError as error:
-        raise RecordError(f"{path}: lacks {error.args[0]}. {AGAIN}") from None
-    right = {name: arrays[f"right_{name}"] for name in PROTOCOLS if f"right_{name}" in arrays}
-    n_examples, n_relations = examples.size, relations.size
-    fits = (
-        relations.ndim == examples.ndim == 1
-        and relations.dtype.kind == examples.dtype.kind == "U"
-        and task.shape == gold.shape == (n_examples,)
-        and best.ndim == 2
-        and best.shape[1] == n_examples
-        and all(one.shape == best.shape and one.dtype == np.bool_ for one in right.values())
-        and scores.shape == (n_examples, n_relations)
-        and all(one.dtype.kind == "i" for one in (task, gold, best))
-        and all(((low <= one) & (one < n_relations)).all() for one, low in ((gold, 0), (best, -1)))
-        and ((task >= 0) & (task < len(best))).all()
-    )
-    if not fits or not n_examples:
-        raise RecordError(f"{path}: its arrays have inconsistent shapes, types or indices. {AGAIN}")
-    return TestPredictions(tuple(relations.tolist()), tuple(examples.tolist()), task, gold, best, right, scores)
+        if not same:
+            faults.append(f"{protocol}: accuracy, matrix or forgetting differ from the counts per relation")
+    return faults
+
+
+def _close(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    return len(ours) == len(theirs) and all(abs(a - b) <= ROUNDING for a, b in zip(ours, theirs, strict=True))

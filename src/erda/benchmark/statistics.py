@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_STREAMS = 20  # of the sign-flip test, which counts all 2^n patterns
+MOST_STREAMS = 14  # of the sign-flip test, which counts all 2^n patterns
 LEVEL = 0.95  # of intervals
 N_RESAMPLES = 10_000  # of the bootstrap over relations
 NOISE = 1e-12  # tolerance of floating point for differences of fractions
+RESOLUTION = 1e-9  # of differences in the sign-flip test
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,19 @@ def paired_t(differences: Sequence[float]) -> float | None:
     """Two-sided p of the t-test for mean difference 0; None for fewer than two differences or equal ones."""
     if len(differences) < 2 or is_constant(differences):
         return None
-    from scipy.special import stdtr  # the distribution function of Student's t
+    from scipy import stats
 
-    mean, error = _mean_and_error(differences)
-    return float(2.0 * stdtr(len(differences) - 1, -abs(mean / error)))
+    return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of a mean by the t distribution; None for fewer than two values."""
     if len(values) < 2:
         return None
-    from scipy.special import stdtrit  # its inverse
+    from scipy import stats
 
-    mean, error = _mean_and_error(values)
-    half = float(stdtrit(len(values) - 1, (1.0 + LEVEL) / 2.0)) * error
+    mean, error = math.fsum(values) / len(values), float(stats.sem(values))
+    half = error * float(stats.t.ppf((1.0 + LEVEL) / 2.0, len(values) - 1))
     return mean - half, mean + half
 
 
@@ -87,16 +87,17 @@ def relation_interval(right: Sequence[float], tests: Sequence[float]) -> tuple[f
 def sign_flip(differences: Sequence[float]) -> float | None:
     """Two-sided p of the sign-flip test: the share of sign patterns with a mean at least as far from 0 as observed.
 
-    All 2^n patterns are counted, so p is exact. None for fewer than two differences and for more than 20.
+    All 2^n patterns are counted, so p is exact. None for fewer than two differences and for more than 14.
     """
     if not 2 <= len(differences) <= MOST_STREAMS:
         return None
-    values = np.asarray(differences, dtype=np.float64)
-    enough = abs(math.fsum(values)) - NOISE * max(1.0, float(np.abs(values).sum()))
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums + value, sums - value])
-    return float(np.mean(np.abs(sums) >= enough))
+    from scipy import stats
+
+    whole = np.rint(np.asarray(differences) / RESOLUTION)  # sums of whole numbers tie exactly
+    found = stats.permutation_test(
+        (whole,), np.sum, permutation_type="samples", n_resamples=2 ** len(whole), vectorized=True
+    )
+    return float(found.pvalue)
 
 
 def smallest_sign_flip(n: int) -> float:
@@ -116,12 +117,6 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
         highest = max(highest, min(1.0, (len(made) - rank) * p))
         corrected[index] = highest
     return corrected
-
-
-def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error of two or more values."""
-    mean = math.fsum(values) / len(values)
-    return mean, float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def is_constant(values: Sequence[float]) -> bool:

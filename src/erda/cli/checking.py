@@ -92,12 +92,6 @@ def below_one(options: argparse.Namespace, *names: str) -> list[str]:
     ]
 
 
-def without_effect(options: argparse.Namespace, *, local: Sequence[str], ray: Sequence[str]) -> list[str]:
-    """Return faults of options that belong to the other `--engine`."""
-    other, names = ("local", local) if options.engine == "ray" else ("ray", ray)
-    return [f"--{name}: only with --engine {other}." for name in names if getattr(options, name) is not None]
-
-
 def refuse(faults: Sequence[str]) -> None:
     """Raise if there are faults."""
     if faults:

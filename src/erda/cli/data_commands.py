@@ -10,7 +10,7 @@ from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.printing import print_columns, print_line
-from erda.cli.store_options import add_columns, add_no_relation, add_overwrite
+from erda.cli.store_options import add_overwrite, add_rows
 from erda.errors import ErdaError, counted, not_installed, one_line
 
 LIST = """examples:
@@ -57,11 +57,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
     about = "Check a file of any format, including those of annotation tools, or convert it to JSONL or CSV."
     convert = add_command(own, "convert", about, CONVERT)
-    names = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy, tacred"
     convert.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
-    convert.add_argument("--format", metavar="NAME", help=f"{names} (default: detected)")
-    add_columns(convert)
-    add_no_relation(convert)
+    add_rows(convert)
     out = "output file: .jsonl or .csv, or either with .gz (default: count the examples and write nothing)"
     convert.add_argument("--out", metavar="OUT", type=Path, help=out)
     add_overwrite(convert)

@@ -1,4 +1,4 @@
-"""`erda demo`: methods and the extractor on the embedded dataset, in a few minutes."""
+"""`erda demo`: an extractor (`demo.toml`), then methods of the benchmark, on the embedded data, in a few minutes."""
 
 from __future__ import annotations
 
@@ -6,56 +6,180 @@ import argparse
 import shlex
 import shutil
 import sys
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line, print_tables
+from erda.cli.settings_options import seeds_of
 from erda.errors import ErdaError, join_faults
+
+if TYPE_CHECKING:
+    from erda.app.extractor import Extractor
+    from erda.benchmark.records import Record
+    from erda.benchmark.report.table_formats import ResultTable
+
+Sentences = Mapping[str, Sequence[str]]  # relation -> sentences
+PARTS: Mapping[str, Sentences] = tomllib.loads(Path(__file__).with_name("demo.toml").read_text(encoding="utf-8"))
+N_SENTENCES = 3000  # of the embedded corpus
+LINES = {  # (method, has a corpus) -> its row of the summary
+    ("seqrun", False): ("SeqRun", "trains on each task in turn, keeps nothing: it forgets"),
+    ("joint", False): ("Joint", "keeps every example and trains on all of them with each task"),
+    ("erda", False): ("ERDA", "the paper: keeps one example of each relation"),
+    ("erda", True): ("ERDA + corpus", "the same, with extra examples from unlabelled text"),
+    ("posterior", False): ("Posterior", "another encoder: the packaged MiniLM; trains nothing"),
+}
+show = partial(print_line, flush=True)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on the embedded dataset, "
-        "then ERDA with extra examples from unlabelled text and Posterior (a frozen, pretrained transformer), "
-        "and show how much each forgets; then teach an extractor five relations. "
-        "Takes at most three minutes on two cores; nothing is downloaded."
+        "Teach an extractor five relations; then run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on "
+        "the embedded dataset, ERDA with extra examples from unlabelled text and Posterior (a frozen, pretrained "
+        "transformer), and show how much each forgets. Takes at most three minutes on two cores; nothing is downloaded."
     )
     examples = "examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100"
-    brief = "methods and an extractor on the embedded dataset"
+    brief = "an extractor and methods on the embedded data"
     parser = add_command(commands, "demo", about, examples, brief=brief)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
-    parser.add_argument(
-        "--sentences",
-        type=int,
-        default=3000,
-        metavar="N",
-        help="unlabelled sentences to search for extra examples (default: all 3000)",
-    )
     parser.set_defaults(handler=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the demo and print its results."""
-    from erda.app.demo import demonstrate
-    from erda.benchmark.method_demo import run_demo
-    from erda.cli.settings_options import seeds_of
-
-    options.kept = f"Finished runs are kept in {options.out}; `erda demo` resumes there."
-    show = partial(print_line, flush=True)
-    demo = run_demo(options.out, seeds=seeds_of(options), n_sentences=options.sentences, show=show)
+    """Show both parts; the first needs no extra."""
+    options.kept = f"Finished runs are kept in {options.out}; `erda demo` continues there."
+    demonstrate_extractor(options.out / "extractor")
     print_line()
-    print_tables(demo.tables)
-    if demo.page:
-        print_line(f"Page:    {demo.page}")
-    for curve in demo.curves:
-        print_line(f"Curve:   {curve}")
-    print_line(f"Tables:  {demo.folder}")
-    print_line(f"Records: {options.out}")
-    print_line(flush=True)
+    demonstrate_methods(options.out, seeds=seeds_of(options))
+
+
+# -- the extractor -----------------------------------------------------------------------------------------------------
+
+
+def demonstrate_extractor(folder: Path) -> None:
+    """Teach four relations, ask, teach a fifth, and ask again; an existing extractor is reset first."""
+    from erda.app.extractor import Extractor
+
+    extractor = Extractor.open(folder)
+    if extractor.history():
+        extractor.rollback(extractor.history()[0].number)
+    show("An extractor of your own learns four relations, from five sentences each:")
+    extractor.teach_many(PARTS["lessons"])
+    for relation, sentences in PARTS["lessons"].items():
+        show(f"  {relation:<11} {sentences[0]}")
+    show("It answers questions about new sentences:")
+    questions, last_questions = PARTS["questions"], PARTS["last_questions"]
+    before = _ask(extractor, questions)
+    start = time.perf_counter()
+    extractor.teach_many(PARTS["fifth"])
+    show(f"A fifth relation, 'born in', is added by five more; that takes {time.perf_counter() - start:.1f} seconds.")
+    new = _ask(extractor, last_questions)
+    after = _ask(extractor, questions, is_shown=False)
+    n, n_new = sum(map(len, questions.values())), sum(map(len, last_questions.values()))
+    kept = f"{before} of {n} before, {after} of {n} after"
+    show(f"Correct relation ranked first: {kept} for the first four relations; {new} of {n_new} for the fifth.")
+    show("A question mark means that the confidence is too low; the answer is then 'none'.")
+    show("Ask it yourself:")
     program = "erda" if shutil.which("erda") else shlex.quote(sys.argv[0])  # make demo does not activate .venv
-    demonstrate(options.out / "extractor", show=show, program=program)
-    if demo.faults:
-        raise ErdaError(join_faults(demo.faults))
+    question = shlex.quote("[[The Long Field]] is a story by {{Jane Marsh}}.")
+    show(f"  echo {question} | {program} predict --store {shlex.quote(str(folder))}")
+
+
+def _ask(extractor: Extractor, questions: Sentences, *, is_shown: bool = True) -> int:
+    """Count the questions whose correct relation ranks first."""
+    n_right = 0
+    for relation, sentences in questions.items():
+        for sentence, answer in zip(sentences, extractor.predict(sentences), strict=True):
+            likeliest = answer.ranked[0].relation
+            n_right += likeliest == relation
+            wrong = "" if likeliest == relation else f"(not {relation}) "
+            doubt = "?" if answer.relation is None else ""
+            if is_shown:
+                show(f"  {likeliest + doubt:<12}{100 * answer.ranked[0].confidence:3.0f} %  {wrong}{sentence}")
+    return n_right
+
+
+# -- the methods -------------------------------------------------------------------------------------------------------
+
+
+def demonstrate_methods(out: Path, *, seeds: Sequence[int] | None = None) -> None:
+    """Run the preset `demo` into `out`, or read finished runs there; write the report and print its tables."""
+    from erda.benchmark.report.report_files import FOLDER, write_report
+    from erda.benchmark.run.planned_runs import run_experiment
+    from erda.settings.load import run_settings
+
+    settings = partial(run_settings, preset="demo", seeds=seeds)
+    show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
+    parts = [run_experiment(settings(), out=out / "plain")]
+    if not parts[0].records:
+        raise ErdaError(join_faults(parts[0].faults))
+    show(f"A corpus of {N_SENTENCES:,} unlabelled sentences is built and embedded.")
+    corpus = atlas_corpus(out / "atlas-corpus", n=N_SENTENCES)
+    show("ERDA learns again, now with extra examples that it finds in the corpus.")
+    parts.append(run_experiment(settings(methods="erda", corpus=str(corpus)), out=out / "augmented"))
+    show("Posterior learns the same tasks over a transformer that was trained on other text.")
+    packaged = {"encoder.engine": "packaged", "encoder.trained_layers": 0}
+    posterior = settings(methods="posterior", encoder="minilm", settings=packaged)
+    parts.append(run_experiment(posterior, out=out / "posterior"))
+    report = write_report(out)
+    print_line()
+    accuracy = [table for table in report.tables if table.name.startswith("accuracy")]
+    print_tables([*accuracy, summarise(record for part in parts for record in part.records)])
+    print_line(f"Page:    {report.page}" if report.page else "")
+    print_line(f"Tables:  {out / FOLDER}")
+    print_line(f"Records: {out}")
+    faults = [*(fault for part in parts for fault in part.faults), *report.faults]
+    if faults:
+        raise ErdaError(join_faults(faults))
+
+
+def summarise(records: Iterable[Record]) -> ResultTable:
+    """Summarise each method in one row: description, final accuracy, forgetting."""
+    from erda.benchmark.report.table_formats import ResultTable
+    from erda.benchmark.statistics import Summary
+
+    groups: dict[tuple[str, bool], list[Record]] = {key: [] for key in LINES}
+    for record in records:
+        groups[record.method, bool(record.corpus)].append(record)
+    rows = [
+        (
+            *LINES[key],
+            Summary.of(100 * record.accuracy["all-seen"][-1] for record in group if record.accuracy["all-seen"]),
+            Summary.of(100 * left for record in group if (left := record.forgetting["all-seen"]) is not None),
+        )
+        for key, group in groups.items()
+        if group
+    ]
+    return ResultTable(
+        name="summary",
+        title="At the end: all test sentences, among all learned relations (%)",
+        columns=("method", "what it does", "accuracy", "forgetting"),
+        rows=tuple(rows),
+        notes=("Forgetting: mean loss of a task since its best accuracy, in points.",),
+        decimals=1,
+        text_columns=2,
+    )
+
+
+def atlas_corpus(folder: Path, *, n: int) -> Path:
+    """Build and index the corpus of the embedded dataset in a folder, unless it exists."""
+    from erda.corpus.corpus_build import build_corpus
+    from erda.corpus.corpus_store import CorpusStore
+    from erda.corpus.similarity import load_similarity
+    from erda.corpus.vector_index import build_index
+    from erda.data.catalogue import embedded_file
+    from erda.files import write_lines
+    from erda.text.reading import read_lines
+
+    source = folder.with_name(f"{folder.name}.jsonl")
+    write_lines(source, (line for _, line in islice(read_lines(embedded_file("corpus.jsonl.gz")), n)))
+    build_corpus([source], folder)
+    build_index(CorpusStore.open(folder), load_similarity())
+    return folder

@@ -32,9 +32,7 @@ GROUPS: dict[
     "experiments": {
         "run": ("run",),
         "paper": ("paper",),
-        "search": ("search",),
         "report": ("report",),
-        "submit": ("submit",),
     },
     "data and unlabelled text": {"data_commands": ("list", "data"), "corpus": ("corpus",)},
 }

@@ -11,9 +11,9 @@ from erda.cli.printing import print_fault, print_line
 from erda.cli.settings_options import add_sets, read_given
 
 EXAMPLES = """\
-The same command resumes an interrupted run and does not repeat finished ones. Rows that learn from extra examples need
-a corpus with an index (docs/corpus.md) and are skipped without one. The runs in a folder share their settings: use
-another --out for other settings.
+The same command does not repeat finished runs; an interrupted run starts again. Rows that learn from extra examples
+need a corpus with an index (docs/corpus.md) and are skipped without one. The runs in a folder share their settings:
+use another --out for other settings.
 
 examples:
   erda paper --list
@@ -39,14 +39,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cpu)")
     add_sets(parser, "a setting of all streams or of the cache, unless a chosen table sets it itself")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
-    parser.add_argument("--no-report", action="store_true", help="only the records")
     parser.set_defaults(handler=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the selected tables, write the report, and list missing runs."""
-    from erda.benchmark.paper.paper_tables import choose_tables
+    from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
     from erda.benchmark.paper.run_paper import run_paper
+    from erda.benchmark.report.report_files import write_report
     from erda.errors import ErdaError, join_faults, merge_faults
 
     refuse(below_one(options, "jobs"))
@@ -55,22 +55,15 @@ def run(options: argparse.Namespace) -> None:
         for table in tables:
             print_line(f"{table.group:11} {table.name:15} {table.title}")
         return
-    options.kept = f"Finished runs are kept in {options.out}; the same command resumes."
+    options.kept = f"Finished runs are kept in {options.out}; the same command continues."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
         print_line(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
     print_line(f"Runs done: {done.n_runs}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
-    if (done.n_runs or done.n_found) and not options.no_report:
-        _report(options.out)
+    if done.n_runs or done.n_found:
+        report = write_report(options.out, layout=paper_layout)
+        for fault in report.faults:
+            print_fault(fault)
+        print_line(f"Report: {report.page or options.out / 'report'}")
     if done.faults:
         raise ErdaError(f"What failed ({len(done.faults)}):\n{join_faults(merge_faults(done.faults))}")
-
-
-def _report(out: Path) -> None:
-    from erda.benchmark.paper.paper_sections import paper_layout
-    from erda.benchmark.report.report import write_report
-
-    report = write_report(out, layout=paper_layout)
-    for fault in report.faults:
-        print_fault(fault)
-    print_line(f"Report: {report.page or out / 'report'}")

@@ -13,9 +13,8 @@ from erda.cli.printing import print_columns, print_line
 from erda.cli.store_options import (
     STANDARD_INPUT,
     add_columns,
-    add_format,
-    add_no_relation,
     add_overwrite,
+    add_rows,
     add_store,
     input_file,
     open_store,
@@ -77,8 +76,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Predict the relation between the two marked entities of each sentence, or that there is none."
     predict = add_command(commands, "predict", about, PREDICT, brief="predict the relation in sentences")
     _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
-    add_format(predict)
-    add_columns(predict)
+    add_rows(predict, labelled=False)
     predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
     add_store(predict)
@@ -88,28 +86,21 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     extract = add_command(commands, "extract", about, EXTRACT, brief="extract relations from plain text")
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
-    names = "file of entity names, one per line, optionally followed by a tab and an id"
-    extract.add_argument("--names", type=Path, metavar="FILE", help=names)
+    extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
     pairs = "both directions of a pair if both are likely enough, or all pairs, including those without a relation"
     kinds = ("likelier", "both", "all")
     extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
-    names_only = "ask about names only, not about pronouns (he, her, who, its, ...)"
-    extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
-    add_columns(extract, "columns of a table (CSV), for example text=sentence,id=number")
+    extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
+    add_columns(extract, "text=sentence,id=number")
     _add_min_confidence(extract)
     add_store(extract)
     extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
     evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="evaluate an extractor on labelled examples")
-    evaluate.add_argument(
-        "file", type=named_path, metavar="FILE", help="labelled examples in any format of docs/data.md"
-    )
-    add_format(evaluate)
-    add_columns(evaluate)
-    add_no_relation(evaluate)
-    find = "for annotated texts: find the entities with the tagger, as erda extract does"
-    evaluate.add_argument("--find-entities", action="store_true", help=find)
+    evaluate.add_argument("file", type=named_path, metavar="FILE", help="labelled rows in any format of docs/data.md")
+    add_rows(evaluate)
+    evaluate.add_argument("--find-entities", action="store_true", help="in annotated texts, ignore the given entities")
     _add_min_confidence(evaluate)
     add_store(evaluate)
     evaluate.set_defaults(handler=run_evaluate)
@@ -118,9 +109,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
-    add_format(tune)
-    add_columns(tune)
-    add_no_relation(tune)
+    add_rows(tune)
     tune.add_argument("--clear", action="store_true", help="drop the thresholds")
     add_store(tune)
     tune.set_defaults(handler=run_tune)
@@ -134,9 +123,7 @@ def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
 
 
 def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
-    about = (
-        "minimum confidence of an answer, 0 to 1 (default: the threshold of erda tune, else that of docs/open-text.md)"
-    )
+    about = "minimum confidence of an answer, 0 to 1 (default: that of erda tune, else of docs/open-text.md)"
     parser.add_argument("--min-confidence", type=float, metavar="X", help=about)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 from erda.errors import one_line, printable
 
 if TYPE_CHECKING:
-    from erda.benchmark.report.table_formats import Table
+    from erda.benchmark.report.table_formats import ResultTable
     from erda.types import Example
 
-BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 
 
-def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:
-    """A sentence with its head and tail in marks: [head: Oslo] lies in [tail: Norway]."""
+def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = SHORT_BRACKETS) -> str:
+    """A sentence with its head and tail in marks: [Oslo] lies in {Norway}."""
     words = [one_line(token) for token in example.tokens]
     for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
         words[entity.span.start] = left + words[entity.span.start]
@@ -61,10 +59,9 @@ def print_fault(fault: str) -> None:
     print("erda: " + printable(fault).replace("\n", "\n  "), file=sys.stderr)
 
 
-def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables one below the other, wrapped to the width of the terminal."""
+def print_tables(tables: Iterable[ResultTable]) -> None:
+    """Print tables one below the other."""
     from erda.benchmark.report.table_formats import to_terminal
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in tables:
-        print(to_terminal(table, width=width), end="\n\n")
+        print(to_terminal(table), end="\n\n")

@@ -12,7 +12,6 @@ EXAMPLES = """examples:
   erda report runs/x
   erda report runs/x --no-figures > tables.txt
   erda report runs/x --reference cpl
-  erda report runs/paper --reproducibility REPRODUCIBILITY.md
 """
 
 
@@ -32,15 +31,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--no-figures", action="store_true", help="write the tables and the page without figures")
     against = "test every other line against this one: a label or a method (default: posterior, else erda)"
     parser.add_argument("--reference", default="", metavar="NAME", help=against)
-    every = "also write every number with the paper's, its interval, its tests and the command that reproduces it"
-    parser.add_argument("--reproducibility", type=Path, metavar="FILE", help=every)
     parser.set_defaults(handler=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print and write the report."""
-    from erda.benchmark.paper.paper_sections import asked_tables, paper_layout, table_titles
-    from erda.benchmark.report.report import FOLDER, write_report
+    from erda.benchmark.paper.paper_tables import paper_layout
+    from erda.benchmark.report.report_files import FOLDER, write_report
 
     report = write_report(
         options.directory, figures=not options.no_figures, layout=paper_layout, reference=options.reference
@@ -49,17 +46,5 @@ def run(options: argparse.Namespace) -> None:
     print_line(f"Files: {len(report.files)} in {options.directory / FOLDER}")
     if report.page:
         print_line(f"Page:  {report.page}")
-    if options.reproducibility:
-        from erda.benchmark.report.reproducibility import write_reproducibility
-
-        expected = table_titles() if asked_tables(options.directory) else None
-        written = write_reproducibility(
-            options.directory,
-            options.reproducibility,
-            layout=paper_layout,
-            expected=expected,
-            reference=options.reference,
-        )
-        print_line(f"Numbers and commands: {written}")
     for fault in (*report.faults, *report.notes):
         print_fault(fault)

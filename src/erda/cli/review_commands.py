@@ -8,7 +8,7 @@ import select
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,9 +60,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
     review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
-    names_only = "show names only, not pronouns (he, her, who, its, ...)"
-    review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help=names_only)
-    add_columns(review, "column of a table (CSV), for example text=sentence")
+    review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
+    add_columns(review, "text=sentence")
     listing = "list sentences that are likely examples of --relation, most useful first, instead of asking"
     review.add_argument("--list", action="store_true", help=listing)
     source = review.add_mutually_exclusive_group()
@@ -99,7 +98,9 @@ def _review(options: argparse.Namespace) -> None:
     resume = command(options, f"review {shlex.quote(options.file)}")
     options.kept = f"All judgements are kept. To continue: {resume}"
     asked = {"relation": options.relation, "pronouns": options.pronouns}
-    with open_review(extractor, rows, progress=_say_progress, **asked) as review:
+    with ExitStack() as stack:
+        with progress_bar("embedding") as progress:
+            review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
         if review.pool.hint:
             print_line(review.pool.hint, file=sys.stderr)
         with _keys() as read:
@@ -141,13 +142,6 @@ def _list(options: argparse.Namespace) -> None:
         teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
         print_line()
         print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
-
-
-def _say_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "" if done < total else "\r       \r"
-        sys.stderr.write(f"\r{100 * done // total:4d} %{end}")
-        sys.stderr.flush()
 
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
@@ -233,15 +227,12 @@ def _command(read: Callable[[], str], n_relations: int) -> str:
 @contextmanager
 def _keys() -> Iterator[Callable[[], str]]:
     """Yield a function that reads the next command: a key on a terminal, otherwise a line."""
-    try:
-        import termios
-        import tty
-    except ImportError:  # Windows
+    if os.name == "nt" or not sys.stdin.isatty():
         yield _line
         return
-    if not sys.stdin.isatty():
-        yield _line
-        return
+    import termios
+    import tty
+
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:

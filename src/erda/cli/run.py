@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from erda.settings.runs import RunSettings
 
 EPILOG = """\
-Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated. An
-interrupted run resumes after its last learned task. To use several machines, give each of them other --seeds and copy
-the folders together.
+Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;
+an interrupted run starts again. To use several machines, give each of them other --seeds and copy the folders together.
 
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     refuse(below_one(options, "jobs"))
     settings = load_settings(options)
     warn_untrained(settings)
-    options.kept = f"Finished tasks are kept in {options.out}; the same command resumes after the last one."
+    options.kept = f"Finished runs are kept in {options.out}; the same command continues with the others."
     finished = run_experiment(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
     for experiment in group_records(map(FoundRecord, finished.records)):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]

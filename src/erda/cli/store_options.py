@@ -48,17 +48,19 @@ def default_store() -> Path:
     return Path(os.environ.get("ERDA_STORE") or STORE)
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names a format."""
-    names = "brat, csv, jsonl, labelstudio, marked or prodigy"
-    parser.add_argument("--format", metavar="NAME", help=f"{names} (default: detected)")
+def add_rows(parser: argparse.ArgumentParser, *, labelled: bool = True) -> None:
+    """Add the options of a file of rows; `labelled` rows name relations."""
+    formats = "brat, cfrl, csv, fewrel, jsonl, labelstudio, marked, prodigy or tacred (default: detected)"
+    parser.add_argument("--format", metavar="NAME", help=formats)
+    add_columns(parser, "text=sentence,head=subject,tail=object" + (",relation=label" if labelled else ""))
+    if labelled:
+        text = "a name in the file that means 'no relation', for example Other (may be repeated)"
+        parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=text)
 
 
-def add_columns(
-    parser: argparse.ArgumentParser,
-    about: str = "columns of a table (CSV), for example text=sentence,head=subject,tail=object,relation=label",
-) -> None:
+def add_columns(parser: argparse.ArgumentParser, example: str) -> None:
     """Add the option that names the columns of a table."""
+    about = f"columns of a table (CSV), for example {example}"
     parser.add_argument("--columns", type=_columns, metavar="NAME=COLUMN,...", help=about)
 
 
@@ -69,12 +71,6 @@ def _columns(text: str) -> dict[str, str]:
             "expected NAME=COLUMN, separated by commas, for example text=sentence,relation=label."
         )
     return {name: column for name, _, column in pairs}
-
-
-def add_no_relation(parser: argparse.ArgumentParser, always: str = "so do null and no_relation") -> None:
-    """Add the option that names relations which mean that no relation holds."""
-    text = f"a name in the file that means 'no relation', for example Other (may be repeated); {always}"
-    parser.add_argument("--no-relation", metavar="NAME", action="append", default=[], help=text)
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

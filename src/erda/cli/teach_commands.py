@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_columns, print_line
 from erda.cli.store_options import (
-    add_columns,
-    add_format,
-    add_no_relation,
+    add_rows,
     add_store,
     command,
     input_file,
@@ -30,7 +28,7 @@ from erda.types import NO_RELATION, Example, Relation
 if TYPE_CHECKING:
     from erda.answers import Taught
     from erda.app.extractor import Extractor
-    from erda.app.state import Known
+    from erda.app.state import TaughtRelation
     from erda.data.formats import Reading
 
 TEACH = """\
@@ -85,15 +83,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--not", dest="holds", action="store_false", help="the relation does not hold in the sentences")
     teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
-    add_format(teach)
-    add_columns(teach)
-    add_no_relation(teach, "so does no_relation")
+    add_rows(teach)
     meaning = "meaning of the relation, or a pattern such as '[[X]] was founded by {{Y}}.' (may be repeated)"
     teach.add_argument("--description", metavar="TEXT", action="append", default=[], help=meaning)
     teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
-    again = "first teach all known examples again, with another --method or --encoder, or with a new background"
-    teach.add_argument("--relearn", action="store_true", help=again)
+    teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
     add_store(teach)
     teach.set_defaults(handler=run_teach)
 
@@ -106,8 +101,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Forget a relation or one of its examples, as if it had never been taught."
     forget = add_command(commands, "forget", about, FORGET, brief="forget a relation or an example")
     forget.add_argument("relation", metavar="RELATION", help=KNOWN)
-    number = "forget only this example, by its number in `erda relations RELATION`"
-    forget.add_argument("--example", type=int, metavar="N", help=number)
+    forget.add_argument("--example", type=int, metavar="N", help="forget only example N of `erda relations RELATION`")
     add_store(forget)
     forget.set_defaults(handler=run_forget)
 
@@ -117,10 +111,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     change = edit.add_mutually_exclusive_group(required=True)
     change.add_argument("--name", metavar="NEW", help="the new name; the examples and the description stay")
     change.add_argument("--into", metavar="OTHER", help="the relation that takes over the examples")
-    lines = "the meaning of the relation, a pattern, or an empty text (may be repeated)"
-    change.add_argument("--description", metavar="TEXT", action="append", help=lines)
-    types = "types of the head and of the tail, for example ORG PERSON"
-    change.add_argument("--types", metavar=("HEAD", "TAIL"), nargs=2, help=types)
+    change.add_argument("--description", metavar="TEXT", action="append", help="a new description (may be repeated)")
+    change.add_argument("--types", metavar=("HEAD", "TAIL"), nargs=2, help="entity types, for example ORG PERSON")
     add_store(edit)
     edit.set_defaults(handler=run_edit)
 
@@ -263,10 +255,9 @@ def run_relations(options: argparse.Namespace) -> None:
     say_what_is_known(options)
 
 
-def declarations(known: Known) -> list[str]:
+def declarations(known: TaughtRelation) -> list[str]:
     """What was declared about a relation."""
-    said = ["symmetric"] if known.symmetric else []
-    said += [f"inverse of {known.inverse}"] if known.inverse else []
+    said = list[str]()
     for role, types in (("head", known.head_types), ("tail", known.tail_types)):
         said += [f"{role} types: {', '.join(types)}"] if types else []
     return said

@@ -205,11 +205,9 @@ class DescribeBody(Body):
 
 
 class DeclareBody(Body):
-    """What is always true of a relation; a field that is left out stays as it is, null clears it."""
+    """The entity types of a relation; a field that is left out stays as it is, null clears it."""
 
     relation: Name
-    symmetric: bool = False
-    inverse: Name | None = None
     head_types: Annotated[list[Name], Field(max_length=100)] | None = None
     tail_types: Annotated[list[Name], Field(max_length=100)] | None = None
 

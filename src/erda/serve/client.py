@@ -14,7 +14,7 @@ import requests
 
 from erda.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
 from erda.app.candidates import Candidate
-from erda.app.inputs import Given, labelled_rows_of
+from erda.app.inputs import ExampleInput, labelled_rows_of
 from erda.app.review import RECENT, ReviewProgress
 from erda.app.state import Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
@@ -67,12 +67,14 @@ class Client:
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
-        self, given: Given, *, top: int = 5, min_confidence: float | None = None
+        self, given: ExampleInput, *, top: int = 5, min_confidence: float | None = None
     ) -> Answer: ...
     @overload
-    def predict(self, given: Iterable[Given], *, top: int = 5, min_confidence: float | None = None) -> list[Answer]: ...
     def predict(
-        self, given: Given | Iterable[Given], *, top: int = 5, min_confidence: float | None = None
+        self, given: Iterable[ExampleInput], *, top: int = 5, min_confidence: float | None = None
+    ) -> list[Answer]: ...
+    def predict(
+        self, given: ExampleInput | Iterable[ExampleInput], *, top: int = 5, min_confidence: float | None = None
     ) -> Answer | list[Answer]:
         """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
         if isinstance(given, str | Example | Mapping):
@@ -103,11 +105,11 @@ class Client:
             ]
         return wire.read_extraction(self._call("POST", "/v1/extract", body))
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by similar examples and influential words."""
         return wire.read_explanation(self._call("POST", "/v1/explain", sent_rows([given])[0]))
 
-    def evaluate(self, questions: Iterable[Given], *, no_relation: Collection[str] = ()) -> Evaluation:
+    def evaluate(self, questions: Iterable[ExampleInput], *, no_relation: Collection[str] = ()) -> Evaluation:
         """Compare answers with the truth."""
         body = {"examples": sent_rows(questions), "no_relation": list(no_relation)}
         return wire.read_evaluation(self._call("POST", "/v1/evaluate", body))
@@ -128,10 +130,10 @@ class Client:
     def teach(
         self,
         relation: str,
-        examples: Iterable[Given] = (),
+        examples: Iterable[ExampleInput] = (),
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         description: str = "",
     ) -> Taught:
         """Teach one relation by examples, and by counterexamples in which it does not hold.
@@ -143,24 +145,24 @@ class Client:
 
     def teach_many(
         self,
-        what: Mapping[str, Iterable[Given]] | Iterable[Given],
+        what: Mapping[str, Iterable[ExampleInput]] | Iterable[ExampleInput],
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
     ) -> Taught:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations."""
         if isinstance(what, Mapping):
             what = [{**row, "relation": name} for name, some in what.items() for row in sent_rows(some)]
         return self._teach({}, what, counterexamples, unrelated)
 
-    def _teach(self, named: dict[str, Any], *some: Iterable[Given]) -> Taught:
+    def _teach(self, named: dict[str, Any], *some: Iterable[ExampleInput]) -> Taught:
         kinds = ("examples", "counterexamples", "unrelated")
         rows = {kind: sent_rows(one) for kind, one in zip(kinds, some, strict=True)}
         is_long = sum(map(len, rows.values())) > BATCH
         row = self._call("POST", "/v1/teach", {**named, **rows, "job": is_long})
         return wire.read_taught(self._result(row["id"]) if is_long else row)
 
-    def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
+    def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
         body = {**sent_rows([example])[0], "relation": relation, "holds": holds}
         return wire.read_taught(self._call("POST", "/v1/judge", body))
@@ -186,12 +188,12 @@ class Client:
         return self._changed("POST", "/v1/relations/describe", {"relation": relation, "description": description})
 
     def declare(self, relation: str, **declared: Any) -> int:
-        """Declare `symmetric`, `inverse`, `head_types` or `tail_types` of a relation; return the new version."""
+        """Declare `head_types` or `tail_types` of a relation; return the new version."""
         return self._changed("POST", "/v1/relations/declare", {"relation": relation, **declared})
 
     def tune(
         self,
-        labelled: Iterable[Given] | Iterable[AnnotatedText | wire.Row],
+        labelled: Iterable[ExampleInput] | Iterable[AnnotatedText | wire.Row],
         *,
         precision: float = 0.9,
         no_relation: Collection[str] = (),
@@ -266,7 +268,7 @@ class Client:
         raise kind(message)
 
 
-def sent_rows(examples: Iterable[Given], *, labelled: bool = False) -> list[dict[str, Any]]:
+def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> list[dict[str, Any]]:
     """Examples as rows of our own format, checked before they are sent.
 
     A counterexample is sent without its relation; if `labelled`, with its relation and `"holds": false`.

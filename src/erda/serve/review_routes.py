@@ -144,7 +144,7 @@ def view_row(view: ReviewView, keys: list[str] | None = None) -> dict[str, Any]:
     return {
         "version": view.version,
         "pair": pair,
-        "reason": view.reason,
+        "reason": "" if one else f"{view.reason} {view.unplaced}".strip(),
         "n_texts": view.n_texts,
         "n_waiting": view.n_waiting,
         **{name: counts[name] for name in ("n_left", "n_judged", "right", "n_yes", "n_no")},

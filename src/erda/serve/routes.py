@@ -210,7 +210,7 @@ async def describe_relation(body: bodies.DescribeBody, service: TheService) -> R
 
 @teaching.post("/relations/declare", responses=CHANGED)
 async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
-    """Declare a relation symmetric, its inverse, and the types of its entities."""
+    """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await write(service, lambda extractor: extractor.declare(body.relation, **fields))
 

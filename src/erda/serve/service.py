@@ -215,7 +215,7 @@ class Service:
         version = self.extractor.version
         with suppress(ErdaError):
             if version.relations:
-                version.predict(WARM, top=1)
+                version.predict([WARM], top=1)
         if not self.is_warm:
             calm_interpreter()
         self.version, self.is_warm = version, True

@@ -164,12 +164,12 @@ def extraction_row(found: Extraction, keep: Pairs) -> dict[str, Any]:
     """The kept answers of a text."""
     names = ("tagger", "n_entities", "n_left_out", "hint")
     about = {name: getattr(found, name) for name in names}
-    return {"answers": [answer_row(one) for one in found.kept(keep)], **about, "inverses": dict(found.inverses)}
+    return {"answers": [answer_row(one) for one in found.kept(keep)], **about}
 
 
 def read_extraction(row: Row) -> Extraction:
     """The extraction of a row."""
-    names = ("tagger", "n_entities", "n_left_out", "hint", "inverses")
+    names = ("tagger", "n_entities", "n_left_out", "hint")
     return Extraction(tuple(map(read_answer, row["answers"])), **{name: row[name] for name in names})
 
 
@@ -244,8 +244,6 @@ def relation_rows(version: Version) -> list[dict[str, Any]]:
             **asdict(one.relation),
             "n_examples": len(one.lessons),
             "n_counterexamples": len(one.counterexamples),
-            "symmetric": one.symmetric,
-            "inverse": one.inverse,
             "head_types": list(one.head_types),
             "tail_types": list(one.tail_types),
             "threshold": thresholds.of(one.id) if thresholds else None,

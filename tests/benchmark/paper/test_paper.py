@@ -11,10 +11,8 @@ from toy_paper import CHANGES, FOLDER, SEQRUN, SMALL, TINY, WITHOUT_AUGMENTATION
 
 from erda.benchmark.paper import paper_plan as plan_module
 from erda.benchmark.paper.paper_plan import plan_runs
-from erda.benchmark.paper.paper_sections import asked_tables, note_tables, paper_layout
-from erda.benchmark.paper.paper_tables import TABLES, choose_tables
-from erda.benchmark.paper.run_paper import run_paper
-from erda.benchmark.paper.tsne_vectors import keep_vectors
+from erda.benchmark.paper.paper_tables import paper_layout
+from erda.benchmark.paper.run_paper import keep_vectors, run_paper
 from erda.benchmark.records import read_records
 from erda.cli.main import main
 from erda.errors import ModelError
@@ -76,7 +74,7 @@ def test_a_row_with_other_settings_is_rejected_and_the_others_continue(copied: P
 
 def test_streams_of_another_length_are_rejected(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sets = [f"--set={name}={value}" for name, value in {**TINY, "n_tasks": 3}.items()]
-    words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied), "--no-report"]
+    words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied)]
     assert main(words) == 2
     printed = capsys.readouterr()
     assert "Runs done: 0; already there: 0; faults: 2." in printed.out
@@ -154,14 +152,12 @@ def on_fewrel(out: Path) -> None:
 def test_sections_follow_the_plan_and_other_records_come_last(copied: Path) -> None:
     on_fewrel(copied)
     shutil.copytree(copied / "fewrel-5-shot/plain", copied / "mine")
-    note_tables(copied, choose_tables(["orders", "main"]))
     sections = paper_layout(read_records(copied))
-    assert [section.name for section in sections[:3]] == ["main", "orders", "tsne"]
+    assert [section.name for section in sections[:3]] == ["main", "variance", "tsne"]
     first = sections[0]
     assert first.title == "Main table: FewRel 10-way 5-shot, BiLSTM"
     assert [line.label for line in first.experiment.lines] == ["SeqRun", "ERDA w.o. DA"]
     assert first.reference == "ERDA w.o. DA", "ERDA itself was not run"
-    assert "Not run yet: Joint training, EMR, EMAR, IDLVQ-C, ERDA." in first.experiment.notes
     assert len(sections) == 4
     assert sections[-1].title.startswith("FewRel, 5 shots, BiLSTM")
 
@@ -172,9 +168,9 @@ def test_the_section_of_another_dataset_names_it(copied: Path) -> None:
     assert first.title.startswith("main: atlas, 5 shots, BiLSTM")
     assert first.text == 'As "Main table: FewRel 10-way 5-shot, BiLSTM", but on another dataset.'
     on_fewrel(copied)
-    run_paper([small_table("main", SEQRUN)], out=copied, changes=CHANGES, show=False)
+    run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
     names = [section.name for section in paper_layout(read_records(copied))]
-    assert names == ["main", "main-on-atlas", "tsne"]
+    assert names == ["main", "main-on-atlas", "variance", "variance-on-atlas", "tsne"]
 
 
 def test_records_with_other_settings_have_their_own_section(copied: Path, tmp_path: Path) -> None:
@@ -189,18 +185,3 @@ def test_records_with_other_settings_have_their_own_section(copied: Path, tmp_pa
     assert [record.seed for record in seqrun.records] == [record.seed for record in erda.records] == [100, 110]
     assert sections[0].experiment.notes[0].startswith("SeqRun: records with other settings")
     assert [record.seed for record in sections[-1].experiment.records] == [120]
-
-
-def test_an_invalid_or_empty_list_of_tables_shows_all_tables_with_records(copied: Path) -> None:
-    for text in ("{", '{"tables": []}', '{"tables": 3}', "{}"):
-        (copied / "paper.json").write_text(text)
-        assert len(asked_tables(copied)) == len(TABLES)
-    assert "main-on-atlas" in [section.name for section in paper_layout(read_records(copied))]
-    (copied / "paper.json").unlink()
-    assert asked_tables(copied) == ()
-
-
-def test_sections_have_the_planned_seeds(copied: Path) -> None:
-    seeds = {section.name: section.seeds for section in paper_layout(read_records(copied))}
-    assert seeds["main-on-atlas"] == ()
-    assert next(seeds[name] for name in seeds if name.startswith("tsne")) == (100,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.published import (
     COMPONENTS,

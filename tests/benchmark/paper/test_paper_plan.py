@@ -10,7 +10,7 @@ from toy_paper import CHANGES, ERDA, SEQRUN, small_table
 from erda.benchmark.paper import paper_plan as plan_module
 from erda.benchmark.paper.paper_plan import plan_runs, row_settings
 from erda.benchmark.paper.paper_tables import TABLES, PaperRow, PaperTable, choose_tables
-from erda.benchmark.report.sections import VIEWS
+from erda.benchmark.report.report_files import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
 from erda.settings.load import given_values, preset_names

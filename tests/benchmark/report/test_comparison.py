@@ -9,12 +9,12 @@ from scipy import stats
 from toy_runs import grouped
 
 from erda.benchmark.experiments import Experiment
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import published_of
+from erda.benchmark.report.report_files import experiment_section
 from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
-from erda.benchmark.report.sections import experiment_section
 from erda.benchmark.report.table_formats import to_csv, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError

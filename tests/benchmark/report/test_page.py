@@ -10,7 +10,7 @@ import pytest
 from toy_pages import HOSTILE, LONG, full_report
 from toy_runs import toy_record
 
-from erda.benchmark.report.report import write_report
+from erda.benchmark.report.report_files import write_report
 
 ROOT = Path(__file__).parents[3]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -139,6 +139,6 @@ def test_template_style_and_script_are_package_data() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["erda"]
     package = ROOT / "src/erda"
     packed = {path for pattern in settings for path in package.glob(pattern)}
-    needed = {path for path in (package / "benchmark/report/page").iterdir() if path.suffix in (".j2", ".css", ".js")}
+    needed = {path for path in (package / "benchmark/report").iterdir() if path.suffix in (".j2", ".css", ".js")}
     assert len(needed) == 3
     assert needed <= packed

@@ -2,15 +2,17 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from toy_runs import grouped, toy_record, with_noise
 
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.report import report as module
-from erda.benchmark.report.report import write_report
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import write_record
+from erda.benchmark.report import report_files as module
+from erda.benchmark.report.report_files import write_report
 from erda.benchmark.report.result_tables import accuracy_table, cost_table, final_table, runs_table
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError, WriteError
@@ -161,15 +163,14 @@ def test_files_of_an_earlier_report_are_removed_and_no_others(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("unpainted")
 def test_an_unsupported_view_is_noted_and_the_others_are_written(tmp_path: Path) -> None:
-    toy_record(tmp_path, seed=1)
-    (tmp_path / "toy/1/predictions.npz").unlink()
+    write_record(tmp_path / "toy/1", replace(toy_record(tmp_path, seed=1), packed={}))
     found = write_report(tmp_path)
     (note,) = found.notes
-    assert "has no predictions.npz" in note
+    assert "toy 1 holds no predictions" in note
     assert not found.faults
     assert (tmp_path / "report/curve.svg").exists()
     assert not (tmp_path / "report/mistakes.md").exists()
-    assert "has no predictions.npz" in (tmp_path / "report/report.md").read_text()
+    assert "toy 1 holds no predictions" in (tmp_path / "report/report.md").read_text()
 
 
 def test_missing_records_and_an_unwritable_folder_are_errors(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from toy_work import double, double_but_die_at_three, double_but_trip_on_three
 
 from erda.benchmark.records import RECORD
-from erda.benchmark.run.engines import run_here, run_in_processes
+from erda.benchmark.run.planned_runs import run_here, run_in_processes
 from erda.errors import DataError, ErdaError, WriteError
 
 
@@ -63,13 +63,13 @@ def test_a_pool_returns_results_and_faults() -> None:
 
 
 @pytest.mark.long
-def test_ctrl_c_stops_every_process_and_the_same_command_resumes(tmp_path: Path) -> None:
+def test_ctrl_c_stops_every_process_and_the_same_command_runs_again(tmp_path: Path) -> None:
     few = ["--method", "seqrun", "--encoder", "bilstm", "--seeds", "100,110", "--set", "encoder.hidden_size=8"]
     command = [sys.executable, "-m", "erda", "run", *few, "--out", str(tmp_path), "--jobs", "2"]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         signal.signal(signal.SIGINT, before)
-        while not list(tmp_path.rglob("progress.json")) and process.poll() is None:
+        while not list(tmp_path.rglob(".lock")) and process.poll() is None:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # also to the workers, as a terminal does
         said = process.communicate(timeout=200)[1]

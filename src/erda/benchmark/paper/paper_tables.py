@@ -1,4 +1,4 @@
-"""Tables and figures of the paper, and our own, as rows of runs: `paper_tables.toml`.
+"""Tables and figures of the paper, and our own, as rows of runs (`paper_tables.toml`), and their report.
 
 Tables share runs: ERDA in the main table is ERDA in the ablation, identified by the folder of its records,
 `OUT/SETTING/VARIANT/METHOD/SEED`. `paper_plan.py` turns rows into runs.
@@ -7,13 +7,16 @@ Tables share runs: ERDA in the main table is ERDA in the ablation, identified by
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.experiments import slug_of
+from erda.benchmark.experiments import Line, group_records, make_experiment, make_lines, slug_of
+from erda.benchmark.records import FoundRecord, Records
+from erda.benchmark.report.report_files import Section, experiment_section, named_apart
 from erda.errors import SettingsError, join_faults, unknown_name
 from erda.settings.load import read_preset
 from erda.settings.runs import Setting
@@ -100,3 +103,54 @@ def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:
     if faults:
         raise SettingsError(join_faults(faults))
     return tuple(table for table in TABLES if not names or table.group in names or table.name in names)
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def paper_layout(found: Records) -> tuple[Section, ...]:
+    """One section per table and dataset with records, and one per experiment among the other records.
+
+    A table that shares its runs with others needs two rows with records.
+    """
+    by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
+    for one in found.found:
+        if one.folder is not None:
+            by_row.setdefault(one.folder.parents[1], []).append(one)
+    sharing = Counter(table.folder for table in TABLES)
+    sections: list[Section] = []
+    settings = sorted({row.parent.name for row in by_row if row.parent.parent == found.directory})
+    for table in TABLES:
+        for setting in settings:
+            if setting == table.folder or setting.startswith(f"{table.folder}{ON}"):
+                lines, notes = _lines(found.directory / setting, table, by_row)
+                if len(lines) > 1 or (lines and sharing[table.folder] == 1):
+                    sections.append(_section(table, setting, lines, notes))
+    used = {one.folder for section in sections for line in section.experiment.lines for one in line.found}
+    rest = group_records(one for one in found.found if one.folder not in used)
+    return named_apart([*sections, *map(experiment_section, rest)])
+
+
+def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequence[str]) -> Section:
+    labels = [line.label for line in lines]
+    known = table.reference in labels or table.reference is None
+    experiment = make_experiment(lines, notes=notes)
+    planned = lines[0].first.dataset == table.dataset
+    return Section(
+        name=table.name + setting.removeprefix(table.folder),
+        title=table.title if planned else f"{table.name}: {experiment.title}",
+        text=table.text if planned else f'As "{table.title}", but on another dataset.',
+        experiment=experiment,
+        reference=table.reference if known else labels[-1],
+        views=table.views,
+        setting=table.setting,
+    )
+
+
+def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[FoundRecord]]) -> tuple[list[Line], list[str]]:
+    """Lines of a table that have records, and notes on records left out."""
+    rows = {
+        row.label: [one for one in by_row.get(folder / row.variant, []) if one.record.method == row.method]
+        for row in table.rows
+    }
+    return make_lines({label: own for label, own in rows.items() if own})

@@ -82,10 +82,10 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
     first = found.pop(reference)
     refused = {label: said for label, line in found.items() if (said := different_streams(first, line))}
     others = [line for label, line in found.items() if label not in refused]
-    return Family(first, compare(first, others, protocol=protocol), tuple(refused.values()))
+    return Family(first, compare_lines(first, others, protocol=protocol), tuple(refused.values()))
 
 
-def compare(reference: Line, others: Sequence[Line], *, protocol: str) -> tuple[Comparison, ...]:
+def compare_lines(reference: Line, others: Sequence[Line], *, protocol: str) -> tuple[Comparison, ...]:
     """`reference` minus each of `others` by accuracy after the last task, corrected as one family.
 
     Raises `RecordError` if lines were run on different streams under the same seed (`different_streams`).

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.benchmark.experiments import Line
-from erda.benchmark.metrics import CANDIDATES
+from erda.benchmark.measures import CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.statistics import Summary
 

@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.metrics import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import Record
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import find_later, published_of
-from erda.benchmark.report.table_formats import Cell, Cells, Table
+from erda.benchmark.report.table_formats import Cell, Cells, ResultTable
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
 
@@ -30,7 +28,7 @@ DEVIATION_NOTE = "Mean ± standard deviation; the paper's has n in its denominat
 # -- measures ----------------------------------------------------------------------------------------------------------
 
 
-def accuracy_table(experiment: Experiment, protocol: str) -> Table:
+def accuracy_table(experiment: Experiment, protocol: str) -> ResultTable:
     """Accuracy after each task by one protocol, with the chance level in the last row."""
     tasks = range(experiment.n_tasks)
     rows: list[Cells] = [
@@ -41,7 +39,7 @@ def accuracy_table(experiment: Experiment, protocol: str) -> Table:
         for k in tasks
     ]
     rows.append(("chance", None, *(one and f"{PERCENT * one.mean:.2f}" for one in chance)))
-    return Table(
+    return ResultTable(
         name=f"accuracy-{protocol}",
         title=f"Accuracy (%) after each task, protocol {protocol}: {experiment.title}",
         columns=("method", "n", *(f"task {k + 1}" for k in tasks)),
@@ -50,7 +48,7 @@ def accuracy_table(experiment: Experiment, protocol: str) -> Table:
     )
 
 
-def final_table(experiment: Experiment) -> Table:
+def final_table(experiment: Experiment) -> ResultTable:
     """Micro and macro accuracy, forgetting and accuracy on the newest task, after the last task by each protocol."""
     rows = [
         (
@@ -73,7 +71,7 @@ def final_table(experiment: Experiment) -> Table:
         "Forgetting: best earlier accuracy on a task minus its final one, mean over all tasks but the last, in points."
     )
     newest = "Newest task: accuracy on the questions of the last task alone."
-    return Table(
+    return ResultTable(
         name="final",
         title=f"After task {experiment.n_tasks} (%): {experiment.title}",
         columns=(
@@ -100,7 +98,7 @@ def _fallback(experiment: Experiment) -> str:
     return ", ".join(shares)
 
 
-def cost_table(experiment: Experiment) -> Table:
+def cost_table(experiment: Experiment) -> ResultTable:
     """Seconds and memory per stream."""
     rows = [
         (
@@ -113,7 +111,7 @@ def cost_table(experiment: Experiment) -> Table:
         for line in experiment.lines
     ]
     devices = sorted({f"{record.device} ({record.versions.get('machine', '?')})" for record in experiment.records})
-    return Table(
+    return ResultTable(
         name="cost",
         title=f"Cost of one stream of {experiment.n_tasks} tasks: {experiment.title}",
         columns=("method", "n", "learn (s)", "predict (s)", "peak memory (MB)"),
@@ -123,7 +121,7 @@ def cost_table(experiment: Experiment) -> Table:
     )
 
 
-def runs_table(experiment: Experiment) -> Table:
+def runs_table(experiment: Experiment) -> ResultTable:
     """Accuracy of every run after the last task, with its stream."""
 
     def row(line: Line, record: Record) -> Cells:
@@ -131,7 +129,7 @@ def runs_table(experiment: Experiment) -> Table:
         shown = [one if one is None else f"{PERCENT * one:.2f}" for one in last]
         return (line.label, record.seed, *shown, record.digest[:8])
 
-    return Table(
+    return ResultTable(
         name="runs",
         title=f"Every run after task {experiment.n_tasks} (%): {experiment.title}",
         columns=("method", "seed", *experiment.protocols, "stream"),
@@ -143,7 +141,7 @@ def runs_table(experiment: Experiment) -> Table:
 # -- beside published numbers ------------------------------------------------------------------------------------------
 
 
-def published_table(experiment: Experiment) -> Table | None:
+def published_table(experiment: Experiment) -> ResultTable | None:
     """Accuracy after the last task beside the paper's, by its protocol; None if no row of the paper matches."""
     rows: list[Cells] = []
     remarks: dict[str, list[str]] = {}
@@ -158,7 +156,7 @@ def published_table(experiment: Experiment) -> Table | None:
             remarks.setdefault(row.remark, []).append(line.label)
     if all(row[1] is None for row in rows):
         return None
-    return Table(
+    return ResultTable(
         name="published",
         title=f"Ours and the paper's after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
         columns=("method", "the paper's name", "where", "n", OURS, "paper", "difference"),
@@ -173,7 +171,7 @@ def published_table(experiment: Experiment) -> Table | None:
     )
 
 
-def orders_table(experiment: Experiment) -> Table | None:
+def orders_table(experiment: Experiment) -> ResultTable | None:
     """Each run beside the paper's table of task orders; None if no line has a row there."""
     rows: list[Cells] = []
     for line in experiment.lines:
@@ -187,7 +185,7 @@ def orders_table(experiment: Experiment) -> Table | None:
                 rows.append((line.label, str(record.seed), *shown, record.digest[:8]))
     if not rows:
         return None
-    return Table(
+    return ResultTable(
         name="orders",
         title=f"Task orders after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
         columns=("method", "seed", OURS, "paper", "difference", "stream"),
@@ -197,7 +195,7 @@ def orders_table(experiment: Experiment) -> Table | None:
     )
 
 
-def later_table(experiment: Experiment) -> Table | None:
+def later_table(experiment: Experiment) -> ResultTable | None:
     """Our results beside later work in the same setting, by all-seen, smaller encoders first; None without any."""
     published = find_later(experiment.lines[0].first, ALL_SEEN)
     if not published:
@@ -211,7 +209,7 @@ def later_table(experiment: Experiment) -> Table | None:
         after = [row.after(k if k < experiment.n_tasks - 1 else -1) for k in tasks]
         encoder = f"{row.encoder}, {row.parameters}"
         rows.append((row.row, row.source, encoder, *(None if one is None else f"{one:.2f}" for one in after)))
-    return Table(
+    return ResultTable(
         name="later",
         title=f"Beside later work (%), protocol {ALL_SEEN}: {experiment.title}",
         columns=("method", "whose", "encoder", *(f"task {k + 1}" for k in tasks)),
@@ -224,7 +222,7 @@ def later_table(experiment: Experiment) -> Table | None:
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(experiment: Experiment, reference: str, protocol: str) -> Table:
+def comparison_table(experiment: Experiment, reference: str, protocol: str) -> ResultTable:
     """The reference minus each other line after the last task, with plain and corrected p of both tests."""
     family = compare_all(experiment, reference, protocol)
     rows: list[Cells] = [
@@ -239,7 +237,7 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> T
         for one in family.comparisons
     ]
     tests = ("p (t)", "p (t, Holm)", "p (sign-flip)", "p (sign-flip, Holm)")
-    return Table(
+    return ResultTable(
         name=f"comparison-{protocol}",
         title=f"{reference} minus each, after task {experiment.n_tasks} (points), protocol {protocol}: "
         f"{experiment.title}",
@@ -255,25 +253,25 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> T
     )
 
 
-def mistakes_table(line: Line, experiment: Experiment) -> Table | None:
-    """Table of the pairs that a line confuses most often; None without a mistake."""
+def mistakes_table(line: Line, experiment: Experiment) -> ResultTable | None:
+    """Table of the pairs that a line confuses most often by all-seen; None without a mistake."""
     mistakes: Counter[tuple[str, str]] = Counter()
     asked: Counter[str] = Counter()
     names: dict[str, str] = {}
-    for one in line.found:
-        try:
-            found = one.predictions()
-        except RecordError as fault:
-            raise RecordError(f"No mistakes of '{line.label}': {fault}") from None
-        relations, answered = np.array(found.relations), found.best[-1] >= 0
-        gold, best = relations[found.gold[answered]].tolist(), relations[found.best[-1][answered]].tolist()
+    for record in line.records:
+        packed = unpack_predictions(record)
+        if ALL_SEEN not in packed:
+            raise RecordError(f"No mistakes of '{line.label}': {record.title} holds no predictions.")
+        relations = [name for task in record.order for name in task]
+        gold = [relations[number] for number in packed["gold"]]
         asked.update(gold)
-        mistakes.update(pair for pair in zip(gold, best, strict=True) if pair[0] != pair[1])
-        names |= one.record.relation_names
+        pairs = zip(gold, packed[ALL_SEEN].tolist(), strict=True)
+        mistakes.update((own, relations[n]) for own, n in pairs if n < len(relations) and relations[n] != own)
+        names |= record.relation_names
     if not mistakes:
         return None
     worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_MISTAKES]
-    return Table(
+    return ResultTable(
         name="mistakes",
         title=f"Most frequent mistakes of {line.label} after task {experiment.n_tasks}: {experiment.title}",
         columns=("relation", "taken for", "share (%)", "times", "questions"),
@@ -281,7 +279,7 @@ def mistakes_table(line: Line, experiment: Experiment) -> Table | None:
             (names.get(gold, gold), names.get(best, best), f"{PERCENT * n / asked[gold]:.1f}", n, asked[gold])
             for (gold, best), n in worst
         ),
-        notes=(f"By the best score among all relations, over {len(line.found)} streams together.",),
+        notes=(f"By the best score among all relations, over {len(line.records)} streams together.",),
         text_columns=2,
     )
 

@@ -1,7 +1,7 @@
 """Tables, and writers for three formats: terminal, Markdown, CSV.
 
 A cell is text, an integer, a `Summary` (mean, standard deviation, n) or None (a dash). Accuracies are fractions in
-records and per cent in tables. Names of relations, methods and datasets are untrusted: `Table` removes control
+records and per cent in tables. Names of relations, methods and datasets are untrusted: `ResultTable` removes control
 characters, and each writer escapes its own markup.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from erda.benchmark.statistics import Summary
@@ -25,13 +24,13 @@ Cell = str | int | Summary | None
 Cells = tuple[Cell, ...]
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Text without line breaks and control characters."""
     return printable(re.sub(r"\s*[\r\n\v\f\x85\u2028\u2029]\s*", " ", text))
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """Rows under named columns, with a title and notes."""
 
     name: str  # of its files
@@ -46,12 +45,12 @@ class Table:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
         if wrong:
             raise ValueError(f"table '{self.name}': a row of {len(wrong[0])} cells under {len(self.columns)} columns")
-        rows = tuple(tuple(one_line(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        rows = tuple(tuple(single_line(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
         for name, value in {
-            "title": one_line(self.title),
-            "columns": tuple(map(one_line, self.columns)),
+            "title": single_line(self.title),
+            "columns": tuple(map(single_line, self.columns)),
             "rows": rows,
-            "notes": tuple(map(one_line, self.notes)),
+            "notes": tuple(map(single_line, self.notes)),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -66,41 +65,17 @@ def format_cell(cell: Cell, decimals: int) -> str:
     return str(cell)
 
 
-def to_terminal(table: Table, *, width: int | None = None) -> str:
-    """Align columns with spaces; wrap columns beyond `width` into blocks that repeat the text columns."""
-    texts = [list(table.columns), *([format_cell(cell, table.decimals) for cell in row] for row in table.rows)]
-    widths = [max(len(row[column]) for row in texts) for column in range(len(table.columns))]
-    lines = [table.title, ""]
-    for number, block in enumerate(_blocks(widths, table.text_columns, width)):
-        if number:
-            lines.append("")
-        for index, row in enumerate(texts):
-            cells = [
-                row[column].ljust(widths[column]) if column < table.text_columns else row[column].rjust(widths[column])
-                for column in block
-            ]
-            lines.append("  ".join(cells).rstrip())
-            if index == 0:
-                lines.append("  ".join("─" * widths[column] for column in block))
-    return "\n".join([*lines, *([""] if table.notes else []), *table.notes])
+def to_terminal(table: ResultTable) -> str:
+    """Align columns with spaces, under the title."""
+    from tabulate import tabulate
+
+    rows = [[format_cell(cell, table.decimals) for cell in row] for row in table.rows]
+    align = ["left" if column < table.text_columns else "right" for column in range(len(table.columns))]
+    text = tabulate(rows, headers=list(table.columns), tablefmt="simple", disable_numparse=True, colalign=align)
+    return "\n".join([table.title, "", text, *([""] if table.notes else []), *table.notes])
 
 
-def _blocks(widths: Sequence[int], n_first: int, width: int | None) -> list[list[int]]:
-    """Split columns into blocks that fit a terminal of `width` characters."""
-    first = list(range(n_first))
-    blocks: list[list[int]] = [[]]
-    room = math.inf if width is None else width - sum(widths[column] for column in first) - 2 * len(first)
-    used = 0
-    for column in range(n_first, len(widths)):
-        used += widths[column] + 2
-        if blocks[-1] and used - 2 > room:
-            blocks.append([])
-            used = widths[column] + 2
-        blocks[-1].append(column)
-    return [first + block for block in blocks]
-
-
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ResultTable) -> str:
     """Pipe table under its title."""
     rows = [[escape_markdown(format_cell(cell, table.decimals)) for cell in row] for row in table.rows]
     rule = ["---" if column < table.text_columns else "---:" for column in range(len(table.columns))]
@@ -111,10 +86,10 @@ def to_markdown(table: Table) -> str:
 
 def escape_markdown(text: str) -> str:
     """Text on one line with Markdown's special characters escaped."""
-    return MARKDOWN_SPECIAL.sub(r"\\\1", one_line(text))
+    return MARKDOWN_SPECIAL.sub(r"\\\1", single_line(text))
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: ResultTable) -> str:
     """CSV with full precision; a column of summaries becomes three: mean, `... sd` and `... n`."""
     spread = [any(isinstance(row[column], Summary) for row in table.rows) for column in range(len(table.columns))]
     file = io.StringIO()
@@ -140,4 +115,4 @@ def _csv_text(text: str) -> str:
     return text if NUMBERS.fullmatch(text) else without_formula(text)
 
 
-WRITERS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": to_csv}
+WRITERS: dict[str, Callable[[ResultTable], str]] = {"md": to_markdown, "csv": to_csv}

@@ -1,1 +1,1 @@
-"""Runs: the loop over a stream, its checkpoints, where runs happen."""
+"""Runs: the loop over a stream, and several runs in one or more processes."""

@@ -1,59 +1,55 @@
 """The benchmark loop: for each task call `learn`, then `predict` the tests of all tasks so far; write a record.
 
-A finished run is not repeated: its record is read. An interrupted run resumes after its last learned task. A method
-seeds its random numbers per task, so a resumed run and an uninterrupted one write the same record except for times.
+A finished run is not repeated: its record is read. An interrupted run starts again; the record is written last.
 """
 
 from __future__ import annotations
 
+import os
+import platform
+import resource
+import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import fields
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tqdm import tqdm
 
+from erda import __version__
 from erda.benchmark.experiments import reject_mixing
-from erda.benchmark.metrics import measure
+from erda.benchmark.measures import Marks, Measures, TestAnswers, mark, measure
 from erda.benchmark.records import (
-    PREDICTIONS,
     RECORD,
     Record,
     measured,
+    pack_predictions,
     read_record,
     relation_counts,
-    write_predictions,
     write_record,
 )
-from erda.benchmark.run.machine import peak_memory_mb, versions, wait_for_device
-from erda.benchmark.run.progress import Progress, discard_leftovers, run_lock
-from erda.benchmark.run.stream_tests import StreamTests, task_arrays
 from erda.encoders.devices import memory_faults_explained
-from erda.errors import one_line
-from erda.files import sha256_of, write_json
+from erda.errors import RecordError, StreamError, one_line
+from erda.files import locked, remove_left_lock, remove_unfinished, write_json
 from erda.settings.runs import Run
+from erda.types import Example, Predictions, TestSet
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
     from erda.methods.base import Method
 
 MANIFEST = "manifest.json"
+PACKAGES = ("torch", "transformers", "numpy")  # versions in a record
 OUT_OF_MEMORY = (
-    "{title}: out of memory on {device}. Earlier tasks are saved; repeat the command with more memory or fewer --jobs, "
-    "or use a smaller encoder and another --out."
+    "{title}: out of memory on {device}. Repeat the command with more memory or fewer --jobs, or use a smaller encoder "
+    "and another --out."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Factories of the parts of a run; each is called only when needed."""
-
-    stream: Callable[[], TaskStream]
-    build: Callable[[], Method]
-    restore: Callable[[Path], Method]  # from the folder written by `method.save`
 
 
 def run_directory(out: Path, asked: Run) -> Path:
@@ -61,49 +57,87 @@ def run_directory(out: Path, asked: Run) -> Path:
     return out / asked.method / str(asked.seed)
 
 
-def run(asked: Run, parts: Parts, *, out: Path, keep_method: bool = False, bar: int | None = 0) -> Record:
-    """Run one method on one stream: start, resume an interrupted run, or read the record of a finished run.
+def run(
+    asked: Run,
+    *,
+    open_stream: Callable[[], TaskStream],
+    build: Callable[[], Method],
+    out: Path,
+    keep_method: bool = False,
+    bar: bool = True,
+) -> Record:
+    """Run one method on one stream, or read the record of a finished run, which calls neither factory.
 
-    `keep_method` saves the learned method in `OUT/METHOD/SEED/method`. `bar` is the terminal line of the progress bar:
-    the bar on line 0 stays when full, bars on other lines disappear, None shows no bar.
+    `keep_method` saves the learned method in `OUT/METHOD/SEED/method`; `bar` shows progress on a terminal.
     """
     directory = run_directory(out, asked)
     if (directory / RECORD).exists():
         record = read_record(directory)
         reject_mixing(directory, then=record, now=asked)
-        discard_leftovers(directory)
+        remove_left_lock(directory)
         return record
     with run_lock(directory):
-        stream = parts.stream()
-        evaluation = StreamTests(stream, asked.evaluate_on)
-        progress = Progress.open(directory, asked, stream.manifest.digest)
-        method = parts.restore(progress.method_folder) if progress.n_done else parts.build()
+        remove_unfinished(directory)
+        stream = open_stream()
+        tests = StreamTests(stream, asked.evaluate_on)
+        method = build()
+        measures: list[Measures] = []
+        marks: list[list[Marks]] = []
+        seconds: dict[str, list[float]] = {"learn": [], "predict": []}
+        notes: dict[str, Any] = {}
+        how: dict[str, Any] = {"unit": "task", "position": 1, "leave": False, "disable": None if bar else True}
         with (
-            TaskBar(asked.title, len(stream), progress.n_done, line=bar) as shown,
+            tqdm(desc=one_line(asked.title), total=len(stream), **how) as shown,
             memory_faults_explained(OUT_OF_MEMORY.format(title=asked.title, device=asked.device)),
             _threads(method.encoder.n_threads),
         ):
             for task in stream:
-                if task.index < progress.n_done:
-                    continue
                 start = perf_counter()
                 method.learn(task)
                 wait_for_device(asked.device)
                 learned = perf_counter()
-                predictions = method.predict(evaluation.examples(task.index))
+                predictions = method.predict(tests.examples(task.index))
                 predicted = perf_counter()
-                marks = evaluation.mark(predictions, task.index)
-                measures = measure(marks)
-                progress.add(
-                    method,
-                    measures=measures,
-                    arrays=task_arrays(predictions, marks),
-                    learn_seconds=learned - start,
-                    predict_seconds=predicted - learned,
-                    peak_memory_mb=peak_memory_mb(),
-                )
-                shown.add(measures.accuracy, seconds=predicted - start)
-        return _finish(directory, stream, evaluation, progress, method, keep_method=keep_method)
+                marks.append(tests.mark(predictions, task.index))
+                measures.append(measure(marks[-1]))
+                notes = joined_notes(notes, method.notes())
+                seconds["learn"].append(learned - start)
+                seconds["predict"].append(predicted - learned)
+                shown.set_postfix({name: f"{100 * one:.1f}%" for name, one in measures[-1].accuracy.items()})
+                shown.update()
+        spec = method.encoder.spec
+        order = [[relation.id for relation in task.relations] for task in stream]
+        record = Record(
+            **{field.name: getattr(asked, field.name) for field in fields(Run)},
+            order=order,
+            relation_names={relation.id: relation.name for relation in stream.relations},
+            manifest=stream.manifest.summary(),
+            encoder_spec={"name": spec.name, "settings": dict(spec.settings), "fingerprint": spec.fingerprint},
+            **measured(measures),
+            seconds=seconds,
+            peak_memory_mb=peak_memory_mb(),
+            versions=versions(),
+            **relation_counts(tests.gold, marks, order),
+            notes=notes,
+            packed=pack_predictions(tests.gold, marks[-1], predictions.relations, order),
+        )
+        write_json(directory / MANIFEST, stream.manifest.to_json())
+        if keep_method:
+            method.save(directory / "method")
+        write_record(directory, record)
+        return record
+
+
+@contextmanager
+def run_lock(run_directory: Path) -> Iterator[None]:
+    """Lock the folder of a run against other processes; remove the folder if it stays empty."""
+    try:
+        with locked(run_directory, busy="another process is running it; wait until it ends", error=RecordError):
+            yield
+    finally:
+        with suppress(OSError):
+            run_directory.rmdir()
+            run_directory.parent.rmdir()
 
 
 def _threads(n: int | None) -> AbstractContextManager[None]:
@@ -115,70 +149,86 @@ def _threads(n: int | None) -> AbstractContextManager[None]:
     return threads(n)
 
 
-def _finish(
-    directory: Path,
-    stream: TaskStream,
-    evaluation: StreamTests,
-    progress: Progress,
-    method: Method,
-    *,
-    keep_method: bool,
-) -> Record:
-    """Write predictions, manifest and, last, the record; then discard the progress."""
-    spec, learned = method.encoder.spec, progress.learned
-    predictions = evaluation.test_predictions(progress.arrays())
-    write_predictions(directory, predictions)
-    record = Record(
-        **{field.name: getattr(learned.asked, field.name) for field in fields(Run)},
-        order=[[relation.id for relation in task.relations] for task in stream],
-        relation_names={relation.id: relation.name for relation in stream.relations},
-        manifest=stream.manifest.summary(),
-        encoder_spec={"name": spec.name, "settings": dict(spec.settings), "fingerprint": spec.fingerprint},
-        **measured(learned.measures),
-        seconds={"learn": list(learned.learn_seconds), "predict": list(learned.predict_seconds)},
-        peak_memory_mb=learned.peak_memory_mb,
-        versions=versions(),
-        **relation_counts(predictions),
-        notes=learned.notes,
-        predictions_sha256=sha256_of(directory / PREDICTIONS),
-    )
-    write_json(directory / MANIFEST, stream.manifest.to_json())
-    if keep_method:
-        method.save(directory / "method")
-    write_record(directory, record)
-    progress.discard()
-    return record
+def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Join the notes of all tasks: concatenate lists, keep the latest of all other values."""
+    lists = {name: [*notes.get(name, []), *value] for name, value in more.items() if isinstance(value, list)}
+    return {**notes, **more, **lists}
 
 
-class TaskBar:
-    """Progress of a run on stderr: a bar on a terminal, otherwise (nohup, CI) one line per learned task."""
+class StreamTests:
+    """Tests of a stream's tasks, with the answers that the method never sees."""
 
-    def __init__(self, title: str, n_tasks: int, n_done: int, *, line: int | None) -> None:
-        self.title, self.n_tasks, self.n_done = title, n_tasks, n_done
-        self.bar = tqdm(
-            desc=one_line(title),
-            total=n_tasks,
-            initial=n_done,
-            unit="task",
-            position=line,
-            leave=not line,
-            disable=True if line is None else None,  # None: tqdm hides the bar without a terminal
-        )
-        self.prints = line is not None and self.bar.disable
+    def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
+        test_of = stream.validation if evaluate_on == "validation" else stream.test
+        self.tests: list[TestSet] = [test_of(k) for k in range(len(stream))]
+        empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
+        if empty:
+            raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
+        self.answers = [TestAnswers.of(test) for test in self.tests]
 
-    def __enter__(self) -> TaskBar:
-        return self
+    @property
+    def gold(self) -> list[list[str]]:
+        """Gold relations of the test examples, task by task."""
+        return [list(test.gold) for test in self.tests]
 
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
+    def examples(self, k: int) -> list[Example]:
+        """Test examples of tasks 0..k, concatenated."""
+        return [example for test in self.tests[: k + 1] for example in test.examples]
 
-    def add(self, accuracy: dict[str, float], *, seconds: float) -> None:
-        """Count one more learned and measured task."""
-        self.n_done += 1
-        shown = {name: f"{100 * value:.1f}%" for name, value in accuracy.items()}
-        self.bar.set_postfix(shown)
-        self.bar.update()
-        if self.prints:
-            accuracies = ", ".join(f"{name} {value}" for name, value in shown.items())
-            line = f"{self.title}: task {self.n_done} of {self.n_tasks} in {seconds:.1f} s, {accuracies}"
-            print(one_line(line), file=sys.stderr, flush=True)
+    def mark(self, predictions: Predictions, k: int) -> list[Marks]:
+        """Mark the predictions of `examples(k)`, task by task."""
+        ends = np.cumsum([len(test.examples) for test in self.tests[: k + 1]])
+        if len(predictions) != ends[-1]:
+            raise StreamError(f"The method predicted {len(predictions)} of {ends[-1]} examples.")
+        starts = [0, *ends[:-1]]
+        return [
+            mark(predictions[int(start) : int(end)], answers)
+            for start, end, answers in zip(starts, ends, self.answers[: k + 1], strict=True)
+        ]
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
+
+
+def peak_memory_mb() -> float:
+    """Peak memory of this process in MB, without GPU memory."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, erda, its commit and the packages that affect results."""
+    machine = f"{platform.system()} {platform.machine()}"
+    found = {"python": platform.python_version(), "machine": machine, "erda": __version__, "commit": commit()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+@cache
+def commit() -> str:
+    """Commit of the checkout that erda runs from, with "+" if files differ from it; "" outside a checkout.
+
+    `ERDA_COMMIT` names it where the checkout has no history, for example in a container.
+    """
+    if "ERDA_COMMIT" in os.environ:
+        return os.environ["ERDA_COMMIT"]
+    folder = Path(__file__).resolve().parent
+    if not (folder.parents[3] / ".git").exists():
+        return ""
+    git = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def wait_for_device(device: str) -> None:
+    """Synchronize a GPU, so that its time is charged to the right step."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize(device)

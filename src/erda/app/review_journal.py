@@ -1,0 +1,155 @@
+"""The journal of reviews (`review.py`): every decision is on disk before the next pair is shown.
+
+    STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, the judgement
+    STORE/reviews/pending.json   judgements that are not part of a version yet
+    STORE/reviews/vectors-*.npz  vectors of pairs, so that the next review starts at once
+    STORE/reviews/texts.json     texts under review on a server
+
+Keys and relations are kept, not sentences, except in `pending.json` and `texts.json`. `Extractor.prune(purge=True)`
+removes all but the pending judgements of known relations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from erda.app.state import Judgement, TaughtRelation, pair_key, present_id
+from erda.errors import BusyError, DataError
+from erda.files import (
+    decode_json,
+    locked,
+    read_sealed,
+    remove_own,
+    remove_unfinished,
+    sealed,
+    write_json,
+)
+from erda.outputs import append_lines
+from erda.types import EncoderSpec
+
+FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
+TEXTS = "texts.json"
+Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A line of `shown.jsonl`. `other`: another relation than the proposed one holds; `accepted`: by its confidence,
+    unseen; `undo` takes the last back."""
+
+    key: str
+    relation: str
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJudgements:
+    """`pending.json`."""
+
+    judgements: tuple[Judgement, ...] = ()
+
+
+class ReviewJournal:
+    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        for path in (folder, folder / SHOWN):
+            if path.is_symlink():
+                raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
+        self.folder = folder
+        remove_unfinished(folder)
+        self.decisions = list(_read_decisions(folder / SHOWN))
+        self.pending = _read_pending(folder / PENDING)
+
+    @property
+    def shown(self) -> set[str]:
+        """The keys of all pairs that were decided."""
+        return {one.key for one in self.decisions}
+
+    def drop_undone(self, held: Set[str]) -> None:
+        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
+
+        The file keeps them, so that they count again if the version comes back.
+        """
+        self.decisions = _without_dropped(self.decisions, self.pending, held)
+
+    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
+        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
+        self.add_all([decision], [] if judgement is None else [judgement])
+
+    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
+        """Write several decisions."""
+        if judgements:
+            self.write_pending((*self.pending, *judgements))
+        if decisions:
+            lines = [json.dumps([one.key, one.relation, one.said]).encode() + b"\n" for one in decisions]
+            append_lines(self.folder / SHOWN, b"".join(lines))
+            self.decisions = _without_undone([*self.decisions, *decisions])
+
+    def write_pending(self, judgements: Iterable[Judgement]) -> None:
+        """Replace the pending judgements."""
+        self.pending = tuple(judgements)
+        write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
+
+
+def _read_decisions(path: Path) -> Iterator[Decision]:
+    """Yield the decisions that were not undone; a line cut by a kill is left out."""
+    rows = []
+    if path.is_file():
+        for line in path.read_bytes().splitlines():
+            with suppress(DataError):
+                rows.append(Decision(*decode_json(line, tuple[str, str, Said])))
+    yield from _without_undone(rows)
+
+
+def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
+    kept: dict[str, Decision] = {}
+    for row in rows:
+        kept.pop(row.key, None)
+        if row.said != "undo":
+            kept[row.key] = row
+    return list(kept.values())
+
+
+def _without_dropped(rows: Iterable[Decision], pending: Iterable[Judgement], held: Set[str]) -> list[Decision]:
+    """The decisions that count: skipped pairs, and those whose judgement is pending or in `held`."""
+    held = held | {pair_key(one.example) for one in pending}
+    return [one for one in rows if one.said == "skip" or one.key in held]
+
+
+def _read_pending(path: Path) -> tuple[Judgement, ...]:
+    return read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
+
+
+def shown_keys(store: Path, held: Set[str]) -> set[str]:
+    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
+    folder = store / FOLDER
+    rows, pending = _read_decisions(folder / SHOWN), _read_pending(folder / PENDING)
+    return {one.key for one in _without_dropped(rows, pending, held)}
+
+
+def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
+    """The file of vectors of pairs, by the weights of the encoder."""
+    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
+
+
+def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
+    """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
+    folder = store / FOLDER
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    with locked(folder, busy="a review of this extractor is open; end it first", error=BusyError):
+        journal, names = ReviewJournal(folder), {one.id: f"{one.since} {one.id}" for one in known}
+        found = ((one, present_id(one.relation, one.identity, known)) for one in journal.pending)
+        kept = [
+            Judgement(replace(one.example, relation=name), name, one.holds, names[name]) for one, name in found if name
+        ]
+        if kept:
+            journal.write_pending(kept)
+        own = (SHOWN, TEXTS, *(() if kept else (PENDING,)))
+        remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))

@@ -1,1 +1,0 @@
-"""Figures of a report: `*_figure` turns records into a `Figure`; `figure.py` renders it."""

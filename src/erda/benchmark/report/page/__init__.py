@@ -1,1 +1,0 @@
-"""The page of a report: one HTML file that opens from the disk, without a network."""

@@ -1,0 +1,203 @@
+"""Pages of results and their commands, which repeat the records."""
+
+import shlex
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from toy_runs import grouped, toy_record
+
+from documents import rerun_command, results_page
+from erda.benchmark.experiments import Line
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.records import Record, read_records, write_record
+from erda.benchmark.report.report_files import experiment_sections
+from erda.cli.main import build_parser
+from erda.cli.settings_options import load_settings
+from erda.fields import flat_kinds
+from erda.methods import METHODS
+from erda.methods.base import method_settings
+from erda.settings.runs import Run, default_settings
+
+SEEDS = (100, 110, 120, 130, 140, 150)
+ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
+EMR = [0.37, 0.38, 0.41, 0.40, 0.36]
+P_EMR = f"{stats.ttest_rel(ERDA[:5], EMR).pvalue:.1e}"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A record of three tasks, to be changed with `dataclasses.replace`."""
+    return toy_record(tmp_path_factory.mktemp("toy"))
+
+
+def parse(command: str) -> tuple[Run, ...]:
+    """Runs of an `erda run` command."""
+    program, *words = shlex.split(command)
+    assert program == "erda"
+    return load_settings(build_parser().parse_args(words)).runs()
+
+
+def asked(record: Record) -> dict[str, Any]:
+    return {one.name: getattr(record, one.name) for one in fields(Run)}
+
+
+def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float = 0.5, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "dataset": "fewrel",
+        "shots": 5,
+        "encoder": "bilstm",
+        "order_family": "erda",
+        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
+        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
+        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
+        "seconds": {"learn": [1.0, 2.0, 3.0], "predict": [0.5, 0.5, 0.5]},
+        "forgetting": {ALL_SEEN: 0.25, CANDIDATES: 0.125},
+        "matrix": {name: [[0.9], [0.8, 0.7], [0.6, 0.5, 0.4]] for name in (ALL_SEEN, CANDIDATES)},
+        **changes,
+    }
+    return replace(template, method=method, seed=seed, **values)
+
+
+def line_of(*records: Record) -> Line:
+    (experiment,) = grouped(records)
+    (line,) = experiment.lines
+    return line
+
+
+def put(directory: Path, *records: Record) -> None:
+    for record in records:
+        write_record(directory / record.method / str(record.seed), record)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_default_settings_are_not_named(template: Record) -> None:
+    line = line_of(*(fewrel(template, seed=seed) for seed in SEEDS))
+    command = rerun_command(line)
+    assert command == (
+        "erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda "
+        "--seeds 100,110,120,130,140,150 --out runs/again"
+    )
+    assert [asdict(run) for run in parse(command)] == [asked(record) for record in line.records]
+
+
+def test_a_command_repeats_every_setting_of_a_run(
+    template: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my corpora/wiki").mkdir(parents=True)
+    own = {**default_settings(METHODS["erda"]), "memory_size": 3, "augmentation": False, "agreement": "mean"}
+    record = fewrel(
+        template,
+        dataset="atlas",
+        shots=3,
+        encoder="minilm",
+        order_family="sckd",
+        seed=200,
+        evaluate_on="validation",
+        corpus="my corpora/wiki",
+        settings={
+            "method": {**own, "learning_rate": 2e-5},
+            "encoder": {"mode": "markers", "learning_rate": 1e-05, "trained_layers": -1},
+            "stream": {"way": 2, "n_tasks": 3},
+        },
+    )
+    command = rerun_command(line_of(record), out=tmp_path / "new runs")
+    assert "--set erda.augmentation=false" in command
+    assert "--corpus 'my corpora/wiki'" in command
+    assert [asdict(run) for run in parse(command)] == [asked(record)]
+
+
+def test_a_command_names_the_corpus_without_its_path_and_the_device(template: Record) -> None:
+    command = rerun_command(line_of(fewrel(template, corpus="/home/someone/corpora/wiki", device="cuda:1")))
+    assert "--corpus wiki " in command
+    assert "--device cuda:1 " in command
+    assert "/home" not in command
+
+
+METHOD_VALUES = {
+    bool: st.booleans(),
+    int: st.integers(1, 50),
+    float: st.floats(0.01, 0.9),
+}
+
+
+@given(st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_command_repeats_any_settings(template: Record, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(sorted(METHODS)))
+    defaults, kinds = default_settings(METHODS[method]), flat_kinds(method_settings(METHODS[method]))
+    values = {
+        name: st.sampled_from(get_args(kinds[name])) if isinstance(value, str) else METHOD_VALUES[type(value)]
+        for name, value in defaults.items()
+    }
+    changed = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=4))
+    own = {**defaults, **{name: data.draw(values[name]) for name in changed}}
+    seeds = data.draw(st.lists(st.sampled_from(SEEDS), unique=True, min_size=1))
+    given_settings = {"method": own, "encoder": {}, "stream": {}}
+    line = line_of(*(fewrel(template, method, seed, settings=given_settings) for seed in seeds))
+    assert [asdict(run) for run in parse(rerun_command(line))] == [asked(record) for record in line.records]
+
+
+def test_all_settings_of_an_unknown_method_are_named(template: Record) -> None:
+    assert "--set toy.noise=0.5" in rerun_command(line_of(template))
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def page_of(runs: Path) -> str:
+    return results_page(experiment_sections(read_records(runs)), title="Results", made_by="a test")
+
+
+@pytest.fixture
+def runs(template: Record, tmp_path: Path) -> Path:
+    """ERDA without a corpus on six streams, EMR on five of them."""
+    directory = tmp_path / "runs"
+    put(directory, *(fewrel(template, "erda", seed, last) for seed, last in zip(SEEDS, ERDA, strict=True)))
+    put(directory, *(fewrel(template, "emr", seed, last) for seed, last in zip(SEEDS, EMR, strict=False)))
+    return directory
+
+
+def test_the_page_shows_the_papers_numbers_ours_and_the_commands(runs: Path, tmp_path: Path) -> None:
+    text = page_of(runs)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    table = next(i for i, row in enumerate(rows) if "paper" in row)
+    found = {row[0]: dict(zip(rows[table], row, strict=True)) for row in rows[table + 2 :]}
+    erda, emr = found["erda"], found["emr"]
+    assert (erda["the paper's name"], erda["paper"]) == ("ERDA w.o. DA", "51.51 ± 0.70")
+    assert (erda["n"], erda["ours"]) == ("6", "54.33 ± 2.16")
+    assert float(erda["95 % over relations"].split(" to ")[0]) <= 100
+    assert (erda["p (t)"], erda["forgetting"], erda["seconds"]) == ("reference", "12.50 ± 0.00", "7.5")
+    assert erda["newest task"] == "40.00 ± 0.00"
+    assert (emr["the paper's name"], emr["paper"], emr["n"]) == ("EMR", "37.51 ± 1.53", "5")
+    assert (emr["p (t)"], emr["p (sign-flip)"]) == (P_EMR, "0.0625")
+    assert "Protocol all-seen, after task 3" in text
+    commands = [line for line in text.splitlines() if line.startswith("erda run")]
+    assert len(commands) == 2
+    assert [len(parse(command)) for command in commands] == [5, 6]
+    assert len({shlex.split(command)[-1] for command in commands}) == 2  # a folder each
+    assert str(tmp_path) not in text  # no path of this machine
+
+
+def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
+    runs: Path, template: Record, tmp_path: Path
+) -> None:
+    put(runs, *(fewrel(template, "joint", seed, 0.5, manifest={"digest": "another"}) for seed in SEEDS))
+    text = page_of(runs)
+    assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
+    assert "| emr | EMR | 5 |" in text
+    assert P_EMR in text
+
+
+def test_one_method_on_one_stream_has_no_p_value(template: Record, tmp_path: Path) -> None:
+    put(tmp_path / "runs", replace(template, order_family="drawn"))
+    text = page_of(tmp_path / "runs")
+    assert "p (t)" not in text
+    assert "| toy | 1 |" in text
