@@ -59,8 +59,10 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
 
 def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_review(extractor, ROWS) as review:
-        go, rank, keys = Event(), review.pool.ranked, list[str]()
-        monkeypatch.setattr(review.pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
+        pool, go, keys = review._shared.pool, Event(), list[str]()
+        assert pool is not None
+        rank = pool.ranked
+        monkeypatch.setattr(pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
         for _ in range(PER_VERSION):
             keys.append(shown(review))
             review.judge(holds=True)
