@@ -10,7 +10,7 @@ from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_to
 
 from erda.app.extractor import Extractor
 from erda.app.teaching import forked
-from erda.encoders.background import BackgroundFile, save_background
+from erda.encoders.contract import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks

@@ -20,7 +20,7 @@ from erda.app.version import Version
 from erda.data.formats import example_to_json
 from erda.errors import DataError
 from erda.text.marks import Mark, example_from_marks
-from erda.text.token_types import Tag
+from erda.text.spacy_tagger import Tag
 
 TEXT = "SpaceX was founded by Elon Musk in Texas. Later Elon Musk left. Rome is the capital of Italy."
 

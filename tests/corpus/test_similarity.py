@@ -7,11 +7,11 @@ import torch
 from tiny_models import SENTENCES, build_model, sentence
 
 from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.encoders import TransformerSettings
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights
 from erda.encoders.layers import load_model
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import half_copy, origin
+from erda.encoders.weights import origin
 from erda.errors import ModelError, SettingsError
 
 
@@ -189,19 +189,6 @@ def test_an_invalid_settings_file_is_rejected_in_one_line(folder, adapter, tmp_p
         load_similarity(tmp_path)
     assert str(tmp_path) in str(fault.value)
     assert len(str(fault.value).splitlines()) == 1
-
-
-def test_an_adapter_of_a_half_copy_loads_over_the_original(folder, adapter, tmp_path):
-    copy = half_copy(str(folder.path), tmp_path / "half")
-    assert (origin(copy).name, origin(copy).fingerprint) == (str(folder.path), folder.fingerprint)
-    sizes = [(one / "model.safetensors").stat().st_size for one in (copy.path, folder.path)]
-    assert sizes[0] < 0.7 * sizes[1]
-    trained = SimilarityModel(copy, adapter)
-    trained.save(tmp_path / "saved")
-    over_original = load_similarity(tmp_path / "saved")
-    products = (over_original.encode(SENTENCES) * trained.encode(SENTENCES)).sum(axis=1)
-    assert products.min() > 0.9999
-    assert over_original.fingerprint == trained.fingerprint
 
 
 def test_invalid_arguments_raise(folder, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from erda.corpus.sources import Limits, SourceSettings, Tally, open_source
 from erda.corpus.sources.source import CorpusRow, pair_rows
 from erda.corpus.sources.wikitext import Wiki, n_unclosed, page_rows, page_sentences
 from erda.errors import DataError, SettingsError
+from erda.text.keys import TaggedSentence
 from erda.text.names import NameTagger, read_names
-from erda.text.pairs import TaggedSentence
 from erda.types import Entity, Span
 
 

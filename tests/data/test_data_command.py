@@ -39,14 +39,6 @@ def test_list_shows_which_datasets_are_present(
     assert "to obtain" in lines["redoc13"], "it needs the relations of FewRel too"
 
 
-def test_get_reports_datasets_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="LDC"):
-        erda("data", "get", "tacred")
-    with pytest.raises(SettingsError, match="Unknown dataset"):
-        erda("data", "get", "nothing")
-
-
 def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(), row(), row(relation="knows"), row(tokens=["Al", "met", "Bo"], relation=None)]
     rows += [row(tokens=["Al", str(number), "Bo"], relation=f"r{number}") for number in range(3)]
@@ -87,25 +79,6 @@ def test_check_says_how_to_leave_out_rare_relations(capsys: pytest.CaptureFixtur
     assert remedy == f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine"
 
 
-def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
-    path.write_text(json.dumps({"P1": [example, example]}))
-    erda("data", "check", str(path), "--format", "fewrel")
-    assert "2 examples of 1 relation (fewrel)" in capsys.readouterr().out
-    with pytest.raises(DataError, match="not JSON"):
-        erda("data", "check", str(path), "--format", "tacred")
-
-
-@pytest.mark.parametrize("words", [["data"], ["data", "list"], ["data", "get"], ["data", "check"], ["data", "convert"]])
-def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        erda(*words, "--help")
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert "examples:\n  erda data" in text or "examples:\n  ERDA_DATA" in text
-
-
 @pytest.fixture
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write the input files of the examples in `convert --help`."""
@@ -126,7 +99,7 @@ def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.Ca
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
         "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
-        "1 row left out: the task has no relation",
+        "1 row left out: no relation is annotated",
     ]
     for name in ("my-examples.jsonl", "my-examples.csv"):
         (example,) = read_examples(Path(name)).examples

@@ -13,7 +13,7 @@ from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
-from erda.encoders.base import embedded_one
+from erda.encoders.contract import embedded_one
 from erda.serve.jobs import Job, Jobs
 from erda.serve.limits import Limits
 

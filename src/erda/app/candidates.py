@@ -24,7 +24,7 @@ from erda.app.inputs import check_text
 from erda.app.review_journal import pair_key, shown_keys, vectors_path
 from erda.app.texts import TextRow, read_texts
 from erda.app.version import NO_ENTITY, PairQuestions, Version
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import DataError, ErdaError
 from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.types import Example

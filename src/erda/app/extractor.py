@@ -32,7 +32,7 @@ from erda.app.store import Store
 from erda.app.store_edits import undo
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import VersionLog
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
 from erda.methods import find_method

@@ -19,7 +19,7 @@ from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
 from erda.app.version import MOST_PAIRS, TOP, PairQuestions, Version
 from erda.data.dataset import file_stamps
-from erda.data.formats.brat import brat_files
+from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
 from erda.errors import DataError, counted

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from erda.app.state import NOTHING, Setup
-from erda.encoders import build_encoder, encoder_settings
-from erda.encoders.base import Encoder
+from erda.encoders import BY_MODE, build_encoder, encoder_settings
+from erda.encoders.contract import Encoder
 from erda.encoders.onnx_encoder import packaged_names
-from erda.encoders.settings import BY_MODE
 from erda.errors import ModelError
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Method

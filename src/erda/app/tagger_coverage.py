@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from erda.app.entities import Finder
 from erda.app.version import Version
-from erda.text.token_types import type_of
+from erda.text.spacy_tagger import type_of
 
 MOST_EXAMPLES = 10  # per relation
 LEAST_EXAMPLES = 2  # of a relation that is judged

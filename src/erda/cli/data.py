@@ -142,8 +142,7 @@ def convert_file(args: argparse.Namespace) -> None:
     """Convert a file and print its counts; faults exit with status 2, and nothing is written."""
     from tqdm import tqdm
 
-    from erda.data.convert import convert
-    from erda.data.own_data import set_apart
+    from erda.data.own_data import convert, set_apart
 
     with tqdm(desc=one_line(args.file.name), unit=" rows", disable=None) as bar:
         reading = convert(

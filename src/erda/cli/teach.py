@@ -218,7 +218,7 @@ def _taught(to: Extractor | Client, options: argparse.Namespace, found: _Found, 
 def _read(options: argparse.Namespace) -> _Found:
     """Read the sentences of the command; if it names a relation, rows without a relation belong to it."""
     from erda.data.own_data import relations_beside
-    from erda.text.relation_names import readable_name
+    from erda.text.descriptions import readable_name
 
     found = _Found(list(options.sentences), [], [], {})
     if options.file is not None:
@@ -371,7 +371,7 @@ def run_prune(options: argparse.Namespace) -> None:
 
 def run_suggest(options: argparse.Namespace) -> None:
     """Print suggestions, and write them to a file of examples."""
-    from erda.data.convert import write_examples
+    from erda.data.own_data import write_examples
     from erda.outputs import check_output
     from erda.text.marks import example_to_marks
 

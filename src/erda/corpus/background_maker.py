@@ -1,4 +1,4 @@
-"""Make the background of trained weights (`erda.encoders.background`) from tagged sentences."""
+"""Make the background of trained weights (`erda.encoders.contract`) from tagged sentences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from erda.corpus.similarity import load_similarity
 from erda.corpus.training_pairs import tagged_rows
-from erda.encoders.background import centres_of, save_background
-from erda.encoders.weights import KNOWN_MODELS, SHIPPED, adapter_folder
+from erda.encoders.contract import centres_of, save_background
+from erda.encoders.weights import MODELS, SHIPPED, adapter_folder
 from erda.errors import DataError, ModelError
 from erda.files import user_path
 from erda.types import Example
@@ -24,7 +24,7 @@ def make_background(
 ) -> Path:
     """Write the background of trained weights: of a folder, or of the packaged `minilm` or `mpnet`."""
     sentences = drawn_from(sources, n_sentences, seed)
-    folder = adapter_folder(SHIPPED, base=model) if model in KNOWN_MODELS else user_path(model)
+    folder = adapter_folder(SHIPPED, base=model) if model in MODELS else user_path(model)
     similarity = load_similarity(folder, device=device)
     if similarity.weights is None:
         raise ModelError(f"{model}: not a folder of trained weights; make one with 'erda corpus train'.")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.data.formats.cfrl import N_FIELDS
+from erda.data.formats.published_formats import N_FIELDS
 from erda.errors import DataError, SettingsError
 from erda.files import decode_json, read_arrays, write_arrays
 from erda.text.keys import sentence_key

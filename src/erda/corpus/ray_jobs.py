@@ -18,7 +18,7 @@ from typing import Any
 from erda.cluster import connected, require_ray
 from erda.corpus.manifest import StoredFile
 from erda.corpus.vector_shards import Embedder, Shard, ShardPlan, ShardWorker
-from erda.encoders.devices import device_kind
+from erda.encoders import device_kind
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import user_path
 

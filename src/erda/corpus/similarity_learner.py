@@ -17,9 +17,9 @@ from torch.nn.functional import cross_entropy, normalize, softplus
 from erda.corpus.pair_batches import PairBatch
 from erda.corpus.similarity_settings import Machine, TrainingSettings
 from erda.corpus.training_pairs import PairRows
+from erda.encoders import TransformerSettings
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.packed import Chunk, SentenceBatches, on_device
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
 from erda.errors import ModelError

@@ -26,7 +26,7 @@ from erda.corpus.training_pairs import (
     mine_pairs,
     read_rows,
 )
-from erda.encoders.devices import check_device
+from erda.encoders import check_device
 from erda.encoders.tokens import MarkedTokenizer
 from erda.encoders.weights import find_model
 from erda.errors import DataError, one_line

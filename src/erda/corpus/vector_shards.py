@@ -26,8 +26,7 @@ import numpy as np
 
 from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of, faults_of
 from erda.corpus.sql import disk_faults
-from erda.encoders.devices import memory_faults_explained
-from erda.errors import DataError, ErdaError, ModelError
+from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
 from erda.files import (
     UNREADABLE,
     decode_sealed,

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from erda.app.extractor import Extractor
 from erda.app.store import HEAD
 from erda.app.version import Version
-from erda.encoders.base import sharing
+from erda.encoders.contract import sharing
 from erda.errors import ErdaError
 from erda.files import file_state
 from erda.serve.batching import Batcher

@@ -9,7 +9,7 @@ from erda.app.answers import Taught
 from erda.app.extractor import Extractor
 from erda.app.shared_review import SharedReview
 from erda.app.version import Version
-from erda.encoders.base import watched
+from erda.encoders.contract import watched
 from erda.errors import ErdaError
 from erda.serve.bodies import DocumentBody, ExtractBody, ReviewBody, TeachBody, givens_of
 from erda.serve.jobs import Kind, Work

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from erda.errors import SettingsError
-from erda.text.pairs import TaggedSentence, ordered_pairs
+from erda.text.keys import TaggedSentence, ordered_pairs
 from erda.text.reading import Meter, read_lines
 from erda.types import Entity, Example, Span
 

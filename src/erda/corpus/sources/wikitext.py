@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from erda.corpus.sources.source import CorpusRow, Limits, Tally, pair_rows
-from erda.text.pairs import TaggedSentence
+from erda.text.keys import TaggedSentence
 from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span
 
