@@ -176,7 +176,6 @@ def output_name(here: Path, name: str) -> Iterator[Call]:
     yield ["corpus", "train", "rows.jsonl", f"--encoder={name}", f"--out={name} model"]
     yield ["corpus", "index", "corpus", f"--model={name}"]
     yield [*toys.AUGMENT[:-1], f"{name}4.jsonl"]
-    yield ["report", "run", "--no-figures", f"--reproducibility={name}.md"]
 
 
 def store_name(here: Path, name: str) -> Iterator[Call]:
