@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import build_model
 from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
-from erda.encoders.background import BackgroundFile, save_background
+from erda.encoders.contract import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
@@ -58,7 +57,7 @@ def test_examples_come_as_marks_as_tokens_or_as_text(tmp_path: Path) -> None:
     assert (said.n_examples, len(said.duplicates)) == (1, 3)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(METHODS.builtin))
 def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -> None:
     extractor = Extractor.open(tmp_path, method=name, encoder=toy_encoder(3), method_settings={"seed": 3})
     method = METHODS[name](toy_encoder(3), seed=3)
@@ -72,15 +71,14 @@ def test_every_method_can_be_taught_kept_and_undone(name: str, tmp_path: Path) -
         first = extractor.version.method.predict(toy_questions(2)[0]).scores
     assert_close(toy_scores(extractor), method.predict(toy_questions(4)[0]).scores)
     again = Extractor.open(tmp_path, encoder=toy_encoder(3))
-    check = assert_close if name.startswith("posterior-tuned") else np.testing.assert_array_equal  # caches vectors
-    check(toy_scores(again), toy_scores(extractor))
+    np.testing.assert_array_equal(toy_scores(again), toy_scores(extractor))
     extractor.undo()
     assert len(extractor.relations) == 2
     again.teach_many(toy_task(2))  # on top of what another process undid
     assert [one.id for one in again.relations] == ["r0", "r1", "r4", "r5"]
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(METHODS.builtin))
 def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
     """An example of the first teaching goes; two teachings of its relation and another relation stay."""
     tasks = [toy_task(0), Task(1, toy_task(0).relations[:1], (toy_example(0, 90),)), toy_task(1)]
@@ -126,14 +124,6 @@ def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"only example of 'founded by'; forget\('founded by'\)"):
         extractor.take_back(FOUNDED[0])
     assert extractor.version.number == 1
-
-
-def test_a_known_example_is_left_out(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    said = extractor.teach("born in", BORN)
-    assert (said.version, said.n_examples, len(said.duplicates)) == (2, 0, 2)
-    assert len(extractor.history()) == 3, "nothing new is no new version"
-    assert "2 examples known already" in str(said)
 
 
 def test_a_contradicting_example_moves_and_is_said(tmp_path: Path) -> None:
@@ -215,16 +205,6 @@ def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_p
     assert open_toy(tmp_path / "x", encoder=encoder, relearn=True).version.number == taken.version.number
     taken.undo()
     np.testing.assert_array_equal(scores(taken), before)
-
-
-def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> None:
-    model = str(build_model(tmp_path / "model").path)
-    kinds = []
-    for method in ("posterior", "seqrun", "posterior"):
-        extractor = Extractor.open(tmp_path / "x", method=method, encoder=model, relearn=True)
-        extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
-        kinds.append(bool(extractor.version.method.encoder.trained_state()))
-    assert kinds == [False, True, False]
 
 
 def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:

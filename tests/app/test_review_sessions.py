@@ -59,8 +59,10 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
 
 def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_review(extractor, ROWS) as review:
-        go, rank, keys = Event(), review.pool.ranked, list[str]()
-        monkeypatch.setattr(review.pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
+        pool, go, keys = review._shared.pool, Event(), list[str]()
+        assert pool is not None
+        rank = pool.ranked
+        monkeypatch.setattr(pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
         for _ in range(PER_VERSION):
             keys.append(shown(review))
             review.judge(holds=True)
@@ -73,20 +75,6 @@ def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, mon
             keys.append(shown(review))
             review.skip()
         assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
-
-
-def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
-    before = extractor.version.number
-    with open_review(extractor, ROWS, relation="born in") as review:
-        for _ in range(PER_VERSION):
-            assert review.current is not None
-            assert review.current.relation == "born in"
-            review.judge(holds="born" in review.current.example.tokens)
-        assert extractor.version.number == before + 1
-        assert review.undo(), "an undo reaches into the version"
-        assert extractor.version.number == before + 2
-        assert review.progress.n_judged == PER_VERSION - 1
-    assert extractor.version.number == before + 2, "nothing was pending"
 
 
 def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> None:

@@ -8,12 +8,11 @@ import pytest
 from toy_examples import row, write_lines
 from toy_fewrel import wiki_files, write_derived, write_split
 
-from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
+from erda.data.catalogue import DATASETS, load_dataset, open_stream
 from erda.data.fewrel_dataset import ORDERS
 from erda.data.own_data import detect_format, read_examples
 from erda.data.streams import text_key
 from erda.errors import DataError, SettingsError, StreamError
-from erda.files import data_folder
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
@@ -25,36 +24,11 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
 
 
 def test_catalogue_keys_and_pinned_files() -> None:
-    assert set(DATASETS) == {
-        "atlas",
-        "fewrel",
-        "fewrel-full",
-        "fewrel-fresh",
-        "fewrel-search",
-        "redoc41",
-        "redoc13",
-        "tacred",
-    }
+    assert set(DATASETS.builtin) == {"atlas", "fewrel", "fewrel-full", "fewrel-fresh", "redoc41", "tacred"}
     assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
     targets = [file.target for file in DATASETS["fewrel"].remote]
     assert len(set(targets)) == len(targets)
     assert all(len(file.blob) == 40 and len(file.commit) == 40 for file in DATASETS["fewrel"].remote)
-
-
-def test_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    assert data_folder() == tmp_path
-    monkeypatch.delenv("ERDA_DATA")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.platform", "linux")
-    assert data_folder() == tmp_path / "cache" / "erda" / "data"
-
-
-def test_default_seeds_are_those_of_the_family() -> None:
-    assert default_seeds("fewrel", "erda") == (100, 110, 120, 130, 140, 150)
-    assert default_seeds("redoc41", "sckd") == (100, 200, 300, 400, 500, 600)
-    with pytest.raises(StreamError, match="Unknown order family"):
-        default_seeds("fewrel", "other")
 
 
 def test_atlas_has_the_shape_in_the_catalogue() -> None:
@@ -167,17 +141,6 @@ def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
     assert [len(task.relations) for task in stream] == [1, 1]
 
 
-def test_redoc41_separates_rows_without_a_relation(tmp_path: Path) -> None:
-    (tmp_path / "redoc41").mkdir()
-    rows = [*own_rows(2), row(relation=None), row(tokens=["Al", "met", "Bo"], relation="no_relation")]
-    path = write_lines(tmp_path / "redoc41" / "examples.jsonl.gz", rows)
-    (path.parent / "relations.json").write_text(json.dumps([{"pid": f"rel_{i}", "name": str(i)} for i in range(2)]))
-    dataset = load_dataset("redoc41", folder=tmp_path)
-    assert len(dataset.train) == 24
-    assert len(dataset.unrelated) == 2
-    assert {relation.id for relation in dataset.relations} == {"rel_0", "rel_1"}
-
-
 @pytest.mark.parametrize(
     ("content", "format"),
     [
@@ -234,36 +197,27 @@ def test_the_continual_setting(data_folder: Path) -> None:
     assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8
 
 
-def test_fewrel_has_two_halves_and_the_fresh_one_has_no_sentence_of_a_split(tmp_path: Path) -> None:
+def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path) -> None:
     folder = tmp_path / "fewrel"
     for shots in (2, 5, 10):
         write_split(folder, shots=shots)
     write_derived(folder)
     for name, content in wiki_files().items():
         (folder / name).write_bytes(content)
-    full, fresh, search = (
-        load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh", "fewrel-search")
-    )
-    assert len(fresh.relations) == len(search.relations) == 40
-    assert {*fresh.relations} | {*search.relations} == {*full.relations}
+    full, fresh = (load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh"))
+    assert len(fresh.relations) == 40
+    assert {*fresh.relations} < {*full.relations}
     assert {example.relation for example in fresh.train} == {relation.id for relation in fresh.relations}
     published = {text_key(example) for example in load_dataset("fewrel", folder=tmp_path).train}
-    assert any(text_key(example) in published for example in search.train)
+    assert any(text_key(example) in published for example in full.train)
     assert not any(text_key(example) in published for example in fresh.train)
-    assert search.validation
+    assert full.validation
     assert not fresh.validation
 
 
 @pytest.mark.long
 @pytest.mark.fewrel
-def test_streams_of_the_fresh_relations_and_of_those_for_the_search(data_folder: Path) -> None:
-    for name, sizes in (
-        ("fewrel-fresh", [1000, 50, 50, 50]),
-        ("fewrel-search", [1000, 50, 50, 50]),
-        ("redoc13", [500, 20, 20]),
-    ):
-        stream = open_stream(name, seed=1, folder=data_folder)
-        assert [len(task.examples) for task in stream] == sizes
-        assert stream.manifest.hygiene["test_in_train"] == 0
-    fewrel = {relation.id for relation in load_dataset("fewrel", folder=data_folder).relations}
-    assert not fewrel & {relation.id for relation in stream.relations}
+def test_streams_of_the_fresh_relations(data_folder: Path) -> None:
+    stream = open_stream("fewrel-fresh", seed=1, folder=data_folder)
+    assert [len(task.examples) for task in stream] == [1000, 50, 50, 50]
+    assert stream.manifest.hygiene["test_in_train"] == 0

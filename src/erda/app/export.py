@@ -17,8 +17,8 @@ from typing import Any
 from erda import __version__
 from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
+from erda.encoders import TransformerSettings
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
-from erda.encoders.settings import TransformerSettings
 from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
 from erda.fields import checked_settings
 from erda.files import (
@@ -102,7 +102,7 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method, head = version.fitted
-    if not isinstance(method, Posterior) or method.trains:
+    if type(method) is not Posterior:  # subclasses score in other ways
         raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
     arrays = {**method.fitted.arrays(), **(head.arrays() if head else {})}
     packed = _packed(method, engine)

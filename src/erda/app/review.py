@@ -317,7 +317,7 @@ class Review:
     """A person's review of some texts: `current` is the pair to decide about; None if there is none left."""
 
     def __init__(self, extractor: Extractor, shared: SharedReview, relation: str | None = None) -> None:
-        self.extractor, self.pool, self._shared = extractor, shared.pool, shared
+        self.extractor, self._shared = extractor, shared
         self._only = self.version.known(relation) if relation else None
         self._done = list[str]()  # keys of the decisions so far
         self.save()
@@ -327,6 +327,11 @@ class Review:
     def version(self) -> Version:
         """The version that proposes."""
         return self.extractor.version
+
+    @property
+    def hint(self) -> str:
+        """How to get a better tagger; empty if there is none."""
+        return self._shared.pool.hint if self._shared.pool else ""
 
     @property
     def relation(self) -> str | None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
 from erda.data.drawn_streams import draw_stream
@@ -21,14 +22,13 @@ from erda.data.fewrel_dataset import (
     read_fresh,
     read_full,
     read_published,
-    read_relations,
-    read_search,
 )
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
 from erda.files import data_folder, user_path
+from erda.registry import Registry
 
 GITHUB = "https://raw.githubusercontent.com"
 
@@ -56,6 +56,9 @@ class Shape:
     shots: int = 5
     first_way: int | None = None
     first_shots: int | None = 100
+
+
+OWN_SHAPE = Shape(way=5, shots=OWN_SHOTS, first_shots=None)  # of a user's own data
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ _FULL_FILES = (
 )
 _REDOC41_FILES = ("redoc41/examples.jsonl.gz", "redoc41/relations.json")
 _REDOC41_SOURCE = (
-    "{name} has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
+    "redoc41 has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
     "it, or copy its folder 'redoc41' to the location above."
 )
 _TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
@@ -106,13 +109,6 @@ def _load_redoc41(folder: Path) -> Dataset:
     reading = read_jsonl(examples, {relation.id for relation in relations})
     checksum = data_checksum([examples], relations=relations)
     return Dataset("redoc41", relations, reading.examples, checksum=checksum, unrelated=reading.unrelated)
-
-
-def _load_redoc13(folder: Path) -> Dataset:
-    whole, others = _load_redoc41(folder), {relation.id for relation in read_relations(folder / "fewrel")}
-    relations = tuple(relation for relation in whole.relations if relation.id not in others)
-    examples = whole.only(lambda example: example.relation not in others)
-    return replace(examples, name="redoc13", relations=relations, unrelated=())
 
 
 def _load_tacred(folder: Path) -> Dataset:
@@ -136,7 +132,7 @@ def _load_atlas(folder: Path) -> Dataset:
     return replace(read_own(embedded_file("")), name="atlas", checksum=_ATLAS_CHECKSUM, unrelated=unrelated)
 
 
-DATASETS: dict[str, Entry] = {
+_ENTRIES: dict[str, Entry | str] = {
     "atlas": Entry(
         name="atlas",
         about="48 relations in eight domains, written for erda; no download",
@@ -175,15 +171,6 @@ DATASETS: dict[str, Entry] = {
         needs=(*_FULL_FILES, *(file.target for file in _SPLITS)),
         remote=(*_SPLITS, *_WIKI),
     ),
-    "fewrel-search": Entry(
-        name="fewrel-search",
-        about="the other 40 relations, to choose settings on",
-        licence="MIT",
-        shape=Shape(way=10),
-        load=lambda folder: read_search(folder / "fewrel"),
-        needs=_FULL_FILES,
-        remote=(*_SPLITS, *_WIKI),
-    ),
     "redoc41": Entry(
         name="redoc41",
         about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
@@ -191,16 +178,7 @@ DATASETS: dict[str, Entry] = {
         shape=Shape(way=5, first_way=6),
         load=_load_redoc41,
         needs=_REDOC41_FILES,
-        obtain=_REDOC41_SOURCE.format(name="redoc41"),
-    ),
-    "redoc13": Entry(
-        name="redoc13",
-        about="the 13 relations of redoc41 that FewRel lacks, to choose settings on",
-        licence="MIT",
-        shape=Shape(way=4, first_way=5),
-        load=_load_redoc13,
-        needs=(*_REDOC41_FILES, *_RELATION_FILES),
-        obtain=_REDOC41_SOURCE.format(name="redoc13"),
+        obtain=_REDOC41_SOURCE,
     ),
     "tacred": Entry(
         name="tacred",
@@ -214,6 +192,7 @@ DATASETS: dict[str, Entry] = {
         "the locations above.",
     ),
 }
+DATASETS: Registry[Entry] = Registry("erda.datasets", _ENTRIES)
 
 
 def missing_files(entry: Entry, folder: Path) -> list[str]:
@@ -258,47 +237,62 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     return _load_once(entry.name, folder, file_stamps(paths))
 
 
-def open_stream(
-    dataset: str | Path,
-    *,
-    shots: int | None = None,
-    family: str = "erda",
-    seed: int | None = None,
-    way: int | None = None,
-    first_way: int | None = None,
-    first_shots: int | None = None,
-    n_tasks: int | None = None,
-    test_per_relation: int | None = 100,
-    candidates: int | None = None,
-    min_examples: int | None = None,
-    no_relation: str = "",
-    folder: Path | None = None,
-) -> TaskStream:
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of a stream. Sizes default to the dataset's `Shape`, and to 5-way 5-shot for a user's own data.
+
+    `family` selects the published orders of `fewrel`; for other datasets it only selects the default seed.
+    `min_examples` drops rarer relations. `no_relation` lists, separated by commas, relation names that mean "no
+    relation", such as "Other".
+    """
+
+    shots: int | None = None
+    family: str = "erda"
+    seed: int | None = None
+    way: int | None = None
+    first_way: int | None = None
+    first_shots: int | None = None
+    n_tasks: int | None = None
+    test_per_relation: int | None = 100
+    candidates: int | None = None
+    min_examples: int | None = None
+    no_relation: str = ""
+
+    def shape(self, default: Shape) -> Shape:
+        """The default shape with these sizes in it."""
+        sizes = {field.name: getattr(self, field.name) for field in fields(Shape)}
+        if self.way is not None:
+            default = replace(default, first_way=None)
+        return replace(default, **{name: size for name, size in sizes.items() if size is not None})
+
+
+def open_stream(dataset: str | Path, *, folder: Path | None = None, **settings: Any) -> TaskStream:
     """Open the stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
 
-    Sizes default to the dataset's `Shape` in `DATASETS`, and to 5-way 5-shot for a user's own data. `family` selects
-    the published orders of `fewrel`; for other datasets it only selects the default seed. `min_examples` drops rarer
-    relations. `no_relation` lists, separated by commas, relation names that mean "no relation", such as "Other".
+    `settings` are the fields of `StreamSettings`, for example `shots=5, n_tasks=3`. `folder` is the data folder.
     """
-    seed = default_seeds(dataset, family)[0] if seed is None else seed
+    wanted = StreamSettings(**settings)
+    seed = default_seeds(dataset, wanted.family)[0] if wanted.seed is None else wanted.seed
     if dataset == "fewrel":
-        _refuse_for_published(way=(way, 10), first_way=(first_way, 10), first_shots=(first_shots, 100))
-        fewrel = (folder or data_folder()) / "fewrel"
-        return published_stream(fewrel, shots=5 if shots is None else shots, family=family, seed=seed, n_tasks=n_tasks)
+        for name, published in (("way", 10), ("first_way", 10), ("first_shots", 100)):
+            if (size := getattr(wanted, name)) not in (None, published):
+                raise StreamError(
+                    f"The published splits of 'fewrel' have {name} {published}, not {size}; "
+                    "dataset 'fewrel-full' draws streams of any shape."
+                )
+        place, shots = (folder or data_folder()) / "fewrel", 5 if wanted.shots is None else wanted.shots
+        return published_stream(place, shots=shots, family=wanted.family, seed=seed, n_tasks=wanted.n_tasks)
     own = _own_path(dataset) is not None
-    shape = Shape(way=5, shots=OWN_SHOTS, first_shots=None) if own else find_entry(str(dataset)).shape
-    asked = {"way": way, "shots": shots, "first_way": first_way, "first_shots": first_shots}
-    if way is not None and first_way is None:
-        shape = replace(shape, first_way=None)
-    shape = replace(shape, **{name: number for name, number in asked.items() if number is not None})
+    shape = wanted.shape(OWN_SHAPE if own else find_entry(str(dataset)).shape)
+    names = [name.strip() for name in wanted.no_relation.split(",")]
     return draw_stream(
-        load_dataset(dataset, folder=folder, no_relation=[name.strip() for name in no_relation.split(",")]),
+        load_dataset(dataset, folder=folder, no_relation=names),
         **asdict(shape),
         seed=seed,
-        n_tasks=n_tasks,
-        test_per_relation=test_per_relation,
-        candidates=candidates,
-        min_examples=min_examples,
+        n_tasks=wanted.n_tasks,
+        test_per_relation=wanted.test_per_relation,
+        candidates=wanted.candidates,
+        min_examples=wanted.min_examples,
     )
 
 
@@ -327,12 +321,3 @@ def _own_path(name_or_path: str | Path) -> Path | None:
     path = user_path(name_or_path)
     looks_like_path = isinstance(name_or_path, Path) or path.suffix or len(path.parts) > 1
     return path if looks_like_path or path.exists() else None
-
-
-def _refuse_for_published(**asked: tuple[int | None, int]) -> None:
-    for name, (number, published) in asked.items():
-        if number not in (None, published):
-            raise StreamError(
-                f"The published splits of 'fewrel' have {name} {published}, not {number}; "
-                "dataset 'fewrel-full' draws streams of any shape."
-            )

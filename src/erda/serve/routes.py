@@ -20,7 +20,7 @@ from erda.app.extractor import Extractor
 from erda.app.inputs import example_of, read_each
 from erda.app.texts import read_annotated
 from erda.app.version import NOTHING_TAUGHT, Version
-from erda.encoders.base import watched
+from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
