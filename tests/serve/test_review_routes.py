@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
@@ -126,16 +125,3 @@ def test_a_restart_resumes_and_long_texts_are_a_job(tmp_path: Path) -> None:
         job = wait_for(served, answer.json()["id"])
         assert (job["state"], job["result"]["n_texts"]) == ("done", 1)
         assert served.post("/v1/review/next", {})["pair"]["key"] != pair["key"]
-
-
-def test_a_full_disk_loses_no_judgement(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = begin(served)["pair"]
-
-    def full(*given: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("erda.files.os.fsync", full)
-    body = {"key": pair["key"], "holds": True}
-    assert served.post("/v1/review/judge", body, 503)["error"] == "cannot_write"
-    monkeypatch.undo()
-    assert judge(served, pair)["n_judged"] == 1

@@ -66,7 +66,9 @@ def open_onnx(
     filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
     fingerprint = weights.fingerprint if weights else folder.fingerprint
     spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
-    return OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
+    encoder = OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
+    encoder.pooled_layers = weights.pooled_layers if weights else 1
+    return encoder
 
 
 def pack_encoder(

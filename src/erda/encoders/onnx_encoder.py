@@ -24,7 +24,7 @@ import numpy as np
 from erda.encoders import TransformerSettings
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
 from erda.encoders.tokens import MarkedTokenizer, Pieces
-from erda.encoders.weights import PACKAGED
+from erda.encoders.weights import MODELS, PACKAGED
 from erda.errors import ModelError, SettingsError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
@@ -208,6 +208,7 @@ def open_packaged(name: str, settings: TransformerSettings, *, cache: FrozenCach
         cache=cache,
     )
     remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
+    encoder.pooled_layers = MODELS[name].pooled_layers if name in MODELS else 1
     encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
     encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder
