@@ -9,7 +9,7 @@ export PIP_DEFAULT_TIMEOUT ?= 60
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench torture docs results clean
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml constraints.txt
@@ -21,38 +21,40 @@ $(STAMP): pyproject.toml constraints.txt
 	$(INSTALL) --no-build-isolation -e '.[dev]' -e packages/erda-mpnet
 	@touch $@
 
-demo: $(STAMP)  ## set up, then five ways to learn the embedded dataset, and an extractor that is taught
+demo: $(STAMP)  ## install, then teach an extractor and compare methods on the embedded dataset
 	$(BIN)/erda demo
 
-test: $(STAMP)  ## set up, then the tests, but for the long ones
+test: $(STAMP)  ## install, then run the default tests (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-all: $(STAMP)  ## every test, also the long ones: many kills, Ray, several processes; new random cases
+test-all: $(STAMP)  ## run all tests, including the long ones, with new random cases
 	HYPOTHESIS_PROFILE=explore OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: $(STAMP)  ## format, lint, types, direction of imports
+check: $(STAMP)  ## check format, lint, types, import layers and the size budget
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/lines.py --check
 
-format: $(STAMP)  ## let ruff format and mend what it can
+format: $(STAMP)  ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## measure the figures of the core on this machine (FewRel: set ERDA_DATA)
+bench: $(STAMP)  ## measure speed and memory on this machine (FewRel: set ERDA_DATA)
 	$(BIN)/python benchmarks/core.py
 
-torture: $(STAMP)  ## kills, damaged files, full disks, two at once, hostile names: docs/reliability.md
-	$(BIN)/python benchmarks/torture
+torture: $(STAMP)  ## kill processes, damage files, fill disks: docs/reliability.md (25 minutes)
+	$(BIN)/python tests/torture
 
-docs: $(STAMP)  ## write the generated pages, then build the site into build/site
+docs: $(STAMP)  ## write the generated pages and build the site in build/site
 	$(BIN)/python docs/reference.py
+	$(BIN)/python benchmarks/results.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
 	@echo "build/site/index.html"
 
-results: $(STAMP)  ## rebuild REPRODUCIBILITY.md, docs/beyond.md and the leaderboard from results/
+results: $(STAMP)  ## rebuild the tables of the documents from the records in results/
 	$(BIN)/python benchmarks/results.py
 
-clean:  ## remove the environment and caches
+clean:  ## remove the environment, caches and build files
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _embed(options: argparse.Namespace) -> EmbedFigures:
     from erda.data.formats import read_jsonl
-    from erda.encoders.devices import check_device
+    from erda.encoders import check_device
     from erda.encoders.weights import find_model
 
     check_device(options.device)

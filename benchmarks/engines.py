@@ -25,7 +25,7 @@ from erda.corpus.similarity import SimilarityModel
 from erda.data.catalogue import open_stream
 from erda.encoders import build_encoder
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import Encoder, unit_rows
 from erda.encoders.onnx_encoder import packaged_names
 from erda.encoders.weights import find_model
 from erda.errors import ErdaError, join_faults

@@ -24,9 +24,8 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from erda.data.convert import write_examples
 from erda.data.formats import Reading
-from erda.data.own_data import describe, read_examples
+from erda.data.own_data import describe, read_examples, write_examples
 from erda.errors import ErdaError
 from fuzz_targets import TARGETS, Target
 

@@ -29,7 +29,7 @@ from erda.corpus.similarity_run import auc
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.encoders.frozen import FrozenCache
 from erda.methods import find_method
 from erda.types import Example, Relation, Task

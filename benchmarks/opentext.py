@@ -29,9 +29,9 @@ import numpy as np
 import opentext_cache
 import opentext_choose
 from erda.app.calibration import IN_TEXT, text_confidences
-from erda.data.patterns import described
+from erda.data.streams import with_written_patterns
 from erda.encoders import build_encoder
-from erda.encoders.unlabelled import Unlabelled
+from erda.encoders.contract import Unlabelled
 from erda.methods.open_head import Pairs, compete
 from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
 from erda.methods.posterior import Posterior
@@ -203,7 +203,7 @@ class Draw:
 
 def draws(bench: Bench, half: str, n_relations: int, shots: int, n_draws: int) -> Iterator[Draw]:
     """Draw relations of one half, and sentences of each: the same ones for any number of relations."""
-    relations = map(described, bench.world.relations) if bench.patterns else bench.world.relations
+    relations = map(with_written_patterns, bench.world.relations) if bench.patterns else bench.world.relations
     pool, known = bench.usable[half], {relation.id: relation for relation in relations}
     for seed in range(n_draws):
         names = pool

@@ -16,16 +16,13 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
-from erda.data.patterns import described
-from erda.encoders.background import BackgroundFile, save_background
-from erda.encoders.base import Encoder, unit_rows
-from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
+from erda.data.streams import with_written_patterns
+from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled, unit_rows
 from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_arrays, read_bytes, write_arrays, write_lines
 from erda.methods.open_head import Pairs, type_numbers
 from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
-from erda.text.spacy_tagger import UNUSED
-from erda.text.token_types import token_tagger, type_of
+from erda.text.spacy_tagger import UNUSED, token_tagger, type_of
 from erda.types import EncoderSpec, Example, Relation, Span
 from opentext_documents import Question, questions_of, read_documents
 
@@ -69,7 +66,7 @@ def name_sentences(relations: Sequence[Relation]) -> list[Example]:
 
 def pattern_sentences(relations: Sequence[Relation]) -> list[Example]:
     """Written patterns of the relations, as `Posterior` embeds them."""
-    return [sentence for one in relations for sentence in sentences_of(described(one))[len(TEMPLATES) :]]
+    return [sentence for one in relations for sentence in sentences_of(with_written_patterns(one))[len(TEMPLATES) :]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +179,3 @@ class CachedEncoder(Encoder):
         """Look up sentences."""
         table = self._blanked if blanked else self._known
         return np.stack([table[_place(example)] for example in examples])
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Plain texts are not part of the benchmark."""
-        raise NotImplementedError

@@ -21,7 +21,7 @@ from erda.app.extractor import Extractor
 from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.encoders.frozen import FrozenCache
 from erda.types import Example, Task
 from openness import redoc41_draws

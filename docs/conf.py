@@ -13,7 +13,8 @@ version = release = erda.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "examples/README.md", "packages/*/README.md"]
+include_patterns = ["docs/**", "*.md", "packages/*/README.md"]
+include_patterns += [f"{folder}/README.md" for folder in ("benchmarks", "examples", "research")]
 exclude_patterns = ["results/**", "paper.md"]
 myst_heading_anchors = 3  # links to headings as on a code host: page.md#a-heading
 myst_links_external_new_tab = False

@@ -7,7 +7,7 @@ import pytest
 
 from erda import errors
 from erda.cli.main import main
-from erda.errors import merge_faults, printable
+from erda.errors import ErdaError, memory_faults_explained, merge_faults, printable
 
 
 def test_the_examples_in_the_docstrings() -> None:
@@ -33,3 +33,19 @@ def test_what_comes_from_elsewhere_does_not_steer_the_terminal(capsys: pytest.Ca
     assert printable("a\x1b[2Jb\u202ec\nd\te") == r"a\x1b[2Jb\u202ec" + "\nd\te"
     assert main(["report", "no\x1b[2Jwhere"]) == 2
     assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "explained"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB."), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"), True),
+        (MemoryError(), True),
+        (RuntimeError("shape mismatch"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_only_out_of_memory_is_explained(fault: Exception, explained: bool) -> None:
+    with pytest.raises(ErdaError if explained else type(fault)) as caught, memory_faults_explained("Use less."):
+        raise fault
+    assert str(caught.value).startswith("Use less. (") == explained

@@ -15,7 +15,6 @@ from erda.files import (
     data_folder,
     decode_json,
     inside,
-    is_unfinished,
     locked,
     read_arrays,
     read_json,
@@ -24,7 +23,6 @@ from erda.files import (
     remove_own,
     remove_unfinished,
     sealed,
-    sha256_of,
     verify_sha256,
     whole_file,
     write_arrays,
@@ -129,16 +127,6 @@ def test_a_path_read_from_a_file_never_leaves_its_folder(tmp_path: Path, name: s
     assert inside(tmp_path, "a/b.npy") == tmp_path / "a/b.npy"
 
 
-def test_a_checksum_follows_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    first = sha256_of(path)
-    path.write_bytes(b"other")
-    assert sha256_of(path) != first
-    with pytest.raises(ModelError, match="cannot be read"):
-        sha256_of(tmp_path / "none", error=ModelError)
-
-
 def _hold(folder: Path, pipe: object) -> None:
     with locked(folder, busy="busy"):
         pipe.send("held")
@@ -233,16 +221,6 @@ def test_a_temporary_file_is_never_written_through_a_link(tmp_path: Path, monkey
     assert sorted(one.name for one in tmp_path.iterdir()) == [".a.json.0000000000000000.tmp", "victim"]
 
 
-def test_names_of_temporary_files_are_random(tmp_path: Path) -> None:
-    names = set()
-    for _ in range(20):
-        with whole_file(tmp_path / "a") as temporary:
-            names.add(temporary.name)
-            assert temporary.stat().st_size == 0
-            assert is_unfinished(temporary.name)
-    assert len(names) == 20
-
-
 @pytest.mark.parametrize("way", ["itself", "dots", "symlink", "hard link", "symlinked folder", "descriptor"])
 def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
     given, other = tmp_path / "in.csv", tmp_path / "other.csv"
@@ -292,9 +270,3 @@ def test_plain_values_are_decoded_as_strictly_as_models_and_with_the_same_messag
     with pytest.raises(DataError) as by_msgspec:
         decode_json(content, Numbered, place="x.json", plain=True)
     assert str(by_msgspec.value) == str(by_pydantic.value)
-
-
-def test_plain_values_take_whole_numbers_as_floats_and_skip_unknown_fields() -> None:
-    found = decode_json('{"number": 7, "share": 1, "other": null}', Numbered, plain=True)
-    assert found == Numbered(7, 1.0)
-    assert isinstance(found.share, float)

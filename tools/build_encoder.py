@@ -1,4 +1,4 @@
-"""Make a packaged encoder from the weights and the shipped adapter: MiniLM's lies in `src/erda/encoders/packaged`.
+"""Make a packaged encoder from the weights and the shipped adapter: that of MiniLM is in `src/erda/encoders/packaged`.
 
 python tools/build_encoder.py --statistics DIR   writes the five files and prints their size and sha256
 python tools/build_encoder.py --check            compares their vectors with those of float32 PyTorch
@@ -14,17 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from erda.encoders import build_encoder
-from erda.encoders.background import FILE
-from erda.encoders.base import unit_rows
-from erda.encoders.onnx_build import LAYERS, build_packaged
+from erda.encoders.contract import BACKGROUND, UNLABELLED, unit_rows
+from erda.encoders.onnx_build import build_packaged
 from erda.encoders.onnx_encoder import ABOUT, GRAPH, TOKENIZER, packaged_folder
-from erda.encoders.unlabelled import FILE as UNLABELLED
+from erda.encoders.weights import MODELS
 
 
 def build(model: str, out: Path, statistics: Path | None) -> None:
     """Write graph, tokenizer, description, background and statistics of unlabelled pairs."""
     build_packaged(model, out, statistics=statistics)
-    for name in (GRAPH, TOKENIZER, ABOUT, FILE, UNLABELLED):
+    for name in (GRAPH, TOKENIZER, ABOUT, BACKGROUND, UNLABELLED):
         content = (out / name).read_bytes()
         print(f"{name:16} {len(content) / 1e6:6.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
 
@@ -35,7 +34,8 @@ def check(model: str) -> None:
 
     dataset = load_dataset("atlas")
     examples = dataset.train[:200]
-    exact = unit_rows(build_encoder(model, trained_layers=0, pooled_layers=LAYERS[model]).embed(examples))
+    pooled_layers = MODELS[model].pooled_layers
+    exact = unit_rows(build_encoder(model, trained_layers=0, pooled_layers=pooled_layers).embed(examples))
     packed = unit_rows(build_encoder(model, trained_layers=0, engine="packaged").embed(examples))
     cosines = (exact * packed).sum(axis=1)
     print(f"cosine with float32 over {len(cosines)} sentences: mean {cosines.mean():.4f}, worst {cosines.min():.4f}")

@@ -1,4 +1,4 @@
-"""Make the statistics of unlabelled pairs of an encoder (`erda.encoders.unlabelled`) from Wikipedia sentences.
+"""Make the statistics of unlabelled pairs of an encoder (`erda.encoders.contract`) from Wikipedia sentences.
 
 Pairs are all ordered pairs of tagged entities of sentences of `corpus/wiki-large`, minus every sentence that also
 stands in redoc41 or in the documents of the open-text benchmark. Nothing annotated is read: the confusions of types are
@@ -28,15 +28,12 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.encoders import build_encoder
-from erda.encoders.background import centres_of, save_background
-from erda.encoders.base import Encoder, unit_rows
-from erda.encoders.onnx_encoder import PACKAGED
-from erda.encoders.unlabelled import Unlabelled, save_unlabelled
+from erda.encoders.contract import Encoder, Unlabelled, centres_of, save_background, save_unlabelled, unit_rows
+from erda.encoders.weights import PACKAGED
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.methods.posterior import sentences_of
 from erda.text.keys import entity_key
-from erda.text.spacy_tagger import UNUSED
-from erda.text.token_types import Tag, token_tagger
+from erda.text.spacy_tagger import UNUSED, Tag, token_tagger
 from erda.types import Entity, Example, Relation, Span
 
 N_PAIRS, N_SAMPLE = 30_000, 4_000

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 SHOWN_FAULTS = 20
@@ -16,6 +17,7 @@ MANY = 12  # longer lists of names are not shown if one name is close
 LONGEST = 100  # characters of a name in a message
 # control characters except tab and line break, changes of writing direction, surrogates
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # from CUDA, and from PyTorch's CPU allocator
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
@@ -140,3 +142,15 @@ def join_faults(faults: Sequence[str], *, total: int | None = None) -> str:
     if total > len(shown):
         shown.append(f"... and {total - len(shown)} more ({total} in all).")
     return "\n".join(shown)
+
+
+@contextmanager
+def memory_faults_explained(said: str) -> Iterator[None]:
+    """Raise 'out of memory' of the machine or of a GPU as an error that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(text in str(error).lower() for text in _OUT_OF_MEMORY):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ErdaError(f"{said} ({reason})") from error

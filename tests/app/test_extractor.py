@@ -9,7 +9,7 @@ from tiny_models import build_model
 from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
-from erda.encoders.background import BackgroundFile, save_background
+from erda.encoders.contract import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks

@@ -12,7 +12,7 @@ from erda.app.extractor import Extractor
 from erda.app.open_text import open_head
 from erda.errors import DataError
 from erda.text.marks import Mark
-from erda.text.token_types import Tag, typed_examples
+from erda.text.spacy_tagger import Tag, typed_examples
 from erda.types import Entity, Example, Span
 
 

@@ -67,7 +67,7 @@ def test_the_confidence_is_that_of_the_relation_in_the_answer(extractor: Extract
     first, second = version.predict([QUESTIONS[0]])[0].ranked[:2]
     own = Thresholds(1.0, {second.relation: 0.0}, 0.9, 2)
     tuned = Version(replace(version.state, thresholds=own), lambda state: version.method)
-    answer = tuned.predict(QUESTIONS[0], top=1)
+    (answer,) = tuned.predict([QUESTIONS[0]], top=1)
     assert (answer.relation, answer.confidence, answer.held) == (second.relation, second.confidence, (second,))
     assert answer.ranked == (first, second)
     assert first.confidence > second.confidence

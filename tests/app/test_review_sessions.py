@@ -1,7 +1,9 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
@@ -24,7 +26,8 @@ def shown(review: Review | ReviewView) -> str:
 
 
 def keys_left(review: Review) -> list[str]:
-    return [one.key for one in review._queue.left(review.version, None)]
+    with review._shared._open(review.version) as journal:
+        return [one.key for one in review._shared._left(review.version, None, journal)]
 
 
 def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
@@ -52,6 +55,26 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
             review.skip()
         assert review.why_nothing.startswith("Every likely pair of the text was shown")
     assert len(set(keys)) == len(keys)
+
+
+def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_review(extractor, ROWS) as review:
+        pool, go, keys = review._shared.pool, Event(), list[str]()
+        assert pool is not None
+        rank = pool.ranked
+        monkeypatch.setattr(pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
+        for _ in range(PER_VERSION):
+            keys.append(shown(review))
+            review.judge(holds=True)
+        keys.append(shown(review))
+        assert not go.is_set(), "the next pair is there before the ranking"
+        go.set()
+        assert review.undo()
+        assert shown(review) == keys[PER_VERSION - 1]
+        while review.current:
+            keys.append(shown(review))
+            review.skip()
+        assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
 
 
 def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
@@ -130,7 +153,7 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     pool = CandidatePool(extractor.version, ROWS)
-    killed = Review(extractor, pool, journal)
+    killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed)
     killed.judge(holds=False)
     with (journal.folder / SHOWN).open("ab") as file:
@@ -203,7 +226,7 @@ def save_on_a_server(extractor: Extractor) -> str:
     review = SharedReview(extractor.folder)
     review.begin(extractor.version, ["Nothing here."])
     review.save(extractor)
-    return review.view(extractor.version).reason
+    return review.view(extractor.version).unplaced
 
 
 def save_on_a_terminal(extractor: Extractor) -> str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.types import EncoderSpec, Example
 
 DIM = 12

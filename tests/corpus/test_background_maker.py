@@ -10,9 +10,8 @@ from tiny_models import build_model
 
 from erda.cli.main import main
 from erda.corpus.similarity_run import drawn_from
-from erda.encoders import build_encoder
+from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import origin
 

@@ -7,9 +7,9 @@ import torch
 from tiny_models import SENTENCES, build_model, sentence
 
 from erda.corpus.similarity import SimilarityModel, load_similarity
+from erda.encoders import TransformerSettings
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights
 from erda.encoders.layers import load_model
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import origin
 from erda.errors import ModelError, SettingsError

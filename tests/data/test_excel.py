@@ -2,15 +2,12 @@
 
 import sys
 import zipfile
-from datetime import date, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from erda.app.texts import read_texts
-from erda.data.formats import table_files
-from erda.data.formats.table_files import cell_text
+from erda.data.formats import csv_examples
 from erda.data.own_data import describe, read_examples
 from erda.errors import DataError, SettingsError
 
@@ -76,13 +73,6 @@ def test_what_is_no_workbook_is_one_line(tmp_path: Path, content: bytes | None) 
         read_examples(tmp_path / "missing.xlsx")
 
 
-def test_a_workbook_that_unpacks_beyond_reason_is_rejected(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_files, "LEAST_BOUND", 10)
-    monkeypatch.setattr(table_files, "MOST_UNPACKED", 1)
-    with pytest.raises(DataError, match="unpacks to more than"):
-        read_examples(book)
-
-
 def edited(book: Path, name: str, old: bytes, new: bytes) -> Path:
     """A copy of the workbook with other bytes in one of its files."""
     path = book.with_name("edited.xlsx")
@@ -95,7 +85,7 @@ def edited(book: Path, name: str, old: bytes, new: bytes) -> Path:
 
 
 def test_a_damaged_workbook_is_one_line(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_files, "MOST_ROWS", 1_000)
+    monkeypatch.setattr(csv_examples, "MOST_ROWS", 1_000)
     with pytest.raises(DataError, match=r"edited\.xlsx: has more than 1,000 rows"):
         read_examples(edited(book, "xl/worksheets/sheet1.xml", b'<row r="5"', b'<row r="99999999999"'))
     with pytest.raises(DataError, match=r"edited\.xlsx: not an Excel workbook, damaged"):
@@ -105,24 +95,9 @@ def test_a_damaged_workbook_is_one_line(book: Path, monkeypatch: pytest.MonkeyPa
 def test_without_openpyxl_the_message_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(csv_examples, "find_spec", lambda name: None)
     with pytest.raises(DataError, match=r"erda\[excel\]'.*CSV"):
         read_examples(tmp_path / "a.xlsx")
     (tmp_path / "a.ods").write_bytes(b"PK\x03\x04")
     with pytest.raises(DataError, match=r"a\.ods: \.ods is not read; save it as \.xlsx or CSV"):
         read_examples(tmp_path / "a.ods")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (2.5, "2.5"),
-        (7.0, "7"),
-        (False, "false"),
-        (datetime(2026, 11, 16), "2026-11-16"),
-        (datetime(2026, 11, 16, 9, 30), "2026-11-16T09:30:00"),
-        (date(2026, 11, 16), "2026-11-16"),
-    ],
-)
-def test_cells_are_text(value: Any, text: str) -> None:
-    assert cell_text(value) == text

@@ -2,7 +2,6 @@
 
 import hashlib
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 from toy_fewrel import wiki_files, write_split
 
-from erda.data import fetch
 from erda.data.catalogue import DATASETS, open_stream
 from erda.data.fetch import get_dataset, git_blob_id
 from erda.errors import DataError, SettingsError, WriteError
@@ -80,14 +78,6 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name.endswith(".part")]
 
 
-def test_blob_id_equals_git(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"what is up, doc?")
-    assert git_blob_id(path) == "bd9dbf5aae1a3862dd1526723246b20206e5fc37"  # an example from the Pro Git book
-    git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=False)
-    assert git.returncode or git.stdout.strip() == git_blob_id(path)
-
-
 def test_get_fetches_all_files_of_a_stream(source: Source, tmp_path: Path) -> None:
     folder, said = tmp_path / "data", []
     assert get_dataset("fewrel", folder=folder, mirror=source.url, say=said.append) == folder
@@ -126,17 +116,6 @@ def test_an_interrupted_transfer_leaves_only_complete_files(source: Source, tmp_
     get_dataset("fewrel", folder=folder, mirror=source.url)
     assert len(source.asked) == 10
     assert git_blob_id(folder / broken.target) == broken.blob
-
-
-def test_ctrl_c_leaves_nothing_behind(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(url: str, path: Path) -> None:
-        path.write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fetch, "_download", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        get_dataset("fewrel", folder=tmp_path / "data", mirror=source.url)
-    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 
 def test_a_file_with_a_wrong_checksum_is_discarded(source: Source, tmp_path: Path) -> None:

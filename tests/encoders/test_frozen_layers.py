@@ -85,19 +85,6 @@ def test_frozen_layers_run_once_per_sentence(
         assert counted == []
 
 
-def test_warm_fills_the_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(bert, mode="paper", cache=FrozenCache())
-    embed(encoder, SENTENCES[:2])
-    counted = count_frozen_sentences(encoder, monkeypatch)
-    encoder.warm([*SENTENCES, *SENTENCES])
-    assert sum(counted) == len(SENTENCES) - 2
-    encoder.warm(SENTENCES)
-    embed(encoder, SENTENCES)
-    assert sum(counted) == len(SENTENCES) - 2
-    encoder_of(bert, mode="paper").warm(SENTENCES)  # nothing to fill: no cache
-    encoder_of(bert, mode="markers", cache=FrozenCache()).warm(SENTENCES)  # nothing frozen
-
-
 def test_sentences_seen_once_in_training_are_not_cached(bert: ModelFolder) -> None:
     cache = FrozenCache()
     encoder = encoder_of(bert, mode="paper", cache=cache).train()
@@ -136,16 +123,6 @@ def test_changed_frozen_weights_are_detected_and_copies_share_the_cache(bert: Mo
     assert torch.allclose(embed(encoder, SENTENCES), after, atol=1e-5)
     assert not torch.allclose(before, after, atol=1e-3)
     assert torch.equal(embed(copied, SENTENCES), before)
-
-
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # CPUs without bf16 fall back
-def test_bf16_is_close(bert: ModelFolder) -> None:
-    for mode in ("paper", "markers"):
-        exact = embed(encoder_of(bert, mode=mode), SENTENCES)
-        near = embed(encoder_of(bert, mode=mode, precision="bf16"), SENTENCES)
-        assert near.dtype == torch.float32
-        assert torch.allclose(near, exact, atol=0.3)
-        assert not torch.equal(near, exact)
 
 
 def test_frozen_layers_run_without_padding_on_enough_rows(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:

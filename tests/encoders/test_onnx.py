@@ -1,7 +1,6 @@
 """ONNX Runtime against PyTorch, the packaged file, and the cache of graphs."""
 
 import copy
-import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,40 +17,22 @@ from tiny_models import SENTENCES, sentence
 
 from erda.app.extractor import Extractor
 from erda.corpus.similarity import SimilarityModel
-from erda.encoders import build_encoder, onnx_build, onnx_encoder
+from erda.encoders import TransformerSettings, build_encoder, onnx_build, onnx_encoder
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.background import BackgroundFile, save_background
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled, unit_rows
 from erda.encoders.frozen import FrozenCache
+from erda.encoders.onnx_build import LARGEST
 from erda.encoders.onnx_encoder import (
-    ABOUT,
     GRAPH,
-    PACKAGED,
     TOKENIZER,
     OnnxEncoder,
-    PackedEncoder,
-    crc32_of,
-    digests,
     read_about,
 )
-from erda.encoders.onnx_graph import LARGEST
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
-from erda.encoders.weights import ModelFolder, origin
+from erda.encoders.weights import MODELS, PACKAGED, ModelFolder, origin
 from erda.errors import ModelError, SettingsError
-from erda.methods.base import Method
-from erda.methods.posterior import Posterior
-from erda.types import Relation, Task
 
-TEXTS = ["capital of", "born in the city", ""]
 LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "onnx"
 
 
 def build(folder: ModelFolder, engine: str = "onnx", **settings: Any) -> Encoder:
@@ -67,7 +48,6 @@ def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: s
     np.testing.assert_allclose(found.embed(sentences), expected.embed(sentences), atol=1e-4)
     blanked = found.embed(sentences, blanked=True), expected.embed(sentences, blanked=True)
     np.testing.assert_allclose(*blanked, atol=1e-4)
-    np.testing.assert_allclose(found.embed_texts(TEXTS), expected.embed_texts(TEXTS), atol=1e-4)
     assert found.embed([]).shape == (0, found.dim)
     assert found.spec.fingerprint == expected.spec.fingerprint
     assert not found.trained_state()
@@ -82,23 +62,18 @@ def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -
     with ThreadPoolExecutor(4) as pool:
         assert all(np.array_equal(found, together) for found in pool.map(encoder.embed, [SENTENCES] * 8))
     np.testing.assert_array_equal(copy.deepcopy(encoder).embed(SENTENCES), together)
+    assert 255 * LARGEST * 2 < 2**15, "x86 without VNNI adds two products in 16 bits"
 
 
 # -- the packaged file -------------------------------------------------------------------------------------------------
 
 
 def test_the_packaged_file_is_close_to_float32() -> None:
-    expected = build_encoder("minilm", trained_layers=0, pooled_layers=onnx_build.LAYERS["minilm"])
+    expected = build_encoder("minilm", trained_layers=0, pooled_layers=MODELS["minilm"].pooled_layers)
     found = build_encoder("minilm", trained_layers=0, engine="packaged")
     cosines = (unit_rows(found.embed(SENTENCES)) * unit_rows(expected.embed(SENTENCES))).sum(axis=1)
     assert cosines.min() > 0.98
     assert cosines.max() < 0.99999, "it is int8"
-
-
-def test_the_packaged_file_is_small_and_its_products_fit_into_16_bits() -> None:
-    packed = PackedEncoder.read(PACKAGED / "minilm")
-    assert len(packed.graph) < 30_000_000
-    assert 255 * LARGEST * 2 < 2**15, "x86 without VNNI adds two products in 16 bits"
 
 
 @pytest.mark.parametrize("file", [GRAPH, TOKENIZER])
@@ -110,21 +85,6 @@ def test_a_damaged_packaged_file_is_rejected(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "minilm" / file).write_bytes(content)
     with pytest.raises(ModelError):
         build_encoder("minilm", trained_layers=0, engine="packaged").embed(SENTENCES)
-
-
-def test_the_fingerprint_covers_encoder_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint
-    copytree(PACKAGED / "minilm", tmp_path / "minilm")
-    monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
-    place = tmp_path / "minilm" / ABOUT
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"max_pieces": 12}))
-    assert build_encoder("minilm", trained_layers=0, engine="packaged").spec.fingerprint != before
-
-
-def test_both_checksums_of_the_packaged_file_are_right() -> None:
-    about, folder = read_about(PACKAGED / "minilm"), PACKAGED / "minilm"
-    files = {name: (folder / name).read_bytes() for name in (GRAPH, TOKENIZER)}
-    assert (about.crc32, about.sha256) == (crc32_of(files), digests(files))
 
 
 def test_the_files_of_mpnet_are_looked_for_in_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,51 +110,8 @@ def test_the_packaged_file_rejects_other_settings_and_models(bert: ModelFolder, 
 # -- graphs built from weights -----------------------------------------------------------------------------------------
 
 
-def test_the_graph_is_built_once(bert: ModelFolder, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = build(bert).embed(SENTENCES)
-    assert len(list(cache.iterdir())) == 1
-    monkeypatch.setattr(onnx_build, "make_packed", None)
-    (place,) = cache.iterdir()
-    (place / ".lock").touch()  # left behind by a kill
-    np.testing.assert_array_equal(build(bert).embed(SENTENCES), vectors)
-    assert sorted(one.name for one in place.iterdir()) == sorted((ABOUT, GRAPH, TOKENIZER))
-
-
-@pytest.mark.parametrize("file", [GRAPH, ABOUT, TOKENIZER])
-@pytest.mark.parametrize("damage", ["cut", "gone", "version"])
-def test_a_damaged_graph_is_rebuilt(bert: ModelFolder, cache: Path, file: str, damage: str) -> None:
-    vectors = build(bert).embed(SENTENCES)
-    (place,) = cache.rglob(file)
-    whole = place.read_bytes()
-    if damage == "gone":
-        place.unlink()
-    elif damage == "cut" or file != ABOUT:
-        place.write_bytes(whole[: len(whole) // 2])
-    else:
-        place.write_text(json.dumps(json.loads(whole) | {"version": 99}))
-    np.testing.assert_array_equal(build(bert).embed(SENTENCES), vectors)
-    assert place.read_bytes() == whole
-
-
-def test_graphs_that_changed_places_are_rebuilt(bert: ModelFolder, cache: Path) -> None:
-    vectors = [build(bert, max_pieces=pieces).embed([LONG]) for pieces in (0, 12)]
-    one, other = (path for path in cache.iterdir() if path.is_dir())
-    for source, target in ((one, cache / "x"), (other, one), (cache / "x", other)):
-        source.rename(target)
-    again = [build(bert, max_pieces=pieces).embed([LONG]) for pieces in (0, 12)]
-    np.testing.assert_array_equal(again, vectors)
-
-
-def test_an_unwritable_cache_folder_is_a_warning(bert: ModelFolder, cache: Path) -> None:
-    cache.parent.mkdir()
-    cache.write_text("a file where the folder should be")
-    with pytest.warns(UserWarning, match="cannot be cached"):
-        assert build(bert).embed(SENTENCES).shape == (len(SENTENCES), 32)
-
-
-def test_settings_select_the_graph(bert: ModelFolder, cache: Path) -> None:
+def test_settings_select_the_graph(bert: ModelFolder) -> None:
     plain, short, int8 = build(bert), build(bert, max_pieces=12), build(bert, "onnx-int8")
-    assert len(list(cache.iterdir())) == 3
     assert not np.array_equal(plain.embed([LONG]), short.embed([LONG]))
     assert not np.array_equal(plain.embed(SENTENCES), int8.embed(SENTENCES))
 
@@ -211,24 +128,12 @@ def test_unsupported_settings_and_models_are_rejected(folders: dict[str, ModelFo
 
 
 def test_encoders_share_a_vector_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = FrozenCache()
-    first, second = build(bert, cache=kept), build(bert, cache=kept)
-    assert isinstance(first, OnnxEncoder)
-    assert isinstance(second, OnnxEncoder)
+    cache = FrozenCache()
+    first, second = build(bert, cache=cache), build(bert, cache=cache)
     vectors = first.embed(SENTENCES)
-    monkeypatch.setattr(second, "_load", lambda: pytest.fail("everything is cached"))
-    second.__dict__["_loaded"] = (first.tokenizer, None)
+    monkeypatch.setattr(second, "_vector", lambda pieces: pytest.fail("everything is cached"))
     np.testing.assert_array_equal(second.embed(SENTENCES[::-1]), vectors[::-1])
-
-
-def test_a_method_is_saved_and_loaded(bert: ModelFolder, tmp_path: Path) -> None:
-    method = Posterior(build(bert))
-    examples = tuple(replace(example, relation=name) for example, name in zip(SENTENCES, "aabbab", strict=True))
-    method.learn(Task(0, (Relation("a", "a"), Relation("b", "b")), examples))
-    method.save(tmp_path / "saved")
-    again = Method.load(tmp_path / "saved")
-    assert isinstance(again.encoder, OnnxEncoder)
-    np.testing.assert_array_equal(again.predict(SENTENCES).scores, method.predict(SENTENCES).scores)
+    assert second.embed([]).shape == (0, second.dim)
 
 
 def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
@@ -261,14 +166,14 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
     save_unlabelled(statistics, source, weights.fingerprint)
     save_background(statistics, background, weights.fingerprint)
     make = partial(
-        onnx_build.make_packed, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
+        onnx_build.pack_encoder, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
     )
-    make(fresh).write(built)  # one layer, as earlier
+    make(weights=fresh).write(built)  # one layer, as earlier
     for n_built in (1, 1):
         onnx_build.get_packaged("mpnet", say=said.append)
         assert sum("Building" in one for one in said) == n_built + 1
     about = read_about(built)
-    assert about.fingerprint == make(weights).about.fingerprint != make(fresh).about.fingerprint
+    assert about.fingerprint == make(weights=weights).about.fingerprint != make(weights=fresh).about.fingerprint
     copied = UnlabelledFile(built, about.fingerprint).read()
     assert copied is not None
     assert np.array_equal(source.vectors, copied.vectors)
@@ -302,8 +207,11 @@ def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
-    build = "build_encoder('minilm', adapter='shipped', engine='packaged', trained_layers=0)"
-    code = f"from erda.encoders import build_encoder; {build}.embed_texts(['capital of'])"
+    code = (
+        "from erda.encoders import build_encoder; from erda.text.marks import example_from_marks; "
+        "build_encoder('minilm', adapter='shipped', engine='packaged', trained_layers=0)"
+        ".embed([example_from_marks('[[a]] {{b}}')])"
+    )
     silent = ("CI", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS")  # each of them silences it, too
     environment = {name: value for name, value in os.environ.items() if name not in silent}
     homes = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import LETTERS, SENTENCES, WORDS, build_model, marked_examples, sentence
@@ -101,14 +100,3 @@ def test_another_vocabulary_is_rejected(tokenizers):
     found.vocabulary[found.pieces[3]] = "else"
     with pytest.raises(ModelError, match="another tokenizer: the model has no word piece 'else'"):
         SentenceBatches(found, tokenizer, "cpu")
-
-
-def test_chunks_are_padded_to_their_longest_sentence(tokenizers):
-    tokenizer = tokenizers["mpnet", 0]
-    (chunk,), _ = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu").chunks(
-        Shown.whole(np.arange(len(SENTENCES))), 1
-    )
-    ids, lengths, _ = chunk
-    beyond = torch.arange(ids.shape[1]) >= lengths[:, None]
-    assert bool((ids[beyond] == tokenizer.pad_id).all())
-    assert ids.shape[1] == int(lengths.max())

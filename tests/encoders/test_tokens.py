@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import SENTENCES, build_model, marked_examples, sentence
+from tiny_models import build_model, marked_examples, sentence
 
-from erda.encoders import tokens
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.tokens import MARKS, MarkedTokenizer, cut
 from erda.encoders.weights import find_model
 from erda.errors import ModelError, SettingsError
-from erda.types import Entity, Example, Span
+from erda.types import Example
 
 MINILM = find_model("minilm")
 TOKENIZERS = {mode: load_tokenizer(MINILM, mode=mode) for mode in ("paper", "markers")}
@@ -27,20 +26,20 @@ def spelled(tokenizer: MarkedTokenizer, ids: np.ndarray) -> list[str]:
     ]
 
 
-def test_paper_mode_writes_hash_and_at() -> None:
-    (pieces,) = TOKENIZERS["paper"].encode([sentence("The capital of Germany is Berlin", (5, 6), (3, 4))])
-    assert " ".join(spelled(TOKENIZERS["paper"], pieces.ids)) == "[CLS] the capital of @ germany @ is # berlin # [SEP]"
-    assert (pieces.head, pieces.tail) == (8, 4)
-
-
-def test_markers_mode_writes_four_marks() -> None:
-    tokenizer = TOKENIZERS["markers"]
-    (pieces,) = tokenizer.encode([sentence("Marie Curie was born in # Warsaw", (0, 2), (6, 7))])
-    assert " ".join(spelled(tokenizer, pieces.ids)) == (
-        "[CLS] [E1] marie cu ##rie [/E1] was born in # [E2] warsaw [/E2] [SEP]"
-    )
-    assert (pieces.head, pieces.tail) == (1, 10)
-    assert tokenizer.mark_origins == TOKENIZERS["paper"].marks
+@pytest.mark.parametrize(
+    ("mode", "text", "spans", "expected", "places"),
+    [
+        ("paper", "The capital is Berlin", [(3, 4), (1, 2)], "[CLS] the @ capital @ is # berlin # [SEP]", (6, 2)),
+        ("markers", "a [SEP] # b", [(0, 1), (3, 4)], "[CLS] [E1] a [/E1] [ sep ] # [E2] b [/E2] [SEP]", (1, 8)),
+    ],
+)
+def test_marks_of_both_modes(
+    mode: str, text: str, spans: list[tuple[int, int]], expected: str, places: tuple[int, int]
+) -> None:
+    (pieces,) = TOKENIZERS[mode].encode([sentence(text, *spans)])
+    assert " ".join(spelled(TOKENIZERS[mode], pieces.ids)) == expected
+    assert (pieces.head, pieces.tail) == places
+    assert TOKENIZERS["markers"].mark_origins == TOKENIZERS["paper"].marks
 
 
 ANY_WORD = st.one_of(
@@ -116,17 +115,6 @@ def test_cut(parts: list[str], room: int, kept: list[str]) -> None:
     assert ["".join(map(chr, part)) for part in shortened] == kept
 
 
-def test_a_sentence_of_ten_thousand_tokens() -> None:
-    words = ["word"] * 10_000
-    words[17], words[9_990] = "alpha", "omega"
-    example = Example(tuple(words), Entity("omega", Span(9_990, 9_991)), Entity("alpha", Span(17, 18)))
-    tokenizer = TOKENIZERS["paper"]
-    (pieces,) = tokenizer.encode([example])
-    assert len(pieces) == tokenizer.limit == 512
-    assert spelled(tokenizer, pieces.ids[pieces.head : pieces.head + 3]) == ["#", "omega", "#"]
-    assert spelled(tokenizer, pieces.ids[pieces.tail : pieces.tail + 3]) == ["@", "alpha", "@"]
-
-
 def test_blanked_entities_become_one_mask_token() -> None:
     tokenizer = TOKENIZERS["markers"]
     example = sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6))
@@ -140,12 +128,6 @@ def test_blanked_entities_become_one_mask_token() -> None:
     assert spelled(tokenizer, reverse.ids)[reverse.head + 1] == "[MASK]"
     assert spelled(tokenizer, reverse.ids)[reverse.tail + 1] == "marie"
     assert "[MASK]" not in spelled(tokenizer, tokenizer.encode([example])[0].ids)
-
-
-def test_special_tokens_in_a_sentence_are_text() -> None:
-    (pieces,) = TOKENIZERS["paper"].encode([sentence("a [SEP] b [CLS] c", (0, 1), (4, 5))])
-    assert spelled(TOKENIZERS["paper"], pieces.ids).count("[SEP]") == 1
-    assert spelled(TOKENIZERS["paper"], pieces.ids).count("[CLS]") == 1
 
 
 def test_plain_texts() -> None:
@@ -164,17 +146,6 @@ def test_keys_depend_on_pieces_and_marks_only() -> None:
     again = sentence("berlin is in germany", (0, 1), (3, 4), relation="capital")
     keys = [pieces.key for pieces in tokenizer.encode([there, back, again])]
     assert keys[0] == keys[2] != keys[1]
-
-
-def test_the_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "KEPT_WORDS", 5)
-    monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
-    tokenizer = load_tokenizer(build_model(tmp_path), mode="paper")
-    first = [pieces.ids.tolist() for pieces in tokenizer.encode(SENTENCES)]
-    second = [tokenizer.encode([example])[0].ids.tolist() for example in SENTENCES]
-    assert first == second
-    assert len(tokenizer._sentences) == 3
-    assert len(tokenizer._words) < 30
 
 
 def test_invalid_limits_and_folders_are_rejected(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 import torch
 from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
 
-from erda.encoders import build_encoder, tokens
+from erda.encoders import build_encoder, check_device, device_kind, tokens
 from erda.encoders.frozen import FrozenCache
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.trainable import embed
-from erda.encoders.weights import ModelFolder, find_model
+from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 
 
@@ -26,16 +25,6 @@ def test_shapes(folders: dict[str, ModelFolder], kind: str, mode: str, projectio
     assert encoder.encode(SENTENCES).shape == (len(SENTENCES), dim)
     assert encoder.encode_texts(TEXTS).shape == (3, dim)
     assert encoder.encode([]).shape == (0, dim)
-
-
-@pytest.mark.parametrize("kind", ["bert", "mpnet"])
-def test_paper_mode_projects_the_cls_state(folders: dict[str, ModelFolder], kind: str) -> None:
-    encoder = encoder_of(folders[kind], mode="paper").eval()
-    (pieces,) = encoder.tokenizer.encode(SENTENCES[:1])
-    with torch.no_grad():
-        states = encoder.layers.model(torch.from_numpy(pieces.ids).long()[None]).last_hidden_state
-        assert encoder.linear is not None
-        assert torch.allclose(encoder.encode(SENTENCES[:1]), encoder.linear(states[:, 0]), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "electra"])
@@ -112,29 +101,6 @@ def test_the_seed_determines_the_linear_layer_which_a_trained_state_replaces(ber
 # -- MiniLM and settings ---------------------------------------------------------------------------------------------
 
 
-def test_minilm_matches_names_to_sentences() -> None:
-    encoder = build_encoder("minilm", mode="paper", cache=FrozenCache())
-    examples = [
-        sentence("the capital of Germany is Berlin", (3, 4), (5, 6)),
-        sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6)),
-    ]
-    vectors = torch.nn.functional.normalize(embed(encoder, examples), dim=1)
-    names = torch.nn.functional.normalize(encoder.eval().encode_texts(["capital city", "place of birth"]), dim=1)
-    assert (vectors @ names.T).argmax(1).tolist() == [0, 1]
-    assert encoder.spec.name == "minilm"
-    assert encoder.spec.fingerprint == find_model("minilm").fingerprint
-
-
-def test_settings_rebuild_the_encoder(bert: ModelFolder) -> None:
-    encoder = build_encoder(
-        str(bert.path), seed=3, mode="markers", trained_layers=1, projection=6, learning_rate=0.5, dropout=0
-    )
-    assert set(encoder.spec.settings) == set(TransformerSettings.model_fields)
-    again = build_encoder(encoder.spec.name, seed=3, **encoder.spec.settings)
-    assert again.spec == encoder.spec
-    assert torch.equal(embed(again, SENTENCES), embed(encoder, SENTENCES))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -176,6 +142,26 @@ def test_a_damaged_model_loads_or_raises_a_one_line_error(tmp_path: Path, name: 
     assert all(len(text.splitlines()) == 1 for text in rejected)
 
 
+def test_device_kind() -> None:
+    assert [device_kind(name) for name in ("cpu", "cuda", "cuda:3")] == ["cpu", "cuda", "cuda"]
+    with pytest.raises(SettingsError, match=r"device: unknown device 'xpu'\. Known: cpu, cuda, cuda:0"):
+        device_kind("xpu")
+
+
+def test_missing_gpus_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: pytest.fail("the CPU needs no look at GPUs"))
+    check_device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="PyTorch finds no CUDA device for 'cuda'"):
+        check_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("cuda", "cuda:0", "cuda:1"):
+        check_device(name)
+    with pytest.raises(SettingsError, match="no 'cuda:2'; this machine has cuda:0 to cuda:1"):
+        check_device("cuda:2")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("mode", ["paper", "markers"])
@@ -184,7 +170,6 @@ def test_a_gpu_agrees_with_the_cpu(mode: str) -> None:
     for settings, tolerance in (({}, 1e-3), ({"precision": "bf16"}, 5e-2)):
         for cache in (None, FrozenCache()):
             encoder = build_encoder("minilm", device="cuda", mode=mode, cache=cache, **settings)
-            encoder.warm(SENTENCES)
             assert torch.allclose(embed(encoder, SENTENCES).cpu(), expected, atol=tolerance)
 
 

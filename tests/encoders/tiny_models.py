@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from erda.encoders import TransformerSettings
 from erda.encoders.frozen import FrozenCache
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.types import Entity, Example, Span

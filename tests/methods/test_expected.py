@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from erda.encoders.base import unit_rows
+from erda.encoders.contract import unit_rows
 from erda.methods.expected import CENTRE_COUNT, ENOUGH, MIXED_AT, NEVER_WEIGHT, Background, Expected, NeverSeen
 
 DIM = 4

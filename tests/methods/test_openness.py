@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.encoders.unlabelled import Unlabelled, UnlabelledFile, save_unlabelled
+from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers

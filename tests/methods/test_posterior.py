@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import DataError, StreamError
 from erda.methods.posterior import COMMON_NAMES, Posterior, grown_factor, sentences_of
 from erda.methods.posterior_tuned import PosteriorTuned
@@ -36,9 +36,6 @@ class Cloud(Encoder):
     def named(self, text: str) -> np.ndarray:
         found = np.random.default_rng(list(text.encode())).normal(size=DIM)
         return np.asarray(found / np.linalg.norm(found))
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        raise NotImplementedError
 
 
 def task(sizes: dict[int, range]) -> Task:

@@ -66,6 +66,13 @@ def test_prose_wraps_at_100_characters():
         assert not long, (page.name, long)
 
 
+def test_decisions_have_at_most_ten_lines():
+    _, *entries = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").split("\n## ")
+    assert {
+        title: n for title, _, text in (one.partition("\n") for one in entries) if (n := text.count("\n") - 1) > 10
+    } == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
-from erda.encoders.base import embedded_one
+from erda.encoders.contract import embedded_one
 
 ROWS = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": "near"} for n in range(5)]
 

@@ -210,7 +210,7 @@ def posts(document: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def check_documented(document: Any, call: Any, answer: requests.Response) -> None:
     """The status of an answer is documented, and its body is as documented."""
-    documented = call["responses"][str(answer.status_code)]["content"]
+    documented = call["responses"].get(str(answer.status_code), call["responses"]["default"])["content"]
     if "application/json" in documented:
         schema = documented["application/json"]["schema"]
         jsonschema.validate(answer.json(), {**schema, "components": document["components"]})

@@ -2,9 +2,7 @@
 
 import pytest
 
-from erda.text.capitalised import CapitalisedTagger
-from erda.text.names import NameTagger
-from erda.text.pronouns import PRONOUNS, is_pronoun
+from erda.text.names import CapitalisedTagger, NameTagger
 
 
 def names(text: str, tagger: CapitalisedTagger | None = None) -> list[str]:
@@ -44,9 +42,3 @@ def test_offsets_lead_back_to_the_text() -> None:
 def test_listed_names_win_over_runs() -> None:
     tagger = CapitalisedTagger(NameTagger({"insulin": "Q7240673", "New York": None, "York City": None}))
     assert names("Ann moved to New York City with insulin.", tagger) == ["Ann", "New York", "insulin"]
-
-
-def test_pronouns_are_no_names() -> None:
-    assert all(is_pronoun(word) and is_pronoun(word.capitalize()) for word in PRONOUNS)
-    assert {"he", "she", "his", "her", "him", "who", "it", "its", "which", "they", "that"} <= PRONOUNS
-    assert not any(map(is_pronoun, ("US", "IT", "Ada", "Hers and His", "")))

@@ -17,10 +17,6 @@ def test_lines_with_marks_are_patterns() -> None:
     assert meaning_of(DESCRIPTION) == "the person who began it an organisation"
 
 
-def test_spaces_and_empty_lines_go() -> None:
-    assert tidy_description("  the   person \n\n\t[[X]]  began {{Y}} \r\n") == "the person\n[[X]] began {{Y}}"
-
-
 def test_repeated_lines_and_patterns_go() -> None:
     patterns = ["[[X]] made {{Y}}.", "[[A B]] made {{C}}.", "{{X}} made [[Y]].", "[[X]] made {{Y}}."]
     tidy = tidy_description("\n".join(["the maker", *patterns, "the  maker"]))

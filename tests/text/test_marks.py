@@ -1,7 +1,6 @@
 """Entities marked inline, by offsets or by names, and their ordered pairs."""
 
 import re
-from contextlib import suppress
 from itertools import pairwise, permutations
 from pathlib import Path
 
@@ -10,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from erda.errors import DataError
+from erda.text.keys import ordered_pairs
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
 from erda.text.names import NameTagger, read_names
-from erda.text.pairs import ordered_pairs
 from erda.text.sentences import tokens_of
-from erda.types import Entity, Example, Span
+from erda.types import Entity, Span
 
 
 def words(text: str) -> list[str]:
@@ -100,18 +99,6 @@ def test_marked_text_is_read_back(text: str, data: st.DataObject) -> None:
     assert again.tokens == example.tokens
     assert (again.head.span, again.tail.span) == (example.head.span, example.tail.span)
     assert example_to_marks(again) == example_to_marks(example)
-
-
-@given(st.text(alphabet="a[]{} ", max_size=16))
-def test_any_text_is_read_or_rejected(text: str) -> None:
-    with suppress(DataError):
-        assert example_from_marks(text).head.name.strip()
-
-
-def test_a_mark_inside_a_token_is_split() -> None:
-    example = Example(("[[[", "met", "}}"), Entity("x", Span(0, 1)), Entity("y", Span(2, 3)))
-    assert words(example_to_marks(example)) == words("[[ [ [ [ ]] met {{ } } }}")
-    assert example_from_marks(example_to_marks(example)).tokens == ("[", "[", "[", "met", "}", "}")
 
 
 def test_names_by_longest_match(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from erda.text.capitalised import CapitalisedTagger
-from erda.text.names import NameTagger
-from erda.text.pairs import TaggedSentence, ordered_pairs
+from erda.text.keys import TaggedSentence, ordered_pairs
+from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Span
 
@@ -91,12 +90,6 @@ def test_prepositions_and_times(text: str, expected: list[tuple[str, str | None]
     assert pronouns(text) == expected
 
 
-def test_a_name_with_a_first_name_competes_whatever_its_type() -> None:
-    types = {"Julia Marsh": "ORG", "Emma Cole": "PERSON", "Julia": "ORG"}
-    assert pronouns("Julia Marsh and Emma Cole met. She left.", types) == [("She", None)]
-    assert pronouns("Julia and Emma Cole met. She left.", types) == [("She", "Emma Cole")]
-
-
 def test_no_pronoun_of_our_own_texts_is_resolved_to_a_wrong_name() -> None:
     wrong, n_right = [], 0
     lines = Path(__file__).with_name("pronoun_texts.txt").read_text(encoding="utf-8").splitlines()
@@ -114,15 +107,6 @@ def test_no_pronoun_of_our_own_texts_is_resolved_to_a_wrong_name() -> None:
                     wrong += [] if is_right else [(one.name, one.resolved, text)]
     assert wrong == []
     assert n_right >= 55
-
-
-def test_names_without_a_type_are_told_apart_by_first_names_and_titles() -> None:
-    untyped = dict.fromkeys(("Mary Poe", "Bob Roe", "Oslo", "Gamma"))
-    assert pronouns("Mary Poe met Bob Roe in Oslo. She left.", untyped) == [("She", "Mary Poe")]
-    assert pronouns("Oslo is old. She left.", untyped) == [("She", None)]
-    assert pronouns("Mrs. Gamma lives in Oslo. She is old.", untyped) == [("She", "Gamma")]
-    assert pronouns("Gamma is old. It grew.", untyped) == [("It", "Gamma")]
-    assert pronouns("Mary Poe is old. It grew.", untyped) == [("It", None)]
 
 
 def test_a_pronoun_has_the_type_it_stands_for() -> None:

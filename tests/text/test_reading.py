@@ -59,20 +59,18 @@ def test_an_unreadable_file_is_not_reported_as_damaged(tmp_path: Path, monkeypat
         list(read_lines(tmp_path / "x"))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16_gets_the_right_hint(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "x.txt"
-    path.write_bytes('["Oslo"]\n'.encode(encoding))
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        *(('["Oslo"]'.encode(f"utf-16{end}"), "this is UTF-16; save it") for end in ("", "-le", "-be")),
+        (bytes(99), "zero"),
+    ],
+)
+def test_utf_16_and_zero_bytes_get_their_hints(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "x.txt").write_bytes(content)
     for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
-        with pytest.raises(DataError, match=r"x\.txt: this is UTF-16; save it as UTF-8"):
-            read(path)
-
-
-def test_zero_bytes_are_not_reported_as_utf_16(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(bytes(4096))
-    for read in (lambda path: list(read_lines(path)), read_start, JsonWalk):
-        with pytest.raises(DataError, match="zero bytes"):
-            read(tmp_path / "x")
+        with pytest.raises(DataError, match=said):
+            read(tmp_path / "x.txt")
 
 
 def test_a_pipe_is_rejected(tmp_path: Path) -> None:
@@ -94,15 +92,6 @@ def test_unpacking_is_limited(tmp_path: Path, pack: Callable[[bytes], bytes], mo
             read(path)
 
 
-def test_a_long_json_item_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_LINE", 100)
-    monkeypatch.setattr(reading, "_PIECE", 50)
-    path = tmp_path / "x.json"
-    path.write_text('[1,\n"' + "a" * 1000 + '"]')
-    with pytest.raises(DataError, match=r"x\.json:2: an item is longer than"):
-        list(JsonWalk(path).array())
-
-
 def test_another_encoding_raises_or_is_added_to_the_faults(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(b"good\nK\xf6ln\ngood\n")
@@ -114,8 +103,8 @@ def test_another_encoding_raises_or_is_added_to_the_faults(tmp_path: Path) -> No
     path.write_bytes(b'[1,\n2, "\xf6"]')
     with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8"):
         list(JsonWalk(path).array())
-    path.write_bytes('["Köln'.encode()[:-3])
-    with pytest.raises(DataError, match=r"not JSON|middle of a character"):
+    path.write_bytes('["Kö'.encode()[:-1])
+    with pytest.raises(DataError, match=r"x\.txt:1: not UTF-8"):
         list(JsonWalk(path).array())
 
 
@@ -126,24 +115,22 @@ def test_a_line_that_is_too_long_is_rejected(tmp_path: Path, monkeypatch: pytest
         list(read_lines(tmp_path / "x"))
 
 
-@given(st.lists(JSON, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
-def test_json_walk_equals_json_for_any_piece_size(
-    tmp_path_factory: pytest.TempPathFactory, values: list[object], indent: int | None, piece: int, ascii: bool
+@given(st.lists(JSON, max_size=5), st.sampled_from([None, 1]), st.booleans())
+def test_json_walk_equals_json(
+    tmp_path_factory: pytest.TempPathFactory, values: list[object], indent: int | None, ascii: bool
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "x.json"
     text = json.dumps(values, indent=indent, ensure_ascii=ascii)
     path.write_text(text, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_PIECE", piece)
-        walk = JsonWalk(path)
-        found = list(walk.array())
-        walk.end()
-        assert [value for _, value in found] == values
-        if indent and all(isinstance(value, int) for value in values):
-            assert [line for line, _ in found] == list(range(2, 2 + len(values)))
-        path.write_text(json.dumps({"a": values, "b": []}, indent=indent), encoding="utf-8")
-        walk = JsonWalk(path)
-        assert {key: [value for _, value in walk.array()] for _, key in walk.fields()} == {"a": values, "b": []}
+    walk = JsonWalk(path)
+    found = list(walk.array())
+    walk.end()
+    assert [value for _, value in found] == values
+    if indent and all(isinstance(value, int) for value in values):
+        assert [line for line, _ in found] == list(range(2, 2 + len(values)))
+    path.write_text(json.dumps({"a": values, "b": []}, indent=indent), encoding="utf-8")
+    walk = JsonWalk(path)
+    assert {key: [value for _, value in walk.array()] for _, key in walk.fields()} == {"a": values, "b": []}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from erda.errors import DataError, ErdaError, ModelError, SettingsError
+from erda.errors import ErdaError, ModelError, SettingsError
 from erda.text.spacy_tagger import pipeline_tagger, spacy_tagger
 
 
@@ -26,19 +26,6 @@ def test_types_are_kept_numbers_are_not_and_sentences_are_ours() -> None:
     assert [(one.name, one.type) for one in second.entities] == [("Bob", None)]
     assert text[slice(*first.characters(first.entities[1].span))] == "New York"
     assert second.tokens == ("Bob", "slept", ".")
-
-
-def test_a_text_that_is_too_long_for_the_pipeline() -> None:
-    class Pipeline:
-        max_length = 10
-
-        def __call__(self, text: str) -> SimpleNamespace:
-            return document(text)
-
-    tag = pipeline_tagger(Pipeline())
-    assert len(list(tag("Ten chars."))) == 1
-    with pytest.raises(DataError, match="11 characters; spaCy reads at most 10"):
-        list(tag("Ten chars.."))
 
 
 def test_pipelines_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

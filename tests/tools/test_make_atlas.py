@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from atlas_patterns import PURPOSES, cut_pattern, read_content, tokenize
+from atlas_patterns import PURPOSES, read_content, tokenize
 from erda.data.catalogue import embedded_file, load_dataset
 from erda.data.dataset import Dataset
 from erda.data.formats import read_jsonl
@@ -100,11 +100,3 @@ def test_the_corpus_repeats_train_pairs_and_never_a_pattern_of_a_question(
     assert len(asked) > 100
     for example in corpus:
         assert not asked & {example.tokens[start : start + 5] for start in range(len(example.tokens) - 4)}, example
-
-
-def test_a_pattern_is_cut_into_tokens_and_slots() -> None:
-    pattern = cut_pattern("In {year}, {head}'s aunt met {tail}.")
-    assert pattern.parts == (("In",), "year", (",",), "head", ("'s", "aunt", "met"), "tail", (".",))
-    assert not pattern.opens
-    assert pattern.closes
-    assert tokenize("Mei-Ling O'Sullivan's aunt.") == ("Mei-Ling", "O'Sullivan", "'s", "aunt", ".")

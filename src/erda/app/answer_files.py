@@ -25,7 +25,7 @@ from erda.app.entities import MOST_PAIRS, PairQuestions
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
 from erda.app.version import TOP, Version
-from erda.data.formats.brat import brat_files
+from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_line
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader

@@ -25,7 +25,7 @@ from erda.app.review_journal import shown_keys, vectors_path
 from erda.app.state import pair_key, taught_keys
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import DataError, ErdaError
 from erda.files import (
     read_arrays,

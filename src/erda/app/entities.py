@@ -16,13 +16,19 @@ from erda.answers import Answer, Extraction, TextPlace
 from erda.app.inputs import check_text
 from erda.data.entity_model import GET, PIPELINE, model_folder
 from erda.errors import DataError
-from erda.text.capitalised import CapitalisedTagger
+from erda.text.keys import TaggedSentence
 from erda.text.marks import Mark
-from erda.text.names import NameTagger
-from erda.text.pairs import TaggedSentence
+from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import BatchTagger, Tagger, batch_tagger, load_pipeline, pipeline_tagger
-from erda.text.token_types import TokenTagger, token_tagger
+from erda.text.spacy_tagger import (
+    BatchTagger,
+    Tagger,
+    TokenTagger,
+    batch_tagger,
+    load_pipeline,
+    pipeline_tagger,
+    token_tagger,
+)
 from erda.types import Entity, Example, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None

@@ -17,8 +17,8 @@ from typing import Any
 from erda import __version__
 from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
+from erda.encoders import TransformerSettings
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
-from erda.encoders.settings import TransformerSettings
 from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
 from erda.fields import checked_settings
 from erda.files import (

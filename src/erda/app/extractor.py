@@ -41,7 +41,7 @@ from erda.app.teach import (
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import SetupRequest, VersionLog
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
 from erda.methods import find_method

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from erda.errors import DataError, join_faults, printable, unknown_name
-from erda.text.descriptions import tidy_description
+from erda.text.descriptions import readable_name, spaced, tidy_description
 from erda.text.marks import example_from_marks
-from erda.text.relation_names import readable_name, spaced
 from erda.types import NO_RELATION, Example, Relation
 
 T = TypeVar("T")

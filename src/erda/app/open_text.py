@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from erda.app.state import State
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import Encoder, unit_rows
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, Pairs, type_numbers
 from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.text.descriptions import patterns_of
-from erda.text.token_types import TokenTagger, typed_examples
+from erda.text.spacy_tagger import TokenTagger, typed_examples
 from erda.types import Example, pair_in_sentence
 
 _vectors: WeakKeyDictionary[Encoder, dict[object, np.ndarray]] = WeakKeyDictionary()  # of counterexamples

@@ -1,7 +1,7 @@
 """Review one's own text: pairs of entities are shown one after another, and a person says whether a relation holds.
 
-`PairQueue` is the core: the ranked pairs, the one on the screen, and the decisions about them. `Review` is a person's
-review at a terminal (`erda review`); `SharedReview` is the review of a server, which also keeps its texts:
+`SharedReview` ranks the pairs, shows one until it is decided, and keeps the decisions; a server has one. `Review` is a
+person's session at a terminal (`erda review`) over the same object.
 
     STORE/reviews/texts.json    the texts under review on a server
 
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -36,6 +38,7 @@ from erda.types import Example
 PER_VERSION = 10  # judgements
 RECENT = 20  # judgements whose share of accepted ones is displayed
 WAIT_SECONDS = 2.0  # for another process that reviews
+BUSY = "another review of this extractor is open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,251 +51,6 @@ class ReviewProgress:
     n_yes: dict[str, int] = field(default_factory=dict)
     n_no: dict[str, int] = field(default_factory=dict)
     right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
-
-
-def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
-    """A judgement about a relation of a version, which follows the relation when that is renamed or merged."""
-    return Judgement(replace(example, relation=relation), relation, holds, version.known(relation).identity)
-
-
-def add_pending(extractor: Extractor, pending: Sequence[Judgement]) -> list[Judgement]:
-    """Make one version of judgements, by the present names of their relations; return those of unknown relations."""
-    if not pending:
-        return []
-    extractor.refresh()
-    names = [present_id(one.relation, one.identity, extractor.version.state.known) for one in pending]
-    if placed := [replace(one, relation=name) for one, name in zip(pending, names, strict=True) if name]:
-        extractor.judge_many(placed)
-    return [one for one, name in zip(pending, names, strict=True) if name is None]
-
-
-class PairQueue:
-    """The pairs of some texts that nobody has decided about; one of them is shown until it is decided."""
-
-    def __init__(self, pool: CandidatePool, journal: ReviewJournal, progress: Progress | None = None) -> None:
-        self.pool, self.journal, self._progress = pool, journal, progress
-        self._ranked: dict[str | None, list[Candidate]] = {}  # by the relation that the review is limited to
-        self._ranked_by = ""  # identity of the version
-        self._candidates: dict[str, Candidate] = {}  # all that were ranked
-        self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
-
-    def use(self, version: Version, relation: str | None, ranked: list[Candidate]) -> None:
-        """Use a ranking of the pairs by a version."""
-        if self._ranked_by != version.state.stamp.identity:
-            self._ranked, self._ranked_by = {}, version.state.stamp.identity
-        self._ranked[relation] = ranked
-        self._candidates |= {one.key: one for one in ranked}
-
-    def ranked(self, relation: str | None) -> list[Candidate]:
-        """The undecided pairs of the last ranking."""
-        shown = self.journal.shown
-        return [one for one in self._ranked.get(relation, ()) if one.key not in shown]
-
-    def left(self, version: Version, relation: str | None) -> list[Candidate]:
-        """The undecided pairs, most useful first; they are ranked again when a ranking is used up."""
-        is_new = self._ranked_by != version.state.stamp.identity or relation not in self._ranked
-        if is_new or (self._ranked[relation] and not self.ranked(relation)):
-            self.use(
-                version,
-                relation,
-                self.pool.ranked(version, relation, without=self.journal.shown, progress=self._progress),
-            )
-        return self.ranked(relation)
-
-    def current(self, version: Version, relation: str | None) -> Candidate | None:
-        """The pair to decide about: the same one, with the same relation, until it is decided."""
-        if self._shown and self._shown[0].key not in self.journal.shown:
-            one, identity = self._shown
-            name = present_id(one.relation, identity, version.state.known)
-            if name and relation in (None, name):
-                return replace(one, relation=name)
-        self._show(next(iter(self.left(version, relation)), None), version)
-        return self._shown[0] if self._shown else None
-
-    def _show(self, one: Candidate | None, version: Version) -> None:
-        self._shown = (one, version.known(one.relation).identity) if one else None
-
-    def decide(self, version: Version, relation: str | None, *, holds: bool | None, instead: str | None) -> Candidate:
-        """Say whether the proposed relation holds, or another one; None skips the pair."""
-        one = self.current(version, relation)
-        if one is None:
-            raise DataError(self.reason(version, relation))
-        name = version.known(instead).id if instead else one.relation
-        if holds is None:
-            self.journal.add(Decision(one.key, one.relation, "skip"))
-        else:
-            said: Said = "no" if not holds else "yes" if name == one.relation else "other"
-            self.journal.add(Decision(one.key, name, said), judgement_of(version, one.example, name, holds=holds))
-        return one
-
-    def undo(self, extractor: Extractor, keys: Sequence[str]) -> None:
-        """Take decisions back, including those that are part of a version; show the last pair again."""
-        waiting = {pair_key(one.example): one.relation for one in self.journal.pending}
-        decided = waiting | {one.key: one.relation for one in self.journal.decisions}
-        extractor.take_back_many(_taught(extractor, set(keys) - waiting.keys()))
-        self.journal.add_all([Decision(key, decided[key], "undo") for key in keys])
-        if waiting.keys() & set(keys):  # last: after a kill the judgement counts, and its pair is shown again
-            self.journal.write_pending([one for one in self.journal.pending if pair_key(one.example) not in keys])
-        again = [self._candidates[key] for key in keys if key in self._candidates]
-        for relation, own in self._ranked.items():
-            own[:0] = [one for one in again if relation in (None, one.relation) and one not in own]
-        if again and any(one.id == again[-1].relation for one in extractor.version.state.known):
-            self._show(again[-1], extractor.version)
-
-    def progress(self, n_left: int) -> ReviewProgress:
-        """Count the decisions of the journal."""
-        rows = [one for one in self.journal.decisions if one.said != "skip"]
-        right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
-        yes = Counter(one.relation for one in rows if one.said != "no")
-        no = Counter(one.relation for one in rows if one.said == "no")
-        share = sum(right[-RECENT:]) / len(right[-RECENT:]) if right else None
-        return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
-
-    def reason(self, version: Version, relation: str | None) -> str:
-        """The reason why no pair is shown."""
-        if not self.pool.n_texts:
-            return "The text is empty."
-        if not self.pool.n_entities:
-            return f"{NO_ENTITY} {self.pool.hint}".strip()
-        if not self.pool.n_pairs:
-            return f"No sentence of the text has two entities. {self.pool.hint}".strip()
-        if self.journal.shown:
-            return "Every likely pair of the text was shown. Review another text, or teach more examples."
-        named = f"'{relation}'" if relation else "a known relation"
-        return f"No pair of entities is likely to have {named}. Teach more examples, or review another text."
-
-    def unplaced(self, version: Version) -> list[Judgement]:
-        """The pending judgements of relations that are not known."""
-        known = version.state.known
-        return [one for one in self.journal.pending if present_id(one.relation, one.identity, known) is None]
-
-    def why_unplaced(self, version: Version) -> str:
-        """A line about pending judgements of unknown relations; empty if there is none."""
-        if not (rows := self.unplaced(version)):
-            return ""
-        names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
-        return f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
-
-
-def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
-    """An example or counterexample of each of these pairs."""
-    lessons = [one for known in extractor.version.state.known for one in (*known.lessons, *known.counterexamples)]
-    found = {pair_key(one.example): one.example for one in lessons}
-    return [example for key, example in found.items() if key in keys]
-
-
-# -- a terminal --------------------------------------------------------------------------------------------------------
-
-
-class Review:
-    """A review of some texts: `current` is the pair to decide about; None if there is none left."""
-
-    def __init__(
-        self,
-        extractor: Extractor,
-        pool: CandidatePool,
-        journal: ReviewJournal,
-        *,
-        relation: str | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.extractor, self.pool, self._journal = extractor, pool, journal
-        self._only = self.version.known(relation) if relation else None
-        self._queue, self._done = PairQueue(pool, journal, progress), list[str]()  # keys of the decisions so far
-        self.save()
-        self._queue.left(self.version, self.relation)
-
-    @property
-    def version(self) -> Version:
-        """The version that proposes."""
-        return self.extractor.version
-
-    @property
-    def current(self) -> Candidate | None:
-        """The pair to decide about."""
-        return self._queue.current(self.version, self.relation)
-
-    @property
-    def relation(self) -> str | None:
-        """The relation that the review is limited to, by its present name."""
-        if self._only is None:
-            return None
-        found = present_id(self._only.id, self._only.identity, self.version.state.known)
-        return self.version.known(found or self._only.id).id
-
-    def judge(self, *, holds: bool, relation: str | None = None) -> None:
-        """Say whether the proposed relation holds, or that another relation does."""
-        self._advance(self._queue.decide(self.version, self.relation, holds=holds, instead=relation))
-        if len(self._journal.pending) - len(self._queue.unplaced(self.version)) >= PER_VERSION:
-            self.save()
-
-    def skip(self) -> None:
-        """Decide nothing about the current pair, and do not show it again."""
-        self._advance(self._queue.decide(self.version, self.relation, holds=None, instead=None))
-
-    def undo(self) -> bool:
-        """Take the last decision of this session back and show its pair again; return whether there was one."""
-        if not self._done:
-            return False
-        self._queue.undo(self.extractor, self._done[-1:])
-        self._done.pop()
-        return True
-
-    def save(self) -> None:
-        """Make one version of all pending judgements; judgements of unknown relations stay pending."""
-        rest = add_pending(self.extractor, self._journal.pending)
-        if len(rest) < len(self._journal.pending):
-            self._journal.write_pending(rest)
-
-    @property
-    def progress(self) -> ReviewProgress:
-        """Counts so far."""
-        return self._queue.progress(len(self._queue.left(self.version, self.relation)))
-
-    @property
-    def why_nothing(self) -> str:
-        """The reason why there is no current pair."""
-        return self._queue.reason(self.version, self.relation)
-
-    @property
-    def why_unplaced(self) -> str:
-        """A line about judgements that cannot become part of a version; empty if there is none."""
-        return self._queue.why_unplaced(self.version)
-
-    def _advance(self, one: Candidate) -> None:
-        self._done.append(one.key)
-        if not self._queue.ranked(self.relation):
-            self.save()
-
-
-@contextmanager
-def open_review(
-    extractor: Extractor,
-    texts: Iterable[TextRow],
-    *,
-    relation: str | None = None,
-    pronouns: bool = True,
-    progress: Progress | None = None,
-) -> Iterator[Review]:
-    """Open a review of some texts, and keep other reviews of the store out; at the end its judgements are a version."""
-    if not extractor.version.state.known:
-        raise DataError(NOTHING_TAUGHT)
-    folder = extractor.folder / FOLDER
-    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
-    with locked(folder, busy="another review of this extractor is open", wait=0):
-        extractor.refresh()
-        journal = ReviewJournal(folder)
-        journal.drop_undone(taught_keys(extractor.version.state))
-        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
-        review = Review(extractor, pool, journal, relation=relation, progress=progress)
-        try:
-            yield review
-        finally:
-            with suppress(ErdaError):  # the judgements stay pending
-                review.save()
-
-
-# -- a server ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,15 +72,30 @@ class ReviewView:
     n_waiting: int  # judgements that are not part of a version yet
     confidences: tuple[float, ...]
     progress: ReviewProgress
+    unplaced: str = ""  # a line about judgements of unknown relations
+
+
+def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
+    """A judgement about a relation of a version, which follows the relation when that is renamed or merged."""
+    return Judgement(replace(example, relation=relation), relation, holds, version.known(relation).identity)
 
 
 class SharedReview:
-    """The review of a store. Threads can share it; every call reads the journal, and a restart loses nothing."""
+    """The review of a store. Threads can share it; every call reads the journal, and a restart loses nothing.
 
-    def __init__(self, store: Path) -> None:
+    With a `pool` of pairs, `texts.json` is neither read nor written, and the caller has locked the reviews.
+    """
+
+    def __init__(self, store: Path, pool: CandidatePool | None = None, progress: Progress | None = None) -> None:
         self._store, self._folder, self._lock = store, store / FOLDER, RLock()
-        self._queue: PairQueue | None = None
-        self._queue_is_of: object = None  # state of `texts.json`
+        self.pool, self._has_texts, self._progress = pool, pool is None, progress
+        self._pool_is_of: object = None  # state of `texts.json`
+        self._ranked: dict[str | None, list[Candidate]] = {}  # by the relation that the review is limited to
+        self._ranked_by: Version | None = None
+        self._ranker = ThreadPoolExecutor(1, "erda-ranking")
+        self._ranking: tuple[object, int, Future[list[Candidate]]] | None = None  # used after the next decision
+        self._candidates: dict[str, Candidate] = {}  # all that were ranked
+        self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
         self._held: tuple[Version, frozenset[str]] | None = None
 
     def begin(
@@ -338,26 +111,26 @@ class SharedReview:
             except DataError as fault:
                 raise DataError(f"text {place}: {fault}") from None
         given = ReviewTexts(tuple(texts), pronouns)
-        pool = self._pool(version, given, progress)
+        pool = self._read_pool(version, given, progress)
         pool.ranked(version, progress=progress)
-        with self._journal(version) as journal:
+        with self._open(version):
             write_json(self._folder / TEXTS, sealed(given))
-            self._queue, self._queue_is_of = PairQueue(pool, journal), file_state(self._folder / TEXTS)
+            self._use(pool)
 
     def view(self, version: Version, *, relation: str | None = None) -> ReviewView:
         """The pair to decide about, and counts."""
-        with self._open(version) as queue:
+        with self._open(version) as journal:
             name = version.known(relation).id if relation else None
-            left, current = queue.left(version, name), queue.current(version, name)
-            reason = queue.reason(version, name) if queue.pool.n_texts else "No text is under review. Choose one first."
+            left, current = self._left(version, name, journal), self._current(version, name, journal)
             return ReviewView(
                 version.number,
                 current,
-                "" if current else f"{reason} {queue.why_unplaced(version)}".strip(),
-                queue.pool.n_texts,
-                len(queue.journal.pending),
+                "" if current else self._reason(name, journal),
+                self.pool.n_texts if self.pool else 0,
+                len(journal.pending),
                 tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
-                queue.progress(len(left)),
+                _counts(journal, len(left)),
+                _why_unplaced(version, journal),
             )
 
     def judge(
@@ -367,22 +140,26 @@ class SharedReview:
 
         `relation` is the one that the review is limited to.
         """
-        with self._open(version) as queue:
-            if key in queue.journal.shown:
+        with self._open(version) as journal:
+            if key in journal.shown:
                 return False
-            name = version.known(relation).id if relation else None
-            current = queue.current(version, name)
-            if current is None or current.key != key:
+            one = self._current(version, version.known(relation).id if relation else None, journal)
+            if one is None or one.key != key:
                 raise DataError("This pair is not the one to decide about. Ask for the next pair.")
-            queue.decide(version, name, holds=holds, instead=instead)
+            name = version.known(instead).id if instead else one.relation
+            if holds is None:
+                journal.add(Decision(key, one.relation, "skip"))
+            else:
+                said: Said = "no" if not holds else "yes" if name == one.relation else "other"
+                journal.add(Decision(key, name, said), judgement_of(version, one.example, name, holds=holds))
             return True
 
     def accept(self, version: Version, *, least: float, relation: str | None = None) -> list[str]:
         """Accept every pair of at least this confidence; return their keys."""
-        with self._open(version) as queue:
-            left = queue.left(version, version.known(relation).id if relation else None)
+        with self._open(version) as journal:
+            left = self._left(version, version.known(relation).id if relation else None, journal)
             chosen = [one for one in left if round(one.confidence, 4) >= least]
-            queue.journal.add_all(
+            journal.add_all(
                 [Decision(one.key, one.relation, "accepted") for one in chosen],
                 [judgement_of(version, one.example, one.relation, holds=True) for one in chosen],
             )
@@ -392,28 +169,46 @@ class SharedReview:
         """Make one version of the pending judgements; judgements of unknown relations stay pending."""
         if not (self._folder / PENDING).exists():
             return
-        with self._journal(extractor.version) as journal:
+        with self._open(extractor.version) as journal:
             waiting = journal.pending
-        rest = add_pending(extractor, waiting)
-        with self._journal(extractor.version) as journal:
-            journal.write_pending([one for one in journal.pending if one in rest or one not in waiting])
+        if not waiting:
+            return
+        extractor.refresh()
+        names = [present_id(one.relation, one.identity, extractor.version.state.known) for one in waiting]
+        placed = [(one, replace(one, relation=name)) for one, name in zip(waiting, names, strict=True) if name]
+        if placed:
+            extractor.judge_many(now for _, now in placed)
+            with self._open(extractor.version) as journal:
+                added = [before for before, _ in placed]
+                journal.write_pending([one for one in journal.pending if one not in added])
 
     def undo(self, extractor: Extractor, keys: Sequence[str] = ()) -> list[str]:
-        """Take decisions back and show the last of them again; without keys, the last decision of all."""
-        with self._open(extractor.version) as queue:
-            decided = [one.key for one in queue.journal.decisions]
-            decided += [pair_key(one.example) for one in queue.journal.pending]
-            chosen = [key for key in keys if key in decided] if keys else decided[: len(queue.journal.decisions)][-1:]
-            queue.undo(extractor, chosen)
-            return chosen
+        """Take decisions back, also those in a version, and show the last pair again; without keys, the last one."""
+        with self._open(extractor.version) as journal:
+            waiting = {pair_key(one.example): one.relation for one in journal.pending}
+            decided = waiting | {one.key: one.relation for one in journal.decisions}
+            keys = [key for key in keys if key in decided] if keys else [one.key for one in journal.decisions[-1:]]
+            extractor.take_back_many(_taught(extractor, set(keys) - waiting.keys()))
+            journal.add_all([Decision(key, decided[key], "undo") for key in keys])
+            if waiting.keys() & set(keys):  # last: after a kill the judgement counts, and its pair is shown again
+                journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
+            again = [self._candidates[key] for key in keys if key in self._candidates]
+            for relation, own in self._ranked.items():
+                own[:0] = [one for one in again if relation in (None, one.relation) and one not in own]
+            if again and any(one.id == again[-1].relation for one in extractor.version.state.known):
+                self._show(again[-1], extractor.version)
+            return list(keys)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _journal(self, version: Version) -> Iterator[ReviewJournal]:
+    def _open(self, version: Version) -> Iterator[ReviewJournal]:
+        """Lock the reviews; yield the journal as it is on disk."""
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
         head = Store(self._store).head()
-        busy = "another review of this extractor is open"
-        with self._lock, locked(self._folder, busy=busy, error=BusyError, wait=WAIT_SECONDS):
+        lock = locked(self._folder, busy=BUSY, error=BusyError, wait=WAIT_SECONDS) if self._has_texts else nullcontext()
+        with self._lock, lock:
             journal = ReviewJournal(self._folder)
             if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
                 if self._held is None or self._held[0] is not version:
@@ -421,18 +216,208 @@ class SharedReview:
                 journal.drop_undone(self._held[1])
             yield journal
 
-    @contextmanager
-    def _open(self, version: Version) -> Iterator[PairQueue]:
-        """Yield the queue over the journal as it is on disk."""
-        with self._journal(version) as journal:
-            path = self._folder / TEXTS
-            if self._queue is None or file_state(path) != self._queue_is_of:  # after a restart, or a purge
-                texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else ReviewTexts(())
-                self._queue, self._queue_is_of = PairQueue(self._pool(version, texts), journal), file_state(path)
-            self._queue.journal = journal
-            yield self._queue
+    def _use(self, pool: CandidatePool | None) -> None:
+        self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
+        self._ranked, self._ranked_by, self._candidates, self._shown = {}, None, {}, None
 
-    def _pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
+    def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]
         path = vectors_path(self._store, version.state.stamp.setup.encoder)
         return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
+
+    def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
+        """The undecided pairs, most useful first; they are ranked again when a ranking is used up.
+
+        A new version ranks them while the person decides about one more pair, so that nobody waits.
+        """
+        path = self._folder / TEXTS
+        if self._has_texts and file_state(path) != self._pool_is_of:  # after a restart, or a purge
+            texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else None
+            self._use(self._read_pool(version, texts) if texts else None)
+        if self.pool is None:
+            return []
+        found, shown, mine = self._ranked.get(relation), journal.shown, (version.state.stamp.identity, relation)
+        left = [one for one in found or () if one.key not in shown]
+        is_new = self._ranked_by is None or self._ranked_by.state.stamp.identity != mine[0]
+        if is_new and left and self._ranked_by and self._ranked_by.relations == version.relations:
+            if self._ranking is None or self._ranking[0] != mine:
+                self._ranking = (
+                    mine,
+                    len(shown),
+                    self._ranker.submit(self.pool.ranked, version, relation, without=shown),
+                )
+            if self._ranking[1] == len(shown):
+                return left
+        if is_new or found is None or (found and not left):
+            begun, self._ranking = self._ranking, None
+            if begun is None or begun[0] != mine:
+                rank = partial(self.pool.ranked, version, relation, without=shown, progress=self._progress)
+                begun = mine, len(shown), self._ranker.submit(rank)
+            self._ranked = {**({} if is_new else self._ranked), relation: begun[2].result()}
+            self._ranked_by = version
+            self._candidates |= {one.key: one for one in self._ranked[relation]}
+            left = [one for one in self._ranked[relation] if one.key not in shown]
+        return left
+
+    def _current(self, version: Version, relation: str | None, journal: ReviewJournal) -> Candidate | None:
+        """The pair to decide about: the same one, with the same relation, until it is decided."""
+        left = self._left(version, relation, journal)
+        if self._shown and self._shown[0].key not in journal.shown:
+            one, identity = self._shown
+            name = present_id(one.relation, identity, version.state.known)
+            if name and relation in (None, name):
+                return replace(one, relation=name)
+        self._show(next(iter(left), None), version)
+        return self._shown[0] if self._shown else None
+
+    def _show(self, one: Candidate | None, version: Version) -> None:
+        self._shown = (one, version.known(one.relation).identity) if one else None
+
+    def _reason(self, relation: str | None, journal: ReviewJournal) -> str:
+        """The reason why no pair is shown."""
+        pool = self.pool
+        if pool is None or not pool.n_texts:
+            return "No text is under review. Choose one first." if self._has_texts else "The text is empty."
+        if not pool.n_entities:
+            return f"{NO_ENTITY} {pool.hint}".strip()
+        if not pool.n_pairs:
+            return f"No sentence of the text has two entities. {pool.hint}".strip()
+        if journal.shown:
+            return "Every likely pair of the text was shown. Review another text, or teach more examples."
+        named = f"'{relation}'" if relation else "a known relation"
+        return f"No pair of entities is likely to have {named}. Teach more examples, or review another text."
+
+
+def _counts(journal: ReviewJournal, n_left: int) -> ReviewProgress:
+    rows = [one for one in journal.decisions if one.said != "skip"]
+    right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
+    yes = Counter(one.relation for one in rows if one.said != "no")
+    no = Counter(one.relation for one in rows if one.said == "no")
+    share = sum(right[-RECENT:]) / len(right[-RECENT:]) if right else None
+    return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
+
+
+def _why_unplaced(version: Version, journal: ReviewJournal) -> str:
+    """A line about pending judgements of unknown relations; empty if there is none."""
+    known = version.state.known
+    rows = [one for one in journal.pending if present_id(one.relation, one.identity, known) is None]
+    names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
+    kept = f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
+    return kept if rows else ""
+
+
+def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
+    """An example or counterexample of each of these pairs."""
+    lessons = [one for known in extractor.version.state.known for one in (*known.lessons, *known.counterexamples)]
+    found = {pair_key(one.example): one.example for one in lessons}
+    return [example for key, example in found.items() if key in keys]
+
+
+class Review:
+    """A person's review of some texts: `current` is the pair to decide about; None if there is none left."""
+
+    def __init__(self, extractor: Extractor, shared: SharedReview, relation: str | None = None) -> None:
+        self.extractor, self._shared = extractor, shared
+        self._only = self.version.known(relation) if relation else None
+        self._done = list[str]()  # keys of the decisions so far
+        self.save()
+        self._view = self._next()
+
+    @property
+    def version(self) -> Version:
+        """The version that proposes."""
+        return self.extractor.version
+
+    @property
+    def hint(self) -> str:
+        """How to get a better tagger; empty if there is none."""
+        return self._shared.pool.hint if self._shared.pool else ""
+
+    @property
+    def relation(self) -> str | None:
+        """The relation that the review is limited to, by its present name."""
+        if self._only is None:
+            return None
+        found = present_id(self._only.id, self._only.identity, self.version.state.known)
+        return self.version.known(found or self._only.id).id
+
+    @property
+    def current(self) -> Candidate | None:
+        """The pair to decide about."""
+        return self._view.current
+
+    def judge(self, *, holds: bool, relation: str | None = None) -> None:
+        """Say whether the proposed relation holds, or that another relation does."""
+        self._decide(holds, relation)
+
+    def skip(self) -> None:
+        """Decide nothing about the current pair, and do not show it again."""
+        self._decide(None)
+
+    def _decide(self, holds: bool | None, instead: str | None = None) -> None:
+        if self.current is None:
+            raise DataError(self.why_nothing)
+        key = self.current.key
+        self._shared.judge(self.version, key, holds=holds, instead=instead, relation=self.relation)
+        self._done.append(key)
+        self._view = self._next()
+        if self._view.n_waiting >= PER_VERSION or (self._view.n_waiting and self.current is None):
+            self.save()
+            self._view = self._next()
+
+    def undo(self) -> bool:
+        """Take the last decision of this session back and show its pair again; return whether there was one."""
+        if not self._done:
+            return False
+        self._shared.undo(self.extractor, self._done[-1:])
+        self._done.pop()
+        self._view = self._next()
+        return True
+
+    def save(self) -> None:
+        """Make one version of all pending judgements; judgements of unknown relations stay pending."""
+        self._shared.save(self.extractor)
+
+    def _next(self) -> ReviewView:
+        return self._shared.view(self.version, relation=self.relation)
+
+    @property
+    def progress(self) -> ReviewProgress:
+        """Counts so far."""
+        return self._view.progress
+
+    @property
+    def why_nothing(self) -> str:
+        """The reason why there is no current pair."""
+        return self._view.reason
+
+    @property
+    def why_unplaced(self) -> str:
+        """A line about judgements that cannot become part of a version; empty if there is none."""
+        return self._view.unplaced
+
+
+@contextmanager
+def open_review(
+    extractor: Extractor,
+    texts: Iterable[TextRow],
+    *,
+    relation: str | None = None,
+    pronouns: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[Review]:
+    """Open a review of some texts, and keep other reviews of the store out; at the end its judgements are a version."""
+    if not extractor.version.state.known:
+        raise DataError(NOTHING_TAUGHT)
+    folder = extractor.folder / FOLDER
+    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
+    with locked(folder, busy=BUSY, wait=0):
+        extractor.refresh()
+        ReviewJournal(folder)  # a damaged or foreign one is rejected before the pairs are embedded
+        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
+        review = Review(extractor, SharedReview(extractor.folder, pool, progress), relation)
+        try:
+            yield review
+        finally:
+            with suppress(ErdaError):  # the judgements stay pending
+                review.save()

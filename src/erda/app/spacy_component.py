@@ -20,7 +20,7 @@ from erda.app.entities import MOST_PAIRS
 from erda.app.extractor import Extractor
 from erda.app.version import Version
 from erda.errors import DataError
-from erda.text.pairs import ordered_pairs
+from erda.text.keys import ordered_pairs
 from erda.text.sentences import split_sentences
 from erda.types import Entity, Example
 from erda.types import Span as Place

@@ -24,9 +24,8 @@ from pydantic import StrictInt, StrictStr
 
 from erda.answers import Answer
 from erda.app.inputs import check_text, read_each
-from erda.data.formats.csv_examples import renamed_columns
+from erda.data.formats.csv_examples import is_excel, read_table, renamed_columns
 from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields, own_id
-from erda.data.formats.table_files import is_excel, read_table
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
 from erda.files import decode, decode_json

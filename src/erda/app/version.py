@@ -38,14 +38,13 @@ from erda.app.entities import (
 from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
 from erda.app.open_text import open_head, pairs_of
 from erda.app.state import State, TaughtRelation, Thresholds
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, compete
 from erda.methods.posterior import Posterior
-from erda.text.keys import entity_key
+from erda.text.keys import entity_key, ordered_pairs
 from erda.text.names import NameTagger
-from erda.text.pairs import ordered_pairs
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 

@@ -23,10 +23,9 @@ from erda.answers import Progress
 from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
 from erda.app.store import DERIVED, Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
-from erda.encoders import build_encoder, encoder_settings
-from erda.encoders.base import Encoder
+from erda.encoders import BY_MODE, build_encoder, encoder_settings
+from erda.encoders.contract import Encoder
 from erda.encoders.onnx_encoder import packaged_names
-from erda.encoders.settings import BY_MODE
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import locked, write_bytes
 from erda.methods import DEFAULT_METHOD, find_method

@@ -178,8 +178,7 @@ def convert_file(options: argparse.Namespace) -> None:
     """Convert a file, or only read it; print its counts. Faults exit with status 2."""
     from tqdm import tqdm
 
-    from erda.data.convert import convert
-    from erda.data.own_data import describe, read_examples, set_apart
+    from erda.data.own_data import convert, describe, read_examples, set_apart
 
     if options.out is None:
         reading = read_examples(options.file, options.format, options.no_relation, columns=options.columns)

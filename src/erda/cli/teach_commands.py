@@ -187,7 +187,7 @@ def _teach_not(extractor: Extractor, options: argparse.Namespace, reading: Readi
 def _relations_beside(file: str) -> dict[str, Relation]:
     """The relation list beside a file, by id."""
     from erda.data.own_data import relations_beside
-    from erda.text.relation_names import readable_name
+    from erda.text.descriptions import readable_name
 
     listed = [] if file == "-" else relations_beside(Path(file))
     return {one.id: replace(one, name=readable_name(one.id)) if one.name == one.id else one for one in listed}

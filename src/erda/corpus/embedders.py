@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from erda.cluster import connected, require_ray
 from erda.corpus.vector_shards import OUT_OF_MEMORY, Embedder, ShardPlan, embed_shard
-from erda.encoders.devices import device_kind, memory_faults_explained
-from erda.errors import DataError, ErdaError, ModelError
+from erda.encoders import device_kind
+from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
 from erda.files import user_path
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.data.formats.cfrl import N_FIELDS
+from erda.data.formats.published_formats import N_FIELDS
 from erda.errors import DataError
 from erda.files import decode_json
 from erda.text.keys import sentence_key

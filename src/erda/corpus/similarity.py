@@ -15,13 +15,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from erda.corpus.similarity_settings import MAX_PIECES
+from erda.encoders import TransformerSettings, check_device
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
-from erda.encoders.base import unit_rows
-from erda.encoders.devices import check_device
+from erda.encoders.contract import unit_rows
 from erda.encoders.onnx_build import open_onnx
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
 from erda.errors import ModelError, SettingsError, unknown_name

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.corpus.training_pairs import NONE, PairRows, PairSet, mine_pairs, read_pair_rows, tagged_rows
-from erda.encoders.background import centres_of, save_background
-from erda.encoders.devices import check_device
-from erda.encoders.weights import KNOWN_MODELS, SHIPPED, adapter_folder, find_model
+from erda.encoders import check_device
+from erda.encoders.contract import centres_of, save_background
+from erda.encoders.weights import MODELS, SHIPPED, adapter_folder, find_model
 from erda.errors import DataError, ModelError, one_line
 from erda.files import data_folder, user_path, write_json
 from erda.types import Example
@@ -217,7 +217,7 @@ def _machine_name(device: str) -> str:
     return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
-# -- the background of trained weights (`erda.encoders.background`) ---------------------------------------------------
+# -- the background of trained weights (`erda.encoders.contract`) ---------------------------------------------------
 
 
 def make_background(model: str, sources: Sequence[Path]) -> Path:
@@ -225,7 +225,7 @@ def make_background(model: str, sources: Sequence[Path]) -> Path:
     from erda.corpus.similarity import load_similarity
 
     sentences = drawn_from(sources, N_SENTENCES, seed=0)
-    folder = adapter_folder(SHIPPED, base=model) if model in KNOWN_MODELS else user_path(model)
+    folder = adapter_folder(SHIPPED, base=model) if model in MODELS else user_path(model)
     similarity = load_similarity(folder)
     if similarity.weights is None:
         raise ModelError(f"{model}: not a folder of trained weights; make one with 'erda corpus train'.")

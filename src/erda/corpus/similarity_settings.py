@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from erda.encoders.settings import PooledLayers
+from erda.encoders import PooledLayers
 from erda.fields import Count, Fraction, Settings, Share, Weight
 
 MAX_PIECES = 128

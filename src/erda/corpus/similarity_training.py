@@ -21,9 +21,9 @@ from torch.nn.functional import cross_entropy, normalize, softplus
 
 from erda.corpus.similarity_settings import Machine, TrainingSettings
 from erda.corpus.training_pairs import PairBatch, PairBatches, PairRows
+from erda.encoders import TransformerSettings
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
 from erda.encoders.packed import Chunk, SentenceBatches, on_device
-from erda.encoders.settings import TransformerSettings
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
 from erda.errors import DataError, ModelError, SettingsError, one_line

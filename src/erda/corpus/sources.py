@@ -14,8 +14,8 @@ from erda.data.entity_model import GET, NAME, model_folder
 from erda.data.formats import example_from_json
 from erda.errors import DataError, SettingsError
 from erda.fields import Count, Fraction, Settings
+from erda.text.keys import TaggedSentence, ordered_pairs
 from erda.text.names import NameTagger, read_names
-from erda.text.pairs import TaggedSentence, ordered_pairs
 from erda.text.reading import Meter, read_lines
 from erda.text.spacy_tagger import Tagger, spacy_tagger
 from erda.types import Entity, Example, Span

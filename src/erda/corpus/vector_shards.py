@@ -17,8 +17,7 @@ import numpy as np
 
 from erda.corpus.corpus_store import disk_faults
 from erda.corpus.manifest import find_checked, is_intact, write_checked
-from erda.encoders.devices import memory_faults_explained
-from erda.errors import DataError, ModelError
+from erda.errors import DataError, ModelError, memory_faults_explained
 from erda.fields import Count, Settings
 from erda.files import UNREADABLE, locked, remove_unfinished
 

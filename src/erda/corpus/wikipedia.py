@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 
 from erda.corpus.sources import BuildSettings, CorpusRow, Source, SourceBatch, Tally, pair_rows
 from erda.errors import DataError
-from erda.text.pairs import TaggedSentence
+from erda.text.keys import TaggedSentence
 from erda.text.reading import Meter, opened
 from erda.text.sentences import split_sentences, token_span, tokens_of
 from erda.types import Entity, Span

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
 from erda.data.drawn_streams import draw_stream
@@ -56,6 +57,9 @@ class Shape:
     shots: int = 5
     first_way: int | None = None
     first_shots: int | None = 100
+
+
+OWN_SHAPE = Shape(way=5, shots=OWN_SHOTS, first_shots=None)  # of a user's own data
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,47 +262,62 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     return _load_once(entry.name, folder, file_stamps(paths))
 
 
-def open_stream(
-    dataset: str | Path,
-    *,
-    shots: int | None = None,
-    family: str = "erda",
-    seed: int | None = None,
-    way: int | None = None,
-    first_way: int | None = None,
-    first_shots: int | None = None,
-    n_tasks: int | None = None,
-    test_per_relation: int | None = 100,
-    candidates: int | None = None,
-    min_examples: int | None = None,
-    no_relation: str = "",
-    folder: Path | None = None,
-) -> TaskStream:
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of a stream. Sizes default to the dataset's `Shape`, and to 5-way 5-shot for a user's own data.
+
+    `family` selects the published orders of `fewrel`; for other datasets it only selects the default seed.
+    `min_examples` drops rarer relations. `no_relation` lists, separated by commas, relation names that mean "no
+    relation", such as "Other".
+    """
+
+    shots: int | None = None
+    family: str = "erda"
+    seed: int | None = None
+    way: int | None = None
+    first_way: int | None = None
+    first_shots: int | None = None
+    n_tasks: int | None = None
+    test_per_relation: int | None = 100
+    candidates: int | None = None
+    min_examples: int | None = None
+    no_relation: str = ""
+
+    def shape(self, default: Shape) -> Shape:
+        """The default shape with these sizes in it."""
+        sizes = {field.name: getattr(self, field.name) for field in fields(Shape)}
+        if self.way is not None:
+            default = replace(default, first_way=None)
+        return replace(default, **{name: size for name, size in sizes.items() if size is not None})
+
+
+def open_stream(dataset: str | Path, *, folder: Path | None = None, **settings: Any) -> TaskStream:
     """Open the stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
 
-    Sizes default to the dataset's `Shape` in `DATASETS`, and to 5-way 5-shot for a user's own data. `family` selects
-    the published orders of `fewrel`; for other datasets it only selects the default seed. `min_examples` drops rarer
-    relations. `no_relation` lists, separated by commas, relation names that mean "no relation", such as "Other".
+    `settings` are the fields of `StreamSettings`, for example `shots=5, n_tasks=3`. `folder` is the data folder.
     """
-    seed = default_seeds(dataset, family)[0] if seed is None else seed
+    wanted = StreamSettings(**settings)
+    seed = default_seeds(dataset, wanted.family)[0] if wanted.seed is None else wanted.seed
     if dataset == "fewrel":
-        _refuse_for_published(way=(way, 10), first_way=(first_way, 10), first_shots=(first_shots, 100))
-        fewrel = (folder or data_folder()) / "fewrel"
-        return published_stream(fewrel, shots=5 if shots is None else shots, family=family, seed=seed, n_tasks=n_tasks)
+        for name, published in (("way", 10), ("first_way", 10), ("first_shots", 100)):
+            if (size := getattr(wanted, name)) not in (None, published):
+                raise StreamError(
+                    f"The published splits of 'fewrel' have {name} {published}, not {size}; "
+                    "dataset 'fewrel-full' draws streams of any shape."
+                )
+        place, shots = (folder or data_folder()) / "fewrel", 5 if wanted.shots is None else wanted.shots
+        return published_stream(place, shots=shots, family=wanted.family, seed=seed, n_tasks=wanted.n_tasks)
     own = _own_path(dataset) is not None
-    shape = Shape(way=5, shots=OWN_SHOTS, first_shots=None) if own else find_entry(str(dataset)).shape
-    asked = {"way": way, "shots": shots, "first_way": first_way, "first_shots": first_shots}
-    if way is not None and first_way is None:
-        shape = replace(shape, first_way=None)
-    shape = replace(shape, **{name: number for name, number in asked.items() if number is not None})
+    shape = wanted.shape(OWN_SHAPE if own else find_entry(str(dataset)).shape)
+    names = [name.strip() for name in wanted.no_relation.split(",")]
     return draw_stream(
-        load_dataset(dataset, folder=folder, no_relation=[name.strip() for name in no_relation.split(",")]),
+        load_dataset(dataset, folder=folder, no_relation=names),
         **asdict(shape),
         seed=seed,
-        n_tasks=n_tasks,
-        test_per_relation=test_per_relation,
-        candidates=candidates,
-        min_examples=min_examples,
+        n_tasks=wanted.n_tasks,
+        test_per_relation=wanted.test_per_relation,
+        candidates=wanted.candidates,
+        min_examples=wanted.min_examples,
     )
 
 
@@ -327,12 +346,3 @@ def _own_path(name_or_path: str | Path) -> Path | None:
     path = user_path(name_or_path)
     looks_like_path = isinstance(name_or_path, Path) or path.suffix or len(path.parts) > 1
     return path if looks_like_path or path.exists() else None
-
-
-def _refuse_for_published(**asked: tuple[int | None, int]) -> None:
-    for name, (number, published) in asked.items():
-        if number not in (None, published):
-            raise StreamError(
-                f"The published splits of 'fewrel' have {name} {published}, not {number}; "
-                "dataset 'fewrel-full' draws streams of any shape."
-            )

@@ -1,32 +1,38 @@
-"""A user's own data: a file in any supported format, or a folder with `train`, `validation` and `test` files."""
+"""A user's own data: a file in any supported format, or a folder with `train`, `validation` and `test` files.
+
+`convert` writes our own formats: JSONL, which keeps every field, or CSV with inline marks, which people can edit.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
 from erda.data.formats import (
     Reading,
-    brat,
+    annotation_tools,
     csv_examples,
+    example_to_json,
     jsonl_examples,
-    labelstudio,
-    marked_lines,
-    prodigy,
     read_cfrl,
     read_fewrel,
     read_relation_list,
     read_tacred,
 )
-from erda.data.formats.row_collector import RowReader, read_rows
-from erda.data.formats.table_files import header_names, is_excel
+from erda.data.formats.annotation_tools import brat_files
+from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
+from erda.data.formats.row_collector import RowReader, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
+from erda.files import write_lines
+from erda.outputs import check_output, refuse_existing
+from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
-from erda.text.relation_names import readable_name
 from erda.types import Example, Relation
 
 PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
@@ -35,13 +41,13 @@ PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
     "tacred": read_tacred,
 }
 OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a description of the expected content
-    "brat": (brat.brat_rows, brat.EXPECTED),
+    "brat": (annotation_tools.brat_rows, annotation_tools.BRAT),
     "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
     "xlsx": (csv_examples.excel_rows, csv_examples.EXPECTED),
-    "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.EXPECTED),
-    "labelstudio": (labelstudio.labelstudio_rows, labelstudio.EXPECTED),
-    "marked": (marked_lines.marked_rows, marked_lines.EXPECTED),
-    "prodigy": (prodigy.prodigy_rows, prodigy.EXPECTED),
+    "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.JSON_LINES),
+    "labelstudio": (annotation_tools.labelstudio_rows, annotation_tools.LABEL_STUDIO),
+    "marked": (jsonl_examples.marked_rows, jsonl_examples.MARKED_LINES),
+    "prodigy": (annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
 }
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 OWN_SHOTS = 5  # default shots of a stream of own data
@@ -79,7 +85,7 @@ def read_examples(
         return PUBLISHED[format](path, no_relation)
     listed = {relation.id for relation in relations_beside(path)} or None
     rows_of, expected = row_reader(format, columns), OWN[format][1]
-    return read_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
+    return collect_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
 
 
 def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
@@ -122,7 +128,7 @@ def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None
 
 def detect_format(path: Path) -> str:
     """Detect a format: brat by its `.ann` files, CSV by its suffix, the others by the beginning of the file."""
-    if any(file.is_file() for file in brat.brat_files(path)):
+    if any(file.is_file() for file in brat_files(path)):
         return "brat"
     start = read_start(path, _START)
     first = start.partition("\n")[0]
@@ -258,3 +264,61 @@ def _folder_files(folder: Path) -> dict[str, Path]:
     if "train" not in found:
         raise DataError(f"{folder}: contains no train.jsonl (or .json or .csv, optionally with .gz or .bz2).")
     return found
+
+
+def jsonl_lines(examples: Iterable[Example], counterexamples: Iterable[Example] = ()) -> Iterator[str]:
+    """Write examples as lines of JSONL."""
+    for pool, holds in ((examples, True), (counterexamples, False)):
+        yield from (json.dumps(example_to_json(example, holds=holds), ensure_ascii=False) for example in pool)
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleWriter:
+    """How a format writes lines, and its line ending."""
+
+    lines: Callable[[Iterable[Example], Sequence[Example]], Iterator[str]]
+    end: str
+
+
+WRITERS = {".jsonl": ExampleWriter(jsonl_lines, "\n"), ".csv": ExampleWriter(csv_lines, CSV_END)}
+
+
+def convert(
+    path: Path,
+    out: Path,
+    *,
+    format: str | None = None,
+    no_relation: Collection[str] = (),
+    columns: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+    tick: Callable[[], object] = lambda: None,
+) -> Reading:
+    """Write the examples of a file to `out`, then those without a relation, then counterexamples; return the reading.
+
+    The ending of `out` selects the format: `.jsonl` or `.csv`, or either with `.gz` after it. `tick` is called once for
+    each row.
+    """
+    _writer(out)
+    check_output(out, path, *brat_files(path), *relation_files(path), overwrite=overwrite)
+    reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
+    examples = (*reading.examples, *reading.unrelated)
+    write_examples(out, examples, reading.counterexamples, overwrite=overwrite)
+    return reading
+
+
+def write_examples(
+    out: Path, examples: Iterable[Example], counterexamples: Sequence[Example] = (), *, overwrite: bool = False
+) -> None:
+    """Write examples as JSONL or CSV, depending on the ending of the name."""
+    writer = _writer(out)
+    refuse_existing(out, overwrite=overwrite)
+    write_lines(out, writer.lines(examples, counterexamples), end=writer.end)
+
+
+def _writer(out: Path) -> ExampleWriter:
+    ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
+    if ending not in WRITERS:
+        raise SettingsError(
+            f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, optionally followed by .gz."
+        )
+    return WRITERS[ending]

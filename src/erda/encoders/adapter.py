@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from erda.encoders import PooledLayers
 from erda.encoders.layers import LayeredModel
-from erda.encoders.settings import PooledLayers
 from erda.encoders.weights import (
     DEFAULT_BASE,
     SHIPPED,

@@ -1,4 +1,4 @@
-"""States of frozen layers, computed once per sentence and cached in SQLite: in memory, or in a file.
+"""The cache of vectors: states of frozen layers, computed once per sentence and kept in SQLite, in memory or in a file.
 
 The key of a sentence is the fingerprint of everything that determines its states (weights, settings, versions) and a
 digest of its piece ids, so entries never become stale. A full cache keeps its entries and adds no new ones.
@@ -20,8 +20,6 @@ import numpy as np
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from erda.encoders.tokens import Pieces
 
 GIBIBYTE = 1 << 30
@@ -52,7 +50,6 @@ class FrozenCache:
         self.max_bytes = max_bytes
         self._lock = RLock()
         self._stores: dict[tuple[str, int], FrozenStates] = {}
-        self._vectors: dict[str, dict[bytes, np.ndarray]] = {}
         self._file: sqlite3.Connection | None = None
         self._process = 0
         self._failed: set[str] = set()
@@ -63,10 +60,6 @@ class FrozenCache:
     def states(self, fingerprint: str, width: int) -> FrozenStates:
         """Open or create the store of one fingerprint (weights and settings)."""
         return self._stores.setdefault((fingerprint, width), FrozenStates(self, f"{fingerprint} {width}", width))
-
-    def vectors(self, encoder: str) -> dict[bytes, np.ndarray]:
-        """In-memory vector cache of an ONNX encoder, by sentence."""
-        return self._vectors.setdefault(encoder, {})
 
     def run(self, kind: Literal["read", "write"], work: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Return the result of `work`, or `default` after an error; then skip all further work of that kind."""
@@ -112,35 +105,30 @@ class FrozenStates:
         return self.cache.run("read", lambda file: int(file.execute(count, [self._name]).fetchone()[0]), 0)
 
     def of(
-        self, batch: Sequence[Pieces], make: Callable[[list[Pieces]], list[Tensor]], *, passing: bool = False
-    ) -> list[Tensor]:
-        """States of each sentence, on the CPU; `make` computes the missing ones, which are then cached."""
+        self, batch: Sequence[Pieces], make: Callable[[list[Pieces]], Sequence[np.ndarray]], *, passing: bool = False
+    ) -> list[np.ndarray]:
+        """States of each sentence; `make` computes the missing ones, which are then cached."""
         keys = [pieces.key for pieces in batch]
         kept = self.find(keys)
         missing = [i for i, states in enumerate(kept) if states is None]
         if missing:
-            import torch
-
             made = make([batch[i] for i in missing])
-            made = list(torch.cat(made).cpu().split([len(states) for states in made]))  # one copy from a GPU
             self.add([keys[i] for i in missing], made, passing=passing)
             for i, states in zip(missing, made, strict=True):
                 kept[i] = states
         return [states for states in kept if states is not None]
 
-    def find(self, keys: Sequence[bytes]) -> list[Tensor | None]:
+    def find(self, keys: Sequence[bytes]) -> list[np.ndarray | None]:
         """Cached states, None for a miss and for a wrong checksum."""
         return self.cache.run("read", lambda file: [self._find(file, key) for key in keys], [None] * len(keys))
 
-    def _find(self, file: sqlite3.Connection, key: bytes) -> Tensor | None:
-        import torch
-
+    def _find(self, file: sqlite3.Connection, key: bytes) -> np.ndarray | None:
         row = file.execute(FIND, [self._name, key]).fetchone()
         if row is None or zlib.crc32(row[1]) != row[0]:
             return None
-        return torch.frombuffer(bytearray(row[1]), dtype=torch.float32).view(-1, self._width)
+        return np.frombuffer(bytearray(row[1]), dtype=np.float32).reshape(-1, self._width)
 
-    def add(self, keys: Sequence[bytes], states: Sequence[Tensor], *, passing: bool = False) -> None:
+    def add(self, keys: Sequence[bytes], states: Sequence[np.ndarray], *, passing: bool = False) -> None:
         """Cache sentences while there is room, and replace damaged ones, in one transaction.
 
         `passing` sentences are cached at their second occurrence: most sentences made during training occur once.
@@ -157,7 +145,7 @@ class FrozenStates:
         def write(file: sqlite3.Connection) -> None:
             file.execute("begin immediate")
             for key, part in chosen.items():
-                content = part.contiguous().numpy().tobytes()
+                content = part.tobytes()
                 row = [self._name, key, zlib.crc32(content), content]
                 file.execute("insert or replace into states values (?, ?, ?, ?)", row)
             file.execute("commit")

@@ -7,33 +7,19 @@ BERT, RoBERTa (and models of the same shape) and MPNet can be split between any 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from erda.encoders.settings import ALL, Mode, PooledLayers
+from erda.encoders import ALL, Mode, PooledLayers
 from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
-from erda.files import first_line, read_json
+from erda.files import first_line
 
 BERT_KIN = ("bert", "roberta", "xlm-roberta", "camembert")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSizes:
-    """Bounded sizes of a `config.json`: transformers allocates a model before it reads the weights."""
-
-    num_hidden_layers: Annotated[int, Field(ge=0, le=1000)] = 0
-    n_layers: Annotated[int, Field(ge=0, le=1000)] = 0  # DistilBERT's name for num_hidden_layers
-    hidden_size: Annotated[int, Field(ge=0, le=65_536)] = 0
-    intermediate_size: Annotated[int, Field(ge=0, le=524_288)] = 0
-    vocab_size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    max_position_embeddings: Annotated[int, Field(ge=-1, le=10_000_000)] = 0
 
 
 def load_model(folder: ModelFolder) -> Any:
@@ -41,7 +27,6 @@ def load_model(folder: ModelFolder) -> Any:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    read_json(folder.path / "config.json", ModelSizes, error=ModelError)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

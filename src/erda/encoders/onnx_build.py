@@ -1,20 +1,35 @@
-"""Build the files of an ONNX encoder from PyTorch weights and cache them on disk (extra `train`)."""
+"""Build the files of an ONNX encoder from PyTorch weights (extra `train`).
+
+The graph takes the piece ids of one sentence and returns the states at its two start marks. It is written operator by
+operator from the weights and uses ONNX Runtime's fused operators, which have fast CPU kernels. Each run takes one
+sentence. There is no padding and no mask, so other sentences cannot change a vector, not even in int8, where the input
+scale of a matrix product depends on all of its rows.
+
+In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
+per word piece. The operator has a single scale, so the graph divides each row by its largest absolute value and
+multiplies the output by it. Queries, keys and values are computed in 32 bits. Each of these two measures halves the
+error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
+vectors are stored in 8 bits with one scale per word, everything else in half precision, which ONNX Runtime widens when
+it loads the file.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
 
+from erda.encoders import TransformerSettings, device_kind
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.background import BackgroundFile, save_background
-from erda.encoders.devices import device_kind
-from erda.encoders.layers import BERT_KIN
+from erda.encoders.contract import BackgroundFile, UnlabelledFile, save_background, save_unlabelled
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.layers import LayeredModel
 from erda.encoders.onnx_encoder import (
     GRAPH,
     TOKENIZER,
@@ -26,19 +41,14 @@ from erda.encoders.onnx_encoder import (
     digests,
     packaged_folder,
 )
-from erda.encoders.onnx_graph import build_graph
-from erda.encoders.settings import PooledLayers, TransformerSettings
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
-from erda.encoders.unlabelled import UnlabelledFile, save_unlabelled
-from erda.encoders.weights import SHIPPED, ModelFolder, adapter_folder, find_model
-from erda.errors import ErdaError, ModelError, SettingsError, WriteError, not_installed
-from erda.files import cache_folder, locked, read_json, remove_left_lock, remove_unfinished
+from erda.encoders.weights import MODELS, SHIPPED, ModelFolder, adapter_folder, find_model
+from erda.errors import ErdaError, ModelError, SettingsError
+from erda.files import locked
 from erda.types import EncoderSpec
 
-MODULES = ("onnx", "onnxruntime")
-BUILD_SECONDS = 300  # timeout for another process that builds the same graph
-LAYERS: Mapping[str, PooledLayers] = {"minilm": 2, "mpnet": 4}  # that engine `packaged` averages (docs/research.md)
-STATISTICS = "packaged"  # subfolder of a shipped adapter: background and unlabelled pairs over these layers
+BUILD_SECONDS = 300  # timeout for another process that builds the same encoder
+STATISTICS = "packaged"  # subfolder of a companion's adapter: background and unlabelled pairs over the pooled layers
 
 
 def open_onnx(
@@ -47,80 +57,34 @@ def open_onnx(
     *,
     weights: TrainedWeights | None,
     device: str,
-    kept: dict[bytes, np.ndarray] | None = None,
+    cache: FrozenCache | None = None,
 ) -> OnnxEncoder:
-    """Open an encoder for engine `onnx` or `onnx-int8`; the first call builds its files."""
-    packed = pack_encoder(folder, settings, weights=weights, device=device)
+    """Build an encoder for engine `onnx` or `onnx-int8` from its weights."""
+    if device_kind(device) != "cpu":
+        raise SettingsError(f"engine '{settings.engine}': it runs on a CPU, not on '{device}'; use engine 'torch'.")
+    packed = pack_encoder(folder, settings, weights=weights)
     filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
     fingerprint = weights.fingerprint if weights else folder.fingerprint
     spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
-    return OnnxEncoder(packed.about, lambda: packed, spec, kept=kept)
+    encoder = OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
+    encoder.pooled_layers = weights.pooled_layers if weights else 1
+    return encoder
 
 
 def pack_encoder(
-    folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None, device: str = "cpu"
-) -> PackedEncoder:
-    """Read the files of an encoder from the cache folder, or build and cache them."""
-    reason = unfit(folder, settings, device)
-    if reason:
-        raise SettingsError(f"engine '{settings.engine}': {reason}")
-    trained = weights.fingerprint if weights else ""
-    inputs = [VERSION, settings.engine, folder.fingerprint, trained, settings.max_pieces]
-    key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
-    place = cache_folder() / "onnx" / key
-    found = _read(place, key)
-    if found is not None:
-        remove_left_lock(place)
-    else:
-        try:
-            with locked(place, busy="another process builds the same encoder", error=ModelError, wait=BUILD_SECONDS):
-                found = _read(place, key)
-                if found is None:
-                    remove_unfinished(place)
-                    found = make_packed(folder, settings, weights, made_from=key)
-                    found.write(place)
-        except WriteError as fault:
-            warnings.warn(f"The encoder's graph cannot be cached; each start builds it again: {fault}", stacklevel=2)
-    return found or make_packed(folder, settings, weights)
-
-
-def unfit(folder: ModelFolder, settings: TransformerSettings, device: str) -> str:
-    """Reason why ONNX Runtime cannot run an encoder; empty if it can."""
-    missing = [module for module in MODULES if find_spec(module) is None]
-    shape = read_json(folder.path / "config.json", _Shape, error=ModelError)
-    if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
-        return "it runs frozen encoders: expected mode 'markers', trained_layers 0, projection 0, precision 'fp32'."
-    if device_kind(device) != "cpu":
-        return f"it runs on a CPU, not on '{device}'; use engine 'torch'."
-    if shape.model_type not in (*BERT_KIN, "mpnet") or shape.hidden_act != "gelu":
-        return f"it runs BERT, RoBERTa and MPNet, not '{shape.model_type}' ({shape.hidden_act}); use engine 'torch'."
-    return not_installed(missing) if missing else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """Architecture fields of a `config.json`."""
-
-    model_type: str
-    hidden_act: str = "gelu"
-
-
-def _read(place: Path, made_from: str = "") -> PackedEncoder | None:
-    """Read the files of an encoder; None if they are damaged or made from something else: rebuild them."""
-    try:
-        found = PackedEncoder.read(place) if place.is_dir() else None
-    except ErdaError:
-        return None
-    return found if found and found.about.made_from == made_from else None
-
-
-def make_packed(
-    folder: ModelFolder, settings: TransformerSettings, weights: TrainedWeights | None, *, made_from: str = ""
+    folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None, made_from: str = ""
 ) -> PackedEncoder:
     """Build the files of an encoder from its weights."""
+    engine = f"engine '{settings.engine}': it runs"
+    if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
+        expected = "expected mode 'markers', trained_layers 0, projection 0, precision 'fp32'"
+        raise SettingsError(f"{engine} frozen encoders: {expected}.")
     encoder = TransformerEncoder(folder, settings, weights=weights)
-    tokenizer = encoder.tokenizer
-    graph = build_graph(encoder.layers, max_pieces=tokenizer.limit, int8=settings.engine != "onnx")
+    config, tokenizer = encoder.layers.model.config, encoder.tokenizer
+    if not encoder.layers.splits or config.hidden_act != "gelu":
+        shape = f"'{config.model_type}' ({config.hidden_act})"
+        raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
+    graph = _Graph(int8=settings.engine != "onnx").build(encoder.layers, tokenizer.limit)
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
     about = AboutEncoder(
         version=VERSION,
@@ -144,7 +108,7 @@ def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> P
     """
     weights = packaged_weights(name)
     settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
-    packed = make_packed(find_model(name), settings, weights, made_from=weights.fingerprint)
+    packed = pack_encoder(find_model(name), settings, weights=weights, made_from=weights.fingerprint)
     source, fingerprint = statistics or adapter_folder(SHIPPED, base=name) / STATISTICS, packed.about.fingerprint
     centres = BackgroundFile(source, weights.fingerprint).read()
     pairs = UnlabelledFile(source, weights.fingerprint).read()
@@ -158,15 +122,170 @@ def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> P
 
 def packaged_weights(name: str) -> TrainedWeights:
     """The shipped adapter as engine `packaged` uses it."""
-    return replace(TrainedWeights.load(SHIPPED, base=name), pooled_layers=LAYERS[name])
+    return replace(TrainedWeights.load(SHIPPED, base=name), pooled_layers=MODELS[name].pooled_layers)
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
     """Build the files of engine `packaged` in the cache folder unless they are there; return their folder."""
     folder = packaged_folder(name)
     with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
-        if _read(folder, packaged_weights(name).fingerprint) is None:  # also those of an earlier version of erda
+        try:
+            found = PackedEncoder.read(folder).about.made_from
+        except ErdaError:  # missing, damaged, or of another version of erda
+            found = ""
+        if found != packaged_weights(name).fingerprint:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             build_packaged(name, folder)
     say(f"{name}: complete ({folder}).")
     return folder
+
+
+# -- the graph -------------------------------------------------------------------------------------------------------
+
+OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
+RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
+LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
+LARGEST_WORD = 127  # largest entry of an int8 word vector
+TINY = np.array(1e-9, dtype=np.float32)
+
+
+class _Graph:
+    """Nodes and constants; each method adds some and returns the name of their output."""
+
+    def __init__(self, int8: bool) -> None:
+        self.int8 = int8
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def build(self, layers: LayeredModel, max_pieces: int) -> bytes:
+        """Serialise the graph of a model that `splits`: `ids` [length] and `marks` [2] -> `vector` [2 x hidden]."""
+        embeddings, width = layers.model.embeddings, layers.hidden_size
+        words = _array(embeddings.word_embeddings.weight)
+        if layers.marks is not None:
+            words = np.concatenate([words, _array(layers.marks)])
+        length = self._add("Shape", "ids")
+        rows = self._words(words)
+        places = self._floats(_array(layers.position_rows(max_pieces)))
+        rows = self._add("Add", rows, self._add("Slice", places, self._ints(0), length))
+        norm = embeddings.LayerNorm
+        states = self._add("LayerNormalization", rows, *self._scale(norm), epsilon=norm.eps)
+        bias = self._position_bias(layers, max_pieces, length)
+        pooled = []
+        for number, layer in enumerate(layers.layers, start=1):
+            if number - 1 > layers.n_layers - layers.pooled_layers:
+                pooled.append(self._add("Gather", states, "marks"))
+            states = self._layer(layers, layer, states, bias, last=number == layers.n_layers)
+        if pooled:
+            states = self._add("Mean", *map(self._unit, [*pooled, states]))
+        self._add("Reshape", states, self._ints(-1))
+        self.nodes[-1].output[0] = "vector"
+        graph = helper.make_graph(
+            self.nodes,
+            "encoder",
+            [_value("ids", TensorProto.INT32, "length"), _value("marks", TensorProto.INT64, 2)],
+            [_value("vector", TensorProto.FLOAT, 2 * width)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)]
+        content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
+        return content
+
+    def _words(self, words: np.ndarray) -> str:
+        """Look up word vectors: [length, hidden]."""
+        if not self.int8:
+            return self._add("Gather", self._constant(words), "ids")
+        scale = np.maximum(np.abs(words).max(axis=1, keepdims=True), TINY) / LARGEST_WORD
+        whole = self._constant(np.rint(words / scale).astype(np.int8))
+        rows = self._add("Cast", self._add("Gather", whole, "ids"), to=TensorProto.FLOAT)
+        return self._add("Mul", rows, self._add("Gather", self._constant(scale), "ids"))
+
+    def _floats(self, value: np.ndarray) -> str:
+        """A 32-bit constant, stored in 16 bits in an int8 graph."""
+        if not self.int8:
+            return self._constant(value)
+        return self._add("Cast", self._constant(value.astype(np.float16)), to=TensorProto.FLOAT)
+
+    def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
+        """One layer: [length, hidden] -> [length, hidden]; the last layer only at the two marks: [2, hidden]."""
+        attention, query, key, value = layers.attention(layer)
+        if last:
+            here = self._add("Gather", states, "marks")
+            bias = bias and self._add("Gather", bias, "marks", axis=2)
+            parts = [self._exact(here, query), *self._split(self._exact(states, key, value), 2)]
+        else:
+            here, parts = states, self._split(self._exact(states, query, key, value), 3)
+        batch = self._ints(0)  # the operator needs a batch axis
+        parts = [self._add("Unsqueeze", part, batch) for part in parts]
+        heads = attention.num_attention_heads
+        mixed = self._add("MultiHeadAttention", *parts, "", "", bias, domain=RUNTIME, num_heads=heads)
+        output, norm = layers.attention_output(layer)
+        attended = self._skip(norm, self._linear(self._add("Squeeze", mixed, batch), output), here)
+        inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
+        return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
+
+    def _unit(self, states: str) -> str:
+        """Scale to length 1."""
+        return self._add("Div", states, self._add("Max", self._add("ReduceL2", states), self._constant(TINY)))
+
+    def _exact(self, states: str, *linears: nn.Linear) -> str:
+        """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""
+        weight = np.concatenate([_array(linear.weight) for linear in linears])
+        bias = np.concatenate([_array(linear.bias) for linear in linears])
+        return self._add("Gemm", states, self._floats(weight), self._constant(bias), transB=1)
+
+    def _linear(self, states: str, linear: nn.Linear) -> str:
+        """A linear layer: [n, in] -> [n, out]."""
+        if not self.int8:
+            return self._exact(states, linear)
+        weight, bias = _array(linear.weight), self._constant(_array(linear.bias))
+        scale = np.maximum(np.abs(weight).max(axis=1), TINY) / LARGEST
+        whole = self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T)
+        largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
+        largest = self._add("Max", largest, self._constant(TINY))
+        states = self._add("Div", states, largest)
+        product = self._add("DynamicQuantizeMatMul", states, whole, self._constant(scale), domain=RUNTIME)
+        return self._add("Add", self._add("Mul", product, largest), bias)
+
+    def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
+        """A residual connection and the normalisation after it."""
+        scale = self._scale(norm)
+        return self._add("SkipLayerNormalization", states, skipped, *scale, domain=RUNTIME, epsilon=norm.eps)
+
+    def _scale(self, norm: nn.LayerNorm) -> tuple[str, str]:
+        return self._constant(_array(norm.weight)), self._constant(_array(norm.bias))
+
+    def _position_bias(self, layers: LayeredModel, max_pieces: int, length: str) -> str:
+        """MPNet's attention bias by distance, [1, heads, length, length]; empty for other models."""
+        bias = layers.position_bias(max_pieces)
+        if bias is None:
+            return ""
+        both = self._add("Concat", length, length, axis=0)
+        return self._add("Slice", self._floats(_array(bias)), self._ints(0, 0), both, self._ints(2, 3))
+
+    def _split(self, states: str, n: int) -> list[str]:
+        self.nodes.append(helper.make_node("Split", [states], names := self._names(n), axis=1, num_outputs=n))
+        return names
+
+    def _ints(self, *numbers: int) -> str:
+        return self._constant(np.array(numbers, dtype=np.int64))
+
+    def _constant(self, value: np.ndarray) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def _names(self, n: int) -> list[str]:
+        return [f"{len(self.nodes)}.{part}" for part in range(n)]
+
+    def _add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        (name,) = self._names(1)
+        self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
+        return name
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()
+
+
+def _value(name: str, kind: int, size: int | str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, [size])

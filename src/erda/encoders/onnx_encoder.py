@@ -17,28 +17,28 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.encoders.background import BackgroundFile
-from erda.encoders.base import Encoder, embedded_one, shares
-from erda.encoders.settings import TransformerSettings
+from erda.encoders import TransformerSettings
+from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
 from erda.encoders.tokens import MarkedTokenizer, Pieces
-from erda.encoders.unlabelled import UnlabelledFile
+from erda.encoders.weights import MODELS, PACKAGED
 from erda.errors import ModelError, SettingsError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
 
+if TYPE_CHECKING:
+    from erda.encoders.frozen import FrozenCache
+
 VERSION = 4  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
-PACKAGED = Path(__file__).parent / "packaged"
 BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
 GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
 FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter", "pooled_layers")
-KEPT_VECTORS = 100_000  # limit of an experiment's vector cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
 class OnnxEncoder(Encoder):
     """A frozen transformer in mode `markers`. The first sentence loads graph and tokenizer.
 
-    Sentences run one at a time, so a vector does not depend on its batch. `kept` caches vectors by sentence, for
-    experiments that embed the same sentences many times.
+    Sentences run one at a time, so a vector does not depend on its batch. `cache` is for experiments that embed the
+    same sentences many times.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class OnnxEncoder(Encoder):
         load: Callable[[], PackedEncoder],
         spec: EncoderSpec,
         *,
-        kept: dict[bytes, np.ndarray] | None = None,
+        cache: FrozenCache | None = None,
     ) -> None:
         self.about, self.spec, self.dim, self.engine = about, spec, about.dim, about.engine
-        self._load, self._kept, self._lock = load, kept, Lock()
+        self.cache, self._load, self._lock = cache, load, Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> OnnxEncoder:
         return self  # immutable
@@ -157,12 +157,15 @@ class OnnxEncoder(Encoder):
         pieces = self.tokenizer.encode(examples, blanked=blanks)
         return self.embed_pieces(pieces, batch_size=batch_size or BATCH_SIZE)
 
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed plain texts: [n_texts, dim] float32."""
-        return self.embed_pieces(self.tokenizer.encode_texts(texts))
-
     def embed_pieces(self, batch: Sequence[Pieces], *, batch_size: int = BATCH_SIZE) -> np.ndarray:
         """Embed sentences that are already word pieces: [n, dim] float32."""
+        if self.cache is not None and self.cache.max_bytes:
+            states = self.cache.states(self.about.fingerprint, self.dim)
+            made = states.of(batch, lambda new: list(self._vectors(new, batch_size)[:, None]))
+            return np.concatenate([np.empty((0, self.dim), np.float32), *made])
+        return self._vectors(batch, batch_size)
+
+    def _vectors(self, batch: Sequence[Pieces], batch_size: int) -> np.ndarray:
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
         n_threads = 1 if shares() else min(available_threads(), len(batch))
         if n_threads <= 1:
@@ -181,16 +184,12 @@ class OnnxEncoder(Encoder):
         return vectors
 
     def _vector(self, pieces: Pieces) -> np.ndarray:
-        if self._kept is not None and pieces.key in self._kept:
-            return self._kept[pieces.key]
         inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
         vector: np.ndarray = self._loaded[1].run(None, inputs)[0]
-        if self._kept is not None and len(self._kept) < KEPT_VECTORS:
-            self._kept[pieces.key] = vector
         return vector
 
 
-def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes, np.ndarray] | None) -> OnnxEncoder:
+def open_packaged(name: str, settings: TransformerSettings, *, cache: FrozenCache | None = None) -> OnnxEncoder:
     """Open an encoder that ships with erda, or that `erda data get` has built."""
     folder = packaged_folder(name)
     if not (folder / ABOUT).is_file():
@@ -206,9 +205,10 @@ def open_packaged(name: str, settings: TransformerSettings, *, kept: dict[bytes,
         about,
         lambda: PackedEncoder.read(folder),
         EncoderSpec(name, settings.model_dump(), about.fingerprint),
-        kept=kept,
+        cache=cache,
     )
     remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
+    encoder.pooled_layers = MODELS[name].pooled_layers if name in MODELS else 1
     encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
     encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder

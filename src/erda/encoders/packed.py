@@ -143,10 +143,8 @@ class SentenceBatches:
     def _table(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
         """One row of numbers per sentence, [n, 38], and lengths [n].
 
-        A sentence has eleven segments: [CLS] before [ first ] between [ second ] after [SEP]. Columns: starts of the
-        segments and the end of the sentence (12); the fixed piece of each segment or -1 for text, and the padding
-        (12); offset of each segment's text in `pieces`, minus its start (12); positions of the start marks of head and
-        tail (2).
+        Columns: `begins` of the layout (12); `fixed` pieces, with names as they are shown, and the padding (12); offset
+        of each segment's text in `pieces`, minus its start (12); `places` (2).
         """
         tokenizer, n = self._tokenizer, len(shown.rows)
         lengths, head_first = self._lengths[shown.rows].copy(), self._head_first[shown.rows]
@@ -156,20 +154,13 @@ class SentenceBatches:
         starts[:, 0] += lengths[:, 0] - kept[:, 0]
         lengths[:, [0, 4]] = kept
         lengths[:, [1, 3]] = np.where(names < 0, lengths[:, [1, 3]], 1)
-        sizes = np.ones((n, 11), np.int64)
-        sizes[:, 1::2] = lengths
-        begins = np.zeros((n, 12), np.int64)
-        np.cumsum(sizes, axis=1, out=begins[:, 1:])
-        head_marks, tail_marks = np.array(tokenizer.marks).reshape(2, 2)
-        fixed = np.full((n, 12), -1)
-        fixed[:, 0], fixed[:, 10], fixed[:, 11] = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-        fixed[:, [2, 4]] = np.where(head_first[:, None], head_marks, tail_marks)
-        fixed[:, [6, 8]] = np.where(head_first[:, None], tail_marks, head_marks)
-        fixed[:, [3, 7]] = names
+        layout = tokenizer.layout(lengths, head_first)
+        layout.fixed[:, [3, 7]] = names
         offsets = np.zeros((n, 12), np.int64)
-        offsets[:, 1:10:2] = starts - begins[:, 1:10:2]
-        places = np.where(head_first[:, None], begins[:, [2, 6]], begins[:, [6, 2]])
-        return np.concatenate([begins, fixed, offsets, places], axis=1), begins[:, 11]
+        offsets[:, 1:10:2] = starts - layout.begins[:, 1:10:2]
+        padding = np.full((n, 1), tokenizer.pad_id)
+        columns = (layout.begins, layout.fixed, padding, offsets, layout.places)
+        return np.concatenate(columns, axis=1), layout.begins[:, 11]
 
     def _cut(self, pieces: np.ndarray, rows: np.ndarray) -> None:
         """Shorten sentences to the limit of the model, in place."""

@@ -21,7 +21,7 @@ from erda.types import Example
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from erda.encoders.settings import Mode
+    from erda.encoders import Mode
 
 Key = TypeVar("Key")
 
@@ -47,6 +47,15 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Marked sentences in eleven segments: [CLS] before [ first ] between [ second ] after [SEP]."""
+
+    begins: np.ndarray  # [n, 12], starts of the segments and the end of the sentence
+    fixed: np.ndarray  # [n, 11], the only piece of each segment, or -1 for text
+    places: np.ndarray  # [n, 2], positions of the start marks of head and tail
 
 
 class MarkedTokenizer:
@@ -103,17 +112,13 @@ class MarkedTokenizer:
     ) -> list[Pieces]:
         """Tokenise marked sentences; `blanked[i]` says which of (head, tail) the mask token replaces."""
         if blanked is not None:
-            words = self._read_words(chain.from_iterable(example.tokens for example in examples))
-            return [self._mark(example, words, blank) for example, blank in zip(examples, blanked, strict=True)]
+            return self._marked(examples, blanked)
         known = self._sentences
-        found = [known.get(example) for example in examples]
-        if None in found:
-            new = [example for example, pieces in zip(examples, found, strict=True) if pieces is None]
-            words = self._read_words(chain.from_iterable(example.tokens for example in new))
-            made = {example: self._mark(example, words) for example in new}
-            found = [pieces or made[example] for example, pieces in zip(examples, found, strict=True)]
-            _keep(known, made, KEPT_SENTENCES)
-        return [pieces for pieces in found if pieces is not None]
+        found = {example: known.get(example) for example in examples}
+        new = [example for example, pieces in found.items() if pieces is None]
+        made = dict(zip(new, self._marked(new, [(False, False)] * len(new)), strict=True))
+        _keep(known, made, KEPT_SENTENCES)
+        return [found[example] or made[example] for example in examples]
 
     def pieces_of(self, word: str) -> list[int]:
         """Piece ids of one word."""
@@ -163,34 +168,47 @@ class MarkedTokenizer:
     def parts(self, examples: Sequence[Example]) -> list[list[list[int]]]:
         """Tokenise sentences in five parts: before, entity, between, entity, after; an empty entity is unknown."""
         known = self._read_words(chain.from_iterable(example.tokens for example in examples))
-        return [self._parts(example, known) for example in examples]
+        found = []
+        for example in examples:
+            words = [known[token] for token in example.tokens]
+            one, two = sorted((example.head.span, example.tail.span))
+            cuts = (0, one.start, one.end, two.start, two.end, len(words))
+            parts = [list(chain.from_iterable(words[start:end])) for start, end in pairwise(cuts)]
+            parts[1], parts[3] = parts[1] or [self.unk_id], parts[3] or [self.unk_id]
+            found.append(parts)
+        return found
 
-    def _parts(self, example: Example, known: dict[str, list[int]]) -> list[list[int]]:
-        words = [known[token] for token in example.tokens]
-        one, two = sorted((example.head.span, example.tail.span))
-        cuts = (0, one.start, one.end, two.start, two.end, len(words))
-        parts = [list(chain.from_iterable(words[start:end])) for start, end in pairwise(cuts)]
-        parts[1], parts[3] = parts[1] or [self.unk_id], parts[3] or [self.unk_id]
-        return parts
+    def layout(self, lengths: np.ndarray, head_first: np.ndarray) -> Layout:
+        """Lay out sentences whose five parts have these `lengths`, [n, 5]."""
+        sizes = np.ones((len(lengths), 11), np.int64)
+        sizes[:, 1::2] = lengths
+        begins = np.zeros((len(lengths), 12), np.int64)
+        np.cumsum(sizes, axis=1, out=begins[:, 1:])
+        head_marks, tail_marks = np.array(self.marks).reshape(2, 2)
+        fixed = np.full((len(lengths), 11), -1)
+        fixed[:, 0], fixed[:, 10] = self.cls_id, self.sep_id
+        fixed[:, [2, 4]] = np.where(head_first[:, None], head_marks, tail_marks)
+        fixed[:, [6, 8]] = np.where(head_first[:, None], tail_marks, head_marks)
+        return Layout(begins, fixed, np.where(head_first[:, None], begins[:, [2, 6]], begins[:, [6, 2]]))
 
-    def _mark(self, example: Example, known: dict[str, list[int]], blank: tuple[bool, bool] = (False, False)) -> Pieces:
-        parts = self._parts(example, known)
-        head_first = example.head.span < example.tail.span
-        marks = [self.marks[:2], self.marks[2:]]
-        if not head_first:
-            marks, blank = marks[::-1], blank[::-1]
-        (in_one, out_one), (in_two, out_two) = marks
-        for place, hidden in zip((1, 3), blank, strict=True):
-            if hidden:
-                parts[place] = [self.mask_id]
-        room = self.limit - N_SPECIAL
-        if sum(map(len, parts)) > room:
-            parts = cut(parts, room)
-        before, first, between, second, after = parts
-        ids = [self.cls_id, *before, in_one, *first, out_one, *between, in_two, *second, out_two, *after, self.sep_id]
-        start_one = 1 + len(before)
-        start_two = start_one + 2 + len(first) + len(between)
-        return _pieces(ids, start_one, start_two) if head_first else _pieces(ids, start_two, start_one)
+    def _marked(self, examples: Sequence[Example], blanked: Sequence[tuple[bool, bool]]) -> list[Pieces]:
+        sentences, room = self.parts(examples), self.limit - N_SPECIAL
+        head_first = [example.head.span < example.tail.span for example in examples]
+        for row, (parts, blank) in enumerate(zip(sentences, blanked, strict=True)):
+            for place, hidden in zip((1, 3), blank if head_first[row] else blank[::-1], strict=True):
+                parts[place] = [self.mask_id] if hidden else parts[place]
+            if sum(map(len, parts)) > room:
+                sentences[row] = cut(parts, room)
+        lengths = np.array([[len(part) for part in parts] for parts in sentences], np.int64).reshape(-1, 5)
+        layout = self.layout(lengths, np.array(head_first, bool))
+        found = []
+        for parts, begins, fixed, (head, tail) in zip(
+            sentences, layout.begins, layout.fixed, layout.places, strict=True
+        ):
+            ids = np.repeat(fixed, np.diff(begins))
+            ids[ids < 0] = list(chain.from_iterable(parts))
+            found.append(_pieces(ids, int(head), int(tail)))
+        return found
 
 
 def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
@@ -215,8 +233,8 @@ def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
     return [context[:n_before], first, context[n_before:n_between], second, context[n_between:]]
 
 
-def _pieces(ids: list[int], head: int, tail: int) -> Pieces:
-    array = np.array(ids, dtype=np.int32)
+def _pieces(ids: Sequence[int] | np.ndarray, head: int, tail: int) -> Pieces:
+    array = np.asarray(ids, dtype=np.int32)
     digest = blake2b(array.tobytes(), digest_size=16, person=b"%d %d" % (head, tail))
     return Pieces(array, head, tail, digest.digest())
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import ModelError
 from erda.types import Example
 
@@ -46,12 +46,6 @@ class TrainableEncoder(nn.Module, Encoder):
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
         """Embed marked sentences without gradients: [n_examples, dim] float32."""
         vectors: np.ndarray = embed(self, examples, batch_size=batch_size, blanked=blanked).cpu().numpy()
-        return vectors
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed plain texts without gradients: [n_texts, dim] float32."""
-        with torch.no_grad():
-            vectors: np.ndarray = self.encode_texts(texts).float().cpu().numpy()
         return vectors
 
     @property

@@ -12,14 +12,15 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from erda.encoders import ALL, BY_MODE, TransformerSettings
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, load_tokenizer, states_at
-from erda.encoders.settings import ALL, BY_MODE, TransformerSettings
 from erda.encoders.tokens import Pieces
 from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
@@ -65,7 +66,7 @@ class TransformerEncoder(TrainableEncoder):
         for module in self.layers.modules():
             if isinstance(module, nn.Dropout):
                 module.p = settings.dropout
-        self.mode = mode
+        self.mode, self.pooled_layers = mode, pooled_layers
         self.precision = settings.precision
         self.learning_rate = settings.learning_rate or LEARNING_RATES[mode]
         self.cache = cache
@@ -130,19 +131,6 @@ class TransformerEncoder(TrainableEncoder):
         vectors = states.flatten(1)
         return (vectors if self.linear is None else self.linear(vectors)).float()
 
-    def warm(self, examples: Sequence[Example], *, progress: bool = True) -> None:
-        """Fill the cache: run the frozen layers over uncached sentences, in large batches."""
-        store = self._store()
-        if store is None:
-            return
-        from tqdm import tqdm
-
-        pieces = list({item.key: item for item in self.tokenizer.encode(examples)}.values())
-        with tqdm(total=len(pieces), desc="frozen layers", unit="sentence", disable=None if progress else True) as bar:
-            for group in _groups([len(item) for item in pieces], GPU_PIECES):
-                store.of([pieces[i] for i in group], self._frozen_states)
-                bar.update(len(group))
-
     # -- from word pieces to pooled states -----------------------------------------------------------------------------
 
     def _collate(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,8 +147,10 @@ class TransformerEncoder(TrainableEncoder):
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:
         """States of the last layer at the pooled places: [n, p, hidden]."""
         layers, store = self.layers, self._store()
-        make = self._frozen_states
-        parts = make(batch) if store is None else store.of(batch, make, passing=self.training)
+        if store is None:
+            parts = self._frozen_states(batch)
+        else:
+            parts = [torch.from_numpy(one) for one in store.of(batch, self._frozen_arrays, passing=self.training)]
         states = pad_sequence(parts, batch_first=True).to(self.device).float()
         if self._n_frozen == layers.n_layers:
             return states
@@ -190,6 +180,11 @@ class TransformerEncoder(TrainableEncoder):
             else:
                 found.update((i, rows[: len(batch[i])]) for i, rows in zip(group, states, strict=True))
         return [found[i] for i in range(len(batch))]
+
+    def _frozen_arrays(self, batch: Sequence[Pieces]) -> list[np.ndarray]:
+        """`_frozen_states` on the CPU; one copy from a GPU for the whole batch."""
+        states = self._frozen_states(batch)
+        return [part.numpy() for part in torch.cat(states).cpu().split([len(one) for one in states])]
 
     @property
     def _n_frozen(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import ModelError, StreamError, unknown_name
 from erda.fields import Seed, Settings, checked_settings, flat_values, settings_model
 from erda.learning.memory import nearest_of_each

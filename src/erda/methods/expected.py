@@ -59,7 +59,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Background:
-    """Cluster centres of general sentences (`erda.encoders.background`), [n, dim]: they model untaught relations."""
+    """Cluster centres of general sentences (`erda.encoders.contract`), [n, dim]: they model untaught relations."""
 
     centres: np.ndarray
 

@@ -18,8 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from erda.encoders.base import unit_rows
-from erda.encoders.unlabelled import Unlabelled
+from erda.encoders.contract import Unlabelled, unit_rows
 from erda.methods.expected import Fitted
 from erda.methods.open_head import COUNT_WEIGHT, NAME_COUNT, OpenHead, Pairs, plain_type, relative_counts
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from erda.encoders.base import unit_rows
+from erda.encoders.contract import unit_rows
 from erda.errors import StreamError
 from erda.fields import Fraction, Positive, Weight
 from erda.methods.base import Method

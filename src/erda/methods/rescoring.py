@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from erda.encoders.base import Encoder, unit_rows
+from erda.encoders.contract import Encoder, unit_rows
 from erda.methods.posterior import Posterior
 from erda.types import Example, Relation, Task
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from erda import __version__
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.errors import ErdaError, ModelError, WriteError
 from erda.files import (
     check_path,

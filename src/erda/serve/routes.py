@@ -20,12 +20,12 @@ from erda.app.extractor import Extractor
 from erda.app.inputs import example_of, read_each
 from erda.app.texts import read_annotated
 from erda.app.version import NOTHING_TAUGHT, Version
-from erda.encoders.base import watched
+from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
 from erda.serve.jobs import Job, Progress, TheJobs
-from erda.serve.service import TheService
+from erda.serve.service import Service, TheService
 
 questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
@@ -34,6 +34,16 @@ CHANGED = replies(wire.Reply, "The new version.")
 MOST_POINTS = 2_000  # newest examples on a map
 Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
+
+
+async def read(service: Service, work: Callable[[Version], dict[str, Any]]) -> Response:
+    """Answer from the current version, in a thread."""
+    return Json(await service.read(lambda version: {"version": version.number, **work(version)}))
+
+
+async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
+    """Change the extractor and answer with the new version."""
+    return Json({"version": await service.write(work)})
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -84,7 +94,7 @@ async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs:
     if len(document.text) > service.limits.text_size:
         message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
         raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
-    return Json(await service.read(lambda version: {"version": version.number, **extracted(version, document, body)}))
+    return await read(service, lambda version: extracted(version, document, body))
 
 
 def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
@@ -103,11 +113,7 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
 async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
-    return Json(
-        await service.read(
-            lambda version: {"version": version.number, **wire.explanation_row(version.explain(example))}
-        )
-    )
+    return await read(service, lambda version: wire.explanation_row(version.explain(example)))
 
 
 @questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
@@ -115,11 +121,7 @@ async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> R
     """Compare answers with the truth."""
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
-    return Json(
-        await service.read(
-            lambda version: {"version": version.number, **wire.evaluation_row(evaluate(version, labelled))}
-        )
-    )
+    return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)))
 
 
 @questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
@@ -179,43 +181,38 @@ async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Respons
 @teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
 async def relations(service: TheService) -> Response:
     """List the known relations with the number of their examples."""
-    return Json(await service.read(wire.relations_row))
-
-
-async def changed(service: TheService, change: Callable[[Extractor], int]) -> Response:
-    """Change the extractor and answer with the new version."""
-    return Json({"version": await service.write(change)})
+    return await read(service, lambda version: {"relations": wire.relation_rows(version)})
 
 
 @teaching.delete("/relations", responses=CHANGED)
 async def forget_relation(relation: Relation, service: TheService) -> Response:
     """Forget a relation and its examples; earlier versions still hold them."""
-    return await changed(service, lambda extractor: extractor.forget(relation))
+    return await write(service, lambda extractor: extractor.forget(relation))
 
 
 @teaching.post("/relations/rename", responses=CHANGED)
 async def rename_relation(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
-    return await changed(service, lambda extractor: extractor.rename(body.relation, body.to))
+    return await write(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
 @teaching.post("/relations/merge", responses=CHANGED)
 async def merge_relations(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
-    return await changed(service, lambda extractor: extractor.merge(body.relation, body.into))
+    return await write(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
 @teaching.post("/relations/describe", responses=CHANGED)
 async def describe_relation(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
-    return await changed(service, lambda extractor: extractor.describe(body.relation, body.description))
+    return await write(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
 @teaching.post("/relations/declare", responses=CHANGED)
 async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
-    return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
+    return await write(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
 @teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
@@ -242,16 +239,15 @@ async def examples(relation: Relation, service: TheService) -> Response:
 
     def listed(version: Version) -> dict[str, Any]:
         known = version.known(relation)
-        rows = {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
-        return {"version": version.number, **rows}
+        return {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
 
-    return Json(await service.read(listed))
+    return await read(service, listed)
 
 
 @teaching.delete("/examples/{number}", responses=CHANGED)
 async def take_back(number: Number, service: TheService) -> Response:
     """Take back one example, as if it had never been taught."""
-    return await changed(service, lambda extractor: extractor.take_back(number))
+    return await write(service, lambda extractor: extractor.take_back(number))
 
 
 @teaching.get("/history", responses=replies(wire.Reply, "All versions."))
@@ -265,7 +261,7 @@ async def history(service: TheService) -> Response:
 async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
-    return await changed(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
+    return await write(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
 
 
 @teaching.get(
@@ -304,20 +300,19 @@ async def entities(body: bodies.TextBody, service: TheService) -> Response:
         sentences = [one for one in tagged.sentences if one.offsets]
         mentions = [(entity, one.characters(entity.span)) for one in sentences for entity in one.entities]
         return {
-            "version": version.number,
             "tagger": tagged.tagger,
             "hint": tagged.hint,
             "sentences": [[one.offsets[0][0], one.offsets[-1][1]] for one in sentences],
             "entities": [{"span": span, "name": entity.name, "type": entity.type} for entity, span in mentions],
         }
 
-    return Json(await service.read(found))
+    return await read(service, found)
 
 
 @views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
-    return Json(await service.read(map_row))
+    return await read(service, map_row)
 
 
 def map_row(version: Version) -> dict[str, Any]:
@@ -331,7 +326,7 @@ def map_row(version: Version) -> dict[str, Any]:
         {**row, "teaching": one.teaching, "x": x, "y": y}
         for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
     ]
-    return {"version": version.number, "share": share, "points": rows}
+    return {"share": share, "points": rows}
 
 
 def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:

@@ -22,7 +22,7 @@ from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.app.store import HEAD
 from erda.app.version import Version
-from erda.encoders.base import sharing
+from erda.encoders.contract import sharing
 from erda.errors import ErdaError
 from erda.files import file_state
 from erda.serve.failures import Refused

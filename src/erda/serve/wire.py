@@ -236,10 +236,10 @@ def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
     return [{"number": one.number, **example_row(one.example), "relation": one.example.relation} for one in lessons]
 
 
-def relations_row(version: Version) -> dict[str, Any]:
+def relation_rows(version: Version) -> list[dict[str, Any]]:
     """The relations of a version, the number of their examples, their declarations and thresholds."""
     thresholds = version.state.thresholds
-    known = [
+    return [
         {
             **asdict(one.relation),
             "n_examples": len(one.lessons),
@@ -250,4 +250,3 @@ def relations_row(version: Version) -> dict[str, Any]:
         }
         for one in version.state.known
     ]
-    return {"version": version.number, "relations": known}

@@ -12,7 +12,7 @@ from erda.settings.runs import Run
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmenter
     from erda.data.streams import TaskStream
-    from erda.encoders.base import Encoder
+    from erda.encoders.contract import Encoder
     from erda.encoders.frozen import FrozenCache
     from erda.methods.base import Method
 
@@ -26,7 +26,7 @@ def open_run_stream(run: Run) -> TaskStream:
 @lru_cache(maxsize=1)
 def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
     from erda.data.catalogue import open_stream
-    from erda.data.patterns import with_patterns
+    from erda.data.streams import with_patterns
 
     settings = dict(cut)
     patterns = settings.pop("patterns", False)

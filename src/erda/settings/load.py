@@ -176,7 +176,7 @@ def validated(model: type[S], keys: Mapping[str, str], given: Layer, found: list
 def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
     """The options with default shots and seeds filled in; check names and folders."""
     from erda.data.catalogue import default_seeds
-    from erda.encoders.devices import check_device
+    from erda.encoders import check_device
 
     values: dict[str, Any] = {}
     for check in (

@@ -57,7 +57,7 @@ class StreamSettings(Settings):
     candidates: Count | None = None
     min_examples: Count | None = None  # relations with fewer are left out
     no_relation: str | None = None  # relation names that mean "none", separated by commas
-    patterns: bool | None = None  # add written patterns to descriptions (`erda.data.patterns`)
+    patterns: bool | None = None  # add written patterns to descriptions (`erda.data.streams`)
 
 
 class RunOptions(Settings):

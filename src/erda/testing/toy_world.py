@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.encoders.base import Encoder
+from erda.encoders.contract import Encoder
 from erda.types import EncoderSpec, Entity, Example, Relation, Span, Task
 
 if TYPE_CHECKING:
-    from erda.encoders.bilstm import BiLstmEncoder
-    from erda.encoders.glove import WordVectors
+    from erda.encoders.bilstm import BiLstmEncoder, WordVectors
 
 NAMES = ("ada", "bob", "carl", "dora", "eve", "fay")
 FILLERS = ("the", "of", "and", "in", "was", "who")
@@ -27,7 +26,7 @@ def word_vectors() -> WordVectors:
     """Random vectors; row 0 is the unknown word. Sign vectors are twice as long."""
     import torch
 
-    from erda.encoders.glove import WordVectors
+    from erda.encoders.bilstm import WordVectors
 
     words = (*NAMES, *FILLERS, *SIGNS)
     vectors = np.random.default_rng(7).normal(size=(len(words) + 1, DIM)).astype(np.float32)
@@ -46,10 +45,6 @@ class ToyWords(Encoder):
         """Sum word vectors; words after the head count twice."""
         return self._sums([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
 
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Sum word vectors."""
-        return self._sums([text.split() for text in texts])
-
     def _sums(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
         rows = [np.sum([_word(word, self.dim) for word in words], axis=0) for words in texts]
         return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
@@ -62,8 +57,8 @@ def _word(word: str, dim: int) -> np.ndarray:
 
 def toy_encoder(seed: int = 0) -> BiLstmEncoder:
     """The BiLSTM of the package with a handful of hidden units (extra `train`)."""
+    from erda.encoders import BiLstmSettings
     from erda.encoders.bilstm import BiLstmEncoder
-    from erda.encoders.settings import BiLstmSettings
 
     encoder = BiLstmEncoder(word_vectors(), BiLstmSettings(hidden_size=8), seed=seed)
     encoder.learning_rate = 0.01  # few parameters need large steps

@@ -1,4 +1,4 @@
-"""Entities found in plain text by a list of names."""
+"""Entities in plain text, found without a model: by a list of names, or by capital letters (English)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from erda.errors import DataError
-from erda.text.pairs import TaggedSentence
+from erda.text.keys import TaggedSentence
+from erda.text.pronouns import is_pronoun
 from erda.text.reading import read_lines
 from erda.text.sentences import split_sentences, tokens_of, words_at, words_of
 from erda.types import Entity, Span
@@ -59,3 +60,110 @@ def read_names(path: Path) -> dict[str, str | None]:
     if not names:
         raise DataError(f"{path}: no names in it; expected one entity name per line, optionally a tab and an id.")
     return names
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TITLES = _words("mr. mrs. ms. dr. prof. rev. gen. col. lt. sgt. capt. sir lady lord")
+_DATES = _words(
+    "january february march april may june july august september october november december monday tuesday "
+    "wednesday thursday friday saturday sunday"
+)
+# Words that start sentences but not names.
+_COMMON = _words(
+    "a an the and or but nor so yet if then than as at by for from in into of off on onto out over to up with "
+    "within without about above across after against along although among around because before behind below "
+    "beneath beside besides between beyond despite down during except inside like near since though through "
+    "throughout toward towards under until unlike upon via when whenever where whereas wherever whether while why "
+    "how what whatever not no yes all another any both each either every few first second third last many more "
+    "most much neither next none once only other others several some such two three four five six seven eight "
+    "nine ten also again already always currently earlier eventually ever finally following former formerly "
+    "further here however initially instead just later meanwhile moreover never nevertheless now often originally "
+    "perhaps previously recently sometimes soon still subsequently there therefore thus today together tomorrow "
+    "too usually very yesterday according additionally are be been being can could did do does had has have is "
+    "may might must shall should was were will would let born based due founded having list located people prior "
+    "released starting"
+)
+_ROLES = _words(  # no names by themselves
+    "president vice prime minister governor king queen prince princess emperor bishop senator chairman director "
+    "ceo tv dvd cd fm"
+)
+_LINKS = _words("of de da di do dos du del della la le van von der den ter bin ibn al el y &")
+_BEFORE_OF = _words(  # "University of Oslo" is one name, "Ann of Oslo" two
+    "academy association bank battle bay board bureau center centre chamber church city college commonwealth "
+    "company conference council county court democratic department district duchy emirate faculty federation gulf "
+    "hall house institute institution isle kingdom league library ministry museum national office order palace "
+    "party principality province register republic school sea siege society sons state states strait treaty union "
+    "university"
+)
+
+
+class CapitalisedTagger:
+    """Finds runs of capitalised words, and `names` anywhere; entities have no type.
+
+    >>> tag = CapitalisedTagger()
+    >>> text = "In 1876 the University of Oslo hired Dr. Ann B. Lee-Smith from New York."
+    >>> [entity.name for sentence in tag(text) for entity in sentence.entities]
+    ['University of Oslo', 'Ann B. Lee-Smith', 'New York']
+    """
+
+    def __init__(self, names: NameTagger | None = None) -> None:
+        self._names = names
+
+    def __call__(self, text: str) -> Iterator[TaggedSentence]:
+        """Yield the sentences of a text with their entities."""
+        for start, end in split_sentences(text):
+            offsets = tuple(tokens_of(text, start, end))
+            tokens = tuple(words_at(text, offsets))
+            listed = tuple(self._names.entities(tokens)) if self._names else ()
+            taken = {place for entity in listed for place in range(entity.span.start, entity.span.end)}
+            runs = tuple(
+                Entity(" ".join(text[offsets[span.start][0] : offsets[span.end - 1][1]].split()), span)
+                for span in _runs(tokens, offsets)
+                if taken.isdisjoint(range(span.start, span.end))
+            )
+            entities = sorted((*listed, *runs), key=lambda entity: entity.span)
+            yield TaggedSentence(tokens, tuple(entities), offsets)
+
+
+def _runs(tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    at = 0
+    while at < len(tokens):
+        if not _starts_name(tokens[at]):
+            at += 1
+            continue
+        end = at + 1
+        while size := _more(tokens, offsets, end):
+            end += size
+        if end < len(tokens) and tokens[end].isdecimal() and tokens[end - 1].lower() not in _DATES:
+            end += 1  # Apollo 11
+        if not all(word.lower() in _ROLES for word in tokens[at:end]):
+            yield Span(at, end)
+        at = end
+
+
+def _starts_name(word: str) -> bool:
+    lower = word.lower()
+    is_other = (
+        (lower in _COMMON and word == word.capitalize()) or lower in _TITLES or lower in _DATES or is_pronoun(word)
+    )
+    return word[0].isupper() and not is_other
+
+
+def _more(tokens: Sequence[str], offsets: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the number of tokens from `at` that continue the name before them."""
+    if at >= len(tokens):
+        return 0
+    word = tokens[at]
+    if word[0].isupper() and word.lower() not in _DATES:
+        return 1
+    if at + 1 >= len(tokens) or not tokens[at + 1][0].isupper():
+        return 0
+    is_joined = offsets[at - 1][1] == offsets[at][0] and offsets[at][1] == offsets[at + 1][0]
+    if word in ("-", "'", "’"):
+        return 2 if is_joined else 0  # Jean-Luc, O'Brien
+    if word not in _LINKS or (word == "of" and tokens[at - 1].lower() not in _BEFORE_OF):
+        return 0
+    return 2

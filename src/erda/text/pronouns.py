@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from erda.types import Entity, Span
 
 if TYPE_CHECKING:
-    from erda.text.pairs import TaggedSentence
+    from erda.text.keys import TaggedSentence
 
 PERSON = "PERSON"
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from erda.errors import SHOWN_FAULTS, DataError, join_faults
 
-MAX_LINE = 1 << 26  # bytes of a line, and characters of one JSON item
+MAX_LINE = 1 << 26  # bytes of a line
 MOST_UNPACKED = 100  # largest ratio of unpacked to packed size; text has 3 to 20
 LEAST_BOUND = 1 << 26  # unpacked bytes that are always allowed
 _PIECE = 1 << 20
@@ -148,15 +148,14 @@ def read_start(path: Path, size: int = 4096) -> str:
 
 
 class JsonWalk:
-    """Reads a large JSON file item by item, in pieces, and tracks the line on which each item begins."""
+    """Decodes a JSON file item by item and tracks the line on which each item begins."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pieces = _pieces(path)
-        self._text, self._at = "", 0
+        self._text, self._at = _whole_text(path), 0
         self._counted, self._line = 0, 1
         self._decoder = json.JSONDecoder()
-        self._skip()
+        self._pass(0)
         if not self._text:
             raise DataError(f"{path}: the file is empty; expected JSON.")
 
@@ -192,19 +191,15 @@ class JsonWalk:
         return self._text.startswith(char, self._at)
 
     def _value(self) -> Any:
-        while True:
-            try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
-                if end < len(self._text) or not self._read_on():  # a number may continue in the next piece
-                    break
-            except RecursionError:
-                raise self._wrong("nested too deeply") from None
-            except json.JSONDecodeError as error:
-                if not self._read_on():
-                    self._pass(error.pos - self._at)
-                    raise self._wrong(error.msg) from None
-            except ValueError:
-                raise self._wrong("a number with too many digits") from None
+        try:
+            value, end = self._decoder.raw_decode(self._text, self._at)
+        except RecursionError:
+            raise self._wrong("nested too deeply") from None
+        except json.JSONDecodeError as error:
+            self._pass(error.pos - self._at)
+            raise self._wrong(error.msg) from None
+        except ValueError:
+            raise self._wrong("a number with too many digits") from None
         if _SURROGATE.search(self._text, self._at, end) and _has_lone_surrogate(value):
             raise self._wrong("unpaired surrogate (\\ud800 to \\udfff)")
         self._pass(end - self._at)
@@ -228,31 +223,8 @@ class JsonWalk:
         self._pass(1)
 
     def _pass(self, size: int) -> None:
-        self._at += size
-        self._skip()
-
-    def _skip(self) -> None:
-        while True:
-            self._at = cast(re.Match[str], _SPACE.match(self._text, self._at)).end()
-            if self._at < len(self._text) or not self._read_on():
-                return
-
-    def _read_on(self) -> bool:
-        """Read at least as much as is still undecoded; return False at the end of the file."""
-        self._line_here()
-        rest, self._at, self._counted = self._text[self._at :], 0, 0
-        if len(rest) > MAX_LINE:
-            raise DataError(
-                f"{self._path}:{self._line}: an item is longer than {MAX_LINE >> 20} MB; is this the right file?"
-            )
-        pieces, size = [rest], 0
-        for piece in self._pieces:
-            pieces.append(piece)
-            size += len(piece)
-            if size >= len(rest):
-                break
-        self._text = "".join(pieces)
-        return size > 0
+        """Move on by `size` characters and the white space after them."""
+        self._at = cast(re.Match[str], _SPACE.match(self._text, self._at + size)).end()
 
     def _line_here(self) -> int:
         self._line += self._text.count("\n", self._counted, self._at)
@@ -263,22 +235,15 @@ class JsonWalk:
         return DataError(f"{self._path}:{self._line_here()}: not JSON: {message}.")
 
 
-def _pieces(path: Path) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    line = 1
+def _whole_text(path: Path) -> str:
     with opened(path) as file:
-        for raw in iter(partial(file.read, _PIECE), b""):
-            if line == 1:
-                _refuse_utf16(path, raw)
-            try:
-                text = decoder.decode(raw)
-            except UnicodeDecodeError as error:
-                line += error.object.count(b"\n", 0, error.start)
-                raise DataError(f"{path}:{line}: {_wrong_encoding(path, error)}") from None
-            line += text.count("\n")
-            yield text
-        if decoder.getstate()[0]:
-            raise DataError(f"{path}:{line}: the file ends in the middle of a character; fetch it again.")
+        raw = file.read()
+    _refuse_utf16(path, raw)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        raise DataError(f"{path}:{line}: {_wrong_encoding(path, error)}") from None
 
 
 def _has_lone_surrogate(value: Any) -> bool:

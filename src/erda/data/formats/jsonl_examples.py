@@ -1,8 +1,10 @@
-"""Our own format: one JSON object per line, plain or compressed.
+"""Our own formats: JSONL, plain sentences with inline marks, and relation lists.
 
-A row has `tokens` with token spans, `text` with character spans, `text` with the names of both entities, or `text` with
-inline marks. Spans exclude their end.
-With `"holds": false`, the relation of the row does not hold.
+JSONL has one JSON object per line, plain or compressed. A row has `tokens` with token spans, `text` with character
+spans, `text` with the names of both entities, or `text` with inline marks. Spans exclude their end. With
+`"holds": false`, the relation of the row does not hold.
+
+A relation list is a JSON array of objects with `id` (or `pid`), `name` and `description`, a text or a list of lines.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, Rejected, SourceRow, read_rows
+from erda.data.formats.row_collector import Reading, Rejected, SourceRow, collect_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
+from erda.text.descriptions import tidy_description
 from erda.text.marks import Mark, example_from_marks, example_from_text, marks_of_names
-from erda.text.reading import Faults, read_lines
-from erda.types import Entity, Example, Span
+from erda.text.reading import Faults, JsonWalk, read_lines
+from erda.types import Entity, Example, Relation, Span
 
-EXPECTED = "one JSON object per line"
+JSON_LINES = "one JSON object per line"
 Text = StrictStr | None
 
 
@@ -74,8 +77,8 @@ class ExampleRow:
 
 
 def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
-    """Read the examples of a JSONL file with `read_rows`. A row without `id` gets `<file>:<line>`."""
-    return read_rows(path, "jsonl", jsonl_rows, EXPECTED, relations=relations, no_relation=no_relation)
+    """Read the examples of a JSONL file with `collect_rows`. A row without `id` gets `<file>:<line>`."""
+    return collect_rows(path, "jsonl", jsonl_rows, JSON_LINES, relations=relations, no_relation=no_relation)
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
@@ -182,3 +185,59 @@ def _entity(row: EndRow, role: str, tokens: tuple[str, ...]) -> Entity:
 def _entity_to_json(entity: Entity) -> dict[str, Any]:
     row = {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
     return row | ({"type": entity.type} if entity.type else {})
+
+
+MARKED_LINES = "one sentence per line, with its entities in [[ ]] and {{ }}"
+
+
+def marked_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield a row for each line that is not blank; none has a relation."""
+    stem = path.name.split(".")[0]
+    for number, line in read_lines(path, faults):
+        if line and not line.isspace():
+            yield SourceRow(number, partial(example_from_marks, line, id=f"{stem}:{number}"))
+
+
+def _joined(lines: object) -> object:
+    """Join a list of texts; leave all else to the type."""
+    if isinstance(lines, list) and all(isinstance(line, str) for line in lines):
+        return "\n".join(lines)
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRelation:
+    """A relation of the file."""
+
+    id: StrictStr | None = None
+    pid: StrictStr | None = None
+    name: StrictStr | None = None
+    description: Annotated[StrictStr | None, BeforeValidator(_joined)] = None
+    index: StrictInt | None = None
+
+
+def read_relation_list(path: Path) -> list[Relation]:
+    """Read relations in the order of the file, or by `index` (from 1) if they have one."""
+    faults = Faults(path)
+    lines: dict[str, int] = {}
+    relations: list[tuple[int, Relation]] = []
+    walk = JsonWalk(path)
+    for line, value in walk.array():
+        try:
+            listed = decode(value, ListedRelation)
+            relation_id = listed.id or listed.pid
+            if relation_id is None:
+                raise DataError("'id' is missing.")
+            if lines.setdefault(relation_id, line) != line:
+                raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
+            description = listed.description or ""
+            tidy_description(description)  # raises; the text itself stays, as checksums of datasets cover it
+            relation = Relation(relation_id, listed.name or relation_id, description)
+            relations.append((len(relations) + 1 if listed.index is None else listed.index, relation))
+        except DataError as error:
+            faults.add(line, str(error))
+    walk.end()
+    faults.raise_if_any()
+    if not relations:
+        raise DataError(f"{path}: no relation is listed.")
+    return [relation for _, relation in sorted(relations, key=lambda item: item[0])]

@@ -1,0 +1,309 @@
+"""Exports of annotation tools: brat, Label Studio and Prodigy.
+
+brat: a text (`x.txt`) and its annotations (`x.ann`), one per line; or a folder of such files.
+`T1<tab>City 0 4<tab>Oslo` marks an entity, `R1<tab>capital_of Arg1:T1 Arg2:T2` a relation from the first argument to
+the second, `N1<tab>Reference T1 Wikidata:Q585<tab>Oslo` gives the id of an entity. Events, attributes, notes and
+equivalences are ignored.
+
+Label Studio, export "JSON": an array of tasks with `data` and `annotations`. The `result` of an annotation holds
+regions of the task's text, and relations from one region to another (`from_id`, `to_id`, `direction`) with `labels`.
+
+Prodigy, JSONL of the recipe rel.manual: a text with `tokens`, `spans` and `relations`. A relation goes from `head` to
+`child`: our head and tail. Both are token numbers, or spans that contain the token. A rejected row with one relation is
+a counterexample of it; of several relations, nobody knows which one is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import StrictInt, StrictStr
+
+from erda.data.formats.row_collector import Marked, Rejected, SourceRow, sentences_example
+from erda.errors import DataError
+from erda.files import decode, decode_json, read_bytes
+from erda.text.reading import Faults, JsonWalk, read_lines
+from erda.types import Example
+
+NOT_ANNOTATED = "no relation is annotated"
+BRAT = "brat annotations, one per line"
+IN_PIECES = "an entity has several fragments"
+EVENT = "an argument is an event"
+_ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
+_RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
+_REFERENCE = re.compile(r"Reference (\S+) (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Standoff:
+    """The entities, references and relations of one text; each relation with its line."""
+
+    entities: dict[str, tuple[re.Match[str], str]] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    relations: list[tuple[int, re.Match[str]]] = field(default_factory=list)
+
+
+def brat_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield a row for each relation; a text without relations yields one row to skip."""
+    numbers = count(1)
+    for file in brat_files(path):
+        faults.path = file
+        text = _brat_text(file.with_suffix(".txt"))
+        found = _standoff(file, faults)
+        for line, relation in found.relations:
+            number = next(numbers)
+            yield SourceRow(line, partial(_brat_example, text, found, relation, f"{file.stem}:{line}"), number=number)
+        if not found.relations:
+            yield SourceRow(1, lambda: NOT_ANNOTATED, number=next(numbers))
+
+
+def brat_files(path: Path) -> list[Path]:
+    """Return the `.ann` files of a path: the file itself, the one beside a text, or those in a folder."""
+    return sorted(path.glob("*.ann")) if path.is_dir() else [path.with_suffix(".ann")]
+
+
+def _brat_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode()  # with its byte order mark: brat counts it
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x}); save it as UTF-8.") from None
+
+
+def _standoff(path: Path, faults: Faults) -> Standoff:
+    found = Standoff()
+    for number, line in read_lines(path, faults):
+        key, _, rest = line.partition("\t")
+        about, _, words = rest.partition("\t")
+        if not line or line.isspace() or (key and key[0] in "EAM#*"):
+            continue
+        pattern = {"T": _ENTITY, "R": _RELATION, "N": _REFERENCE}.get(key[:1])
+        match = pattern.fullmatch(about) if pattern else None
+        if match is None:
+            faults.add(number, f"not a brat annotation: {line[:60]!r}.")
+        elif key[0] == "T":
+            found.entities[key] = (match, words)
+        elif key[0] == "R":
+            found.relations.append((number, match))
+        else:
+            found.references.setdefault(match[1], match[2])
+    return found
+
+
+def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_id: str) -> Example | str:
+    marks: list[Marked] = []
+    for entity_id in relation.group(2, 3):
+        if entity_id.startswith("E"):
+            return EVENT
+        if entity_id not in found.entities:
+            raise DataError(f"argument {entity_id} is not defined in this file.")
+        entity, words = found.entities[entity_id]
+        if entity[3]:
+            return IN_PIECES
+        marks.append(
+            Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
+        )
+    return sentences_example(text, *marks, relation=relation[1], id=example_id)
+
+
+LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
+CANCELLED = "the annotation was skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Start, end, text and labels of a region; the first label is the type of the entity."""
+
+    start: StrictInt
+    end: StrictInt
+    text: StrictStr | None = None
+    labels: list[StrictStr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An item of an annotation: a region, a relation or another kind."""
+
+    type: StrictStr = ""
+    id: StrictStr | None = None
+    value: dict[str, Any] | None = None
+    from_id: StrictStr | None = None
+    to_id: StrictStr | None = None
+    direction: Literal["left", "right", "bi"] | None = "right"
+    labels: list[StrictStr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One person's annotation of a task."""
+
+    result: list[Result]
+    was_cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTask:
+    """A task of the file."""
+
+    data: dict[str, Any]
+    annotations: list[Annotation] | None = None
+    completions: list[Annotation] | None = None  # the name in older versions
+    id: StrictInt | StrictStr | None = None
+
+
+def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield a row for each relation of each annotation; a task without relations yields one row to skip."""
+    numbers = count(1)
+    stem = path.name.split(".")[0]
+    walk = JsonWalk(path)
+    for index, (line, value) in enumerate(walk.array(), 1):
+        try:
+            task = decode(value, LabelledTask, remedy="Export the project as JSON (JSON-MIN has no relations).")
+        except DataError as error:
+            faults.add(line, f"task {index}: {error}")
+            continue
+        where = f"task {index if task.id is None else task.id}: "
+        n_rows = 0
+        for annotation in task.annotations or task.completions or ():
+            for read in _readers(task, annotation):
+                n_rows, number = n_rows + 1, next(numbers)
+                yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
+        if not n_rows:
+            yield SourceRow(line, lambda: NOT_ANNOTATED, where, next(numbers))
+    walk.end()
+
+
+def _readers(task: LabelledTask, annotation: Annotation) -> Iterator[Callable[[str], Example | str]]:
+    """Yield a reader for each relation of an annotation; it takes the id of the example."""
+    if annotation.was_cancelled:
+        yield lambda example_id: CANCELLED
+        return
+    regions = {result.id: result for result in annotation.result if result.id and result.type != "relation"}
+    for relation in annotation.result:
+        if relation.type == "relation":
+            ends = (relation.from_id, relation.to_id)
+            pairs = {"left": [ends[::-1]], "bi": [ends, ends[::-1]]}.get(relation.direction or "", [ends])
+            for pair in pairs:
+                for label in relation.labels or [""]:
+                    yield partial(_task_example, task.data, regions, pair, label)
+
+
+def _task_example(
+    data: Mapping[str, Any], regions: Mapping[str, Result], pair: tuple[str | None, ...], label: str, example_id: str
+) -> Example | str:
+    text = _task_text(data)
+    head, tail = (_region_mark(regions, region_id) for region_id in pair)
+    return sentences_example(text, head, tail, relation=label.strip(), id=example_id)
+
+
+def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Marked:
+    region = regions.get(region_id or "")
+    if region is None:
+        raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
+    found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
+    return Marked(found.start, found.end, found.text, type=next(iter(found.labels or ()), None))
+
+
+def _task_text(data: Mapping[str, Any]) -> str:
+    texts = {name: value for name, value in data.items() if isinstance(value, str)}
+    if "text" not in texts and len(texts) != 1:
+        fields = ", ".join(sorted(data))[:200]
+        raise DataError(f"'data' has no field 'text' and not exactly one text field ({fields}). Name the field 'text'.")
+    return texts.get("text") or next(iter(texts.values()))
+
+
+PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
+NOT_ACCEPTED = "the row was not accepted"
+AMBIGUOUS = "the row was rejected and has several relations"
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigySpan:
+    """A character span or a token; `token_end` is inclusive."""
+
+    start: StrictInt
+    end: StrictInt
+    text: StrictStr | None = None
+    token_start: StrictInt | None = None
+    token_end: StrictInt | None = None
+    label: StrictStr | None = None
+
+    def holds(self, token: int) -> bool:
+        """Return whether the span contains a token."""
+        return self.token_start is not None and self.token_start <= token <= (self.token_end or self.token_start)
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigyRelation:
+    """A relation between two tokens, given by number, or between the spans around them."""
+
+    head: StrictInt
+    child: StrictInt
+    label: StrictStr | None = None
+    head_span: ProdigySpan | None = None
+    child_span: ProdigySpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProdigyRow:
+    """A row of the file."""
+
+    text: StrictStr
+    relations: list[ProdigyRelation] = field(default_factory=list)
+    spans: list[ProdigySpan] = field(default_factory=list)
+    tokens: list[ProdigySpan] = field(default_factory=list)
+    answer: StrictStr = "accept"
+
+
+def prodigy_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield a row for each relation; a line without relations, or without a clear answer, yields one row to skip."""
+    numbers = count(1)
+    stem = path.name.split(".")[0]
+    for line, text in read_lines(path, faults):
+        if not text or text.isspace():
+            continue
+        try:
+            row = decode_json(text, ProdigyRow)
+        except DataError as error:
+            faults.add(line, str(error))
+            continue
+        if reason := _skipped(row):
+            yield SourceRow(line, partial(str, reason), number=next(numbers))
+            continue
+        for relation in row.relations:
+            number = next(numbers)
+            yield SourceRow(line, partial(_read_prodigy, row, relation, f"{stem}:{number}"), number=number)
+
+
+def _skipped(row: ProdigyRow) -> str:
+    """The reason to skip a row; empty if there is none."""
+    if row.answer not in ("accept", "reject"):
+        return NOT_ACCEPTED
+    if not row.relations:
+        return NOT_ANNOTATED if row.answer == "accept" else NOT_ACCEPTED
+    return AMBIGUOUS if row.answer == "reject" and len(row.relations) > 1 else ""
+
+
+def _read_prodigy(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | Rejected | str:
+    found = _prodigy_example(row, relation, example_id)
+    return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
+
+
+def _prodigy_example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | str:
+    head = _prodigy_mark(row, "head", relation.head, relation.head_span)
+    tail = _prodigy_mark(row, "child", relation.child, relation.child_span)
+    return sentences_example(row.text, head, tail, relation=(relation.label or "").strip(), id=example_id)
+
+
+def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:
+    span = span or next((each for each in row.spans if each.holds(token)), None)
+    if span is None:
+        if not 0 <= token < len(row.tokens):
+            raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
+        span = row.tokens[token]
+    return Marked(span.start, span.end, span.text, type=span.label or None)
