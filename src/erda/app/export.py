@@ -102,7 +102,7 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method, head = version.fitted
-    if not isinstance(method, Posterior) or method.trains:
+    if type(method) is not Posterior:  # subclasses score in other ways
         raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
     arrays = {**method.fitted.arrays(), **(head.arrays() if head else {})}
     packed = _packed(method, engine)

@@ -12,7 +12,7 @@ from erda.errors import unknown_name
 
 if TYPE_CHECKING:
     from erda.fields import S
-    from erda.settings.load import Given
+    from erda.settings.load import SettingValue
     from erda.settings.runs import RunSettings
 
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
@@ -60,7 +60,7 @@ def load_settings(options: argparse.Namespace, *more_sets: str) -> RunSettings:
     return settings_from([*layers_of(options.preset, options.config), given], faults=faults)
 
 
-def read_given(options: argparse.Namespace) -> dict[str, Given]:
+def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
     """The layer of `--set` and the flags, not yet validated."""
     faults: list[str] = []
     given = _given(options, options.sets, faults)
@@ -75,17 +75,17 @@ def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
     return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
 
 
-def _given(options: argparse.Namespace, sets: Iterable[str], faults: list[str]) -> dict[str, Given]:
-    from erda.settings.load import Given, tidy_name
+def _given(options: argparse.Namespace, sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
+    from erda.settings.load import SettingValue, tidy_name
 
     texts = {name: getattr(options, name, None) for name in FLAGS}
     flags = {
-        name: Given(text, FLAGS[name][0], is_text=isinstance(text, str))
+        name: SettingValue(text, FLAGS[name][0], is_text=isinstance(text, str))
         for name, text in texts.items()
         if text is not None
     }
     return {
-        **{tidy_name(name): Given(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)},
+        **{tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)},
         **flags,
     }
 
@@ -102,13 +102,13 @@ def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
 def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
     """Validate `--set` and flags, which win, as one settings model; report all faults at once."""
     from erda.fields import flat_kinds
-    from erda.settings.load import Given, tidy_name, validated
+    from erda.settings.load import SettingValue, tidy_name, validated
 
     faults: list[str] = []
-    given = {tidy_name(name): Given(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)}
-    given |= {name: Given(value, name) for name, value in flags.items()}
+    given = {tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)}
+    given |= {name: SettingValue(value, name) for name, value in flags.items()}
     kinds = flat_kinds(model)
     faults += [f"{given[name].origin}: {unknown_name(what, name, kinds)}" for name in given if name not in kinds]
-    settings = validated(model, {name: name for name in given if name in kinds}, given, faults)
+    settings = validated(model, given, faults)
     refuse(faults)
     return settings

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from erda.methods.base import Method
-from erda.methods.linear_classifier import COUNT_AS_ONE, RIDGE, classifier_weight, fit_classifier
 from erda.methods.posterior import Posterior
 from erda.types import Task
+from erda_peers.posterior_classifier import (
+    COUNT_AS_ONE,
+    RIDGE,
+    PosteriorClassifier,
+    classifier_weight,
+    fit_classifier,
+)
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation
 
 
@@ -37,8 +43,8 @@ def test_the_weight_grows_with_the_rarest_relations() -> None:
     assert classifier_weight(np.array([100.0, 0.0])) == 0
 
 
-def taught(n: int, **settings: bool) -> Posterior:
-    method = Posterior(toy_encoder(), **settings)
+def taught(n: int, kind: type[Posterior] = PosteriorClassifier) -> Posterior:
+    method = kind(toy_encoder())
     relations = tuple(map(toy_relation, range(6)))
     method.learn(Task(0, relations, tuple(toy_example(k, row) for k in range(6) for row in range(n))))
     return method
@@ -46,17 +52,13 @@ def taught(n: int, **settings: bool) -> Posterior:
 
 def test_scores_change_with_many_examples_only(tmp_path: Path) -> None:
     questions = toy_questions(6)[0]
-    few, many = (taught(n).predict(questions).scores for n in (3, 12))
-    np.testing.assert_array_equal(taught(3, classifier=True).predict(questions).scores, few)
-    method = taught(12, classifier=True)
+    few, many = (taught(n, Posterior).predict(questions).scores for n in (3, 12))
+    np.testing.assert_array_equal(taught(3).predict(questions).scores, few)
+    method = taught(12)
     found = method.predict(questions).scores
     assert np.abs(found - many).max() > 0.1
     totals = [np.log(np.exp(scores.astype(np.float64)).sum(axis=1)) for scores in (found, many)]
     np.testing.assert_allclose(*totals, atol=1e-4)
-    other = taught(12, classifier=True)
-    other.use_derived(method.derived())
-    np.testing.assert_array_equal(other.predict(questions).scores, found)
     method.save(tmp_path / "saved")
-    np.testing.assert_array_equal(
-        Method.load(tmp_path / "saved", encoder=toy_encoder()).predict(questions).scores, found
-    )
+    loaded = Method.load(tmp_path / "saved", encoder=toy_encoder())
+    np.testing.assert_array_equal(loaded.predict(questions).scores, found)

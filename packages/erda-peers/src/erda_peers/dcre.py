@@ -18,10 +18,11 @@ from torch.nn import functional as F
 
 from erda.encoders.trainable import embed
 from erda.fields import Fraction, Weight
-from erda.learning.losses import cosine_similarity, cross_entropy, supervised_contrastive
-from erda.methods.cpl import Cpl
+from erda.learning.losses import cosine_similarity, cross_entropy
 from erda.methods.posterior import TEMPLATES, sentences_of
 from erda.types import Example, Relation, Task
+from erda_peers.contrastive_losses import supervised_contrastive
+from erda_peers.cpl import Cpl
 
 RANK_OFFSET = 60.0  # of reciprocal rank fusion
 TIE = 1e-5  # weight of the similarities themselves, which order relations with equal ranks

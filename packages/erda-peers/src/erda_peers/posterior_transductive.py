@@ -34,7 +34,6 @@ class PosteriorTransductive(Posterior):
     balanced: bool = False  # assume that all relations are equally frequent among the questions
 
     name: ClassVar[str] = "posterior-transductive"
-    transductive: ClassVar[bool] = True
 
     def _scores(self, examples: Sequence[Example]) -> np.ndarray:
         vectors, fitted = self._vector_array(examples), self.fitted

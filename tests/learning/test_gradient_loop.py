@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from erda.errors import StreamError
-from erda.learning.loop import descend
+from erda.learning.gradient_loop import descend
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -100,12 +100,6 @@ def test_without_parameters_the_loss_is_never_called() -> None:
         raise AssertionError
 
     assert math.isnan(descend([1, 2], loss, [], learning_rate=0.1, generator=generator()))
-
-
-def test_a_loss_without_gradient_changes_nothing() -> None:
-    weight = nn.Parameter(torch.ones(1))
-    assert descend([1], lambda _: torch.tensor(3.0), [weight], learning_rate=0.1, generator=generator()) == 3.0
-    assert weight.item() == 1.0
 
 
 def test_a_nan_loss_names_epoch_batch_and_learning_rate() -> None:

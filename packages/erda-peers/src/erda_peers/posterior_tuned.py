@@ -14,13 +14,13 @@ from torch.nn import functional as F
 
 from erda.encoders.trainable import TrainableEncoder
 from erda.fields import Count, Fraction, Positive
-from erda.learning.loop import descend, seeded
-from erda.learning.losses import supervised_contrastive
+from erda.learning.gradient_loop import descend, seeded
 from erda.methods.base import Checkpoint
 from erda.methods.posterior import Posterior
-from erda.methods.posterior_transductive import PosteriorTransductive
 from erda.methods.trained import LearningRate, NotTiny, refuse_frozen
 from erda.types import Example, Task
+from erda_peers.contrastive_losses import supervised_contrastive
+from erda_peers.posterior_transductive import PosteriorTransductive
 
 KEPT_VECTORS = 20_000  # sentences whose vectors are cached while the encoder stays frozen
 
@@ -56,6 +56,10 @@ class PosteriorTuned(Posterior):
     def _learning(self) -> Iterator[torch.Generator]:
         with seeded(self.seed, self.n_tasks) as generator:
             yield generator
+
+    def taken_over(self) -> dict[str, np.ndarray]:
+        """Return nothing: the background of the encoder does not fit trained weights."""
+        return {}
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         if not self.n_tasks:

@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from erda.encoders.trainable import embed
-from erda.methods.cpl import Cpl
 from erda.types import Example, Task
+from erda_peers.cpl import Cpl
 from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
 
 

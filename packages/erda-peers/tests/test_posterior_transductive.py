@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from test_posterior import Cloud, task
 
-from erda.methods.posterior_transductive import PosteriorTransductive, grown_rows, shares_of
 from erda.types import Example
+from erda_peers.posterior_transductive import PosteriorTransductive, grown_rows, shares_of
 from toy_world import toy_example
 
 N_RELATIONS, DIM = 8, 40

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from erda.fields import Weight
-from erda.learning.losses import cross_entropy, supervised_contrastive
-from erda.methods.dcre import Dcre
+from erda.learning.losses import cross_entropy
 from erda.types import Example
+from erda_peers.contrastive_losses import supervised_contrastive
+from erda_peers.dcre import Dcre
 
 
 @dataclass(eq=False)

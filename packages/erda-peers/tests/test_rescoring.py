@@ -1,4 +1,4 @@
-"""`names` and `whiten`: Posterior's score over the vectors of any trained method."""
+"""`NAME-rescored`: Posterior's score over the vectors of any trained method."""
 
 from functools import partial
 from pathlib import Path
@@ -9,13 +9,12 @@ import torch
 
 from erda.methods import METHODS
 from erda.methods.base import Method
-from erda.methods.cpl import Cpl
 from erda.methods.posterior import Posterior
-from erda.methods.trained import Trained
+from erda_peers.rescoring import RescoredCpl
 from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
 
 QUESTIONS = toy_questions(6)[0]
-TRAINED = [name for name in sorted(METHODS) if issubclass(METHODS[name], Trained)]
+RESCORED = [name for name in sorted(METHODS) if name.endswith("-rescored")]
 
 
 def learn(method: Method, n_tasks: int = 3) -> Method:
@@ -24,8 +23,16 @@ def learn(method: Method, n_tasks: int = 3) -> Method:
     return method
 
 
+def test_every_method_that_trains_has_a_rescored_one() -> None:
+    assert len(RESCORED) == 10
+    for name in RESCORED:
+        settings = METHODS[name](toy_encoder()).settings()
+        own = METHODS[name.removesuffix("-rescored")](toy_encoder()).settings()
+        assert settings == {**own, "names": True, "whiten": True}
+
+
 @pytest.mark.parametrize(("names", "whiten"), [(True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", RESCORED)
 def test_over_a_frozen_encoder_the_scores_are_those_of_posterior(
     name: str, names: bool, whiten: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +46,7 @@ def test_over_a_frozen_encoder_the_scores_are_those_of_posterior(
 
 
 def test_old_means_move_with_their_exemplars(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = Cpl(toy_encoder(), whiten=True)
+    method = RescoredCpl(toy_encoder(), names=False)
 
     instead_of_learning(monkeypatch)
     method.learn(toy_task(0))
@@ -56,7 +63,7 @@ def test_old_means_move_with_their_exemplars(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_saving_forgetting_and_restoring_keep_the_scores(tmp_path: Path) -> None:
-    method = learn(Cpl(toy_encoder(), names=True, whiten=True))
+    method = learn(RescoredCpl(toy_encoder()))
     before = method.predict(QUESTIONS).scores
     method.save(tmp_path / "saved")
     loaded = Method.load(tmp_path / "saved", encoder=toy_encoder())

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from erda.encoders.trainable import embed
 from erda.methods import trained as base
-from erda.methods.sckd import Head, Sckd, Teacher
 from erda.types import Example, Task
+from erda_peers.sckd import Head, Sckd, Teacher
 from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task
 
 

@@ -19,9 +19,10 @@ from torch.nn import functional as F
 
 from erda.encoders.trainable import embed
 from erda.fields import Number, Weight
-from erda.learning.losses import cosine_similarity, cross_entropy, distillation, supervised_contrastive
+from erda.learning.losses import cosine_similarity, cross_entropy
 from erda.methods.trained import LearningRate, NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
+from erda_peers.contrastive_losses import distillation, supervised_contrastive
 
 
 @dataclass(frozen=True, slots=True, eq=False)

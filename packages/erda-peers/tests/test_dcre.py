@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from erda.methods.dcre import RANK_OFFSET, Dcre, hard_margin, ranks, soft_margin_triplet
 from erda.methods.posterior import sentences_of
 from erda.types import Relation
+from erda_peers.dcre import RANK_OFFSET, Dcre, hard_margin, ranks, soft_margin_triplet
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 DISTANCES = torch.tensor([[0.0, 0.3, 0.2, 0.9], [0.3, 0.0, 0.6, 0.1], [0.2, 0.6, 0.0, 0.5], [0.9, 0.1, 0.5, 0.0]])

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 from erda.encoders.trainable import embed
 from erda.fields import Count, Fraction, Number
-from erda.learning.losses import cosine_similarity, relaxed, supervised_contrastive
+from erda.learning.losses import cosine_similarity
 from erda.methods.trained import NotTiny, Trained
 from erda.types import Example, ScoreKind, Task
+from erda_peers.contrastive_losses import relaxed, supervised_contrastive
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from erda.methods.sirus import Sirus, first_neighbours
+from erda_peers.sirus import Sirus, first_neighbours
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 
