@@ -39,6 +39,9 @@ CSV_END = "\r\n"  # with this line ending, the csv module quotes every field tha
 _CELL = r"(?:^|(?<=[;\t\r\n]))"
 _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@＝＋－＠])"
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
+EXCEL = (".xlsx", ".xlsm")
+MOST_ROWS = 1 << 20  # of a sheet
+_SEPARATORS = ",;\t"
 
 
 def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
@@ -151,11 +154,6 @@ def _number(row: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise DataError(f"{name}: expected a whole number, got {text[:20]!r}.")
     return int(text)
-
-
-EXCEL = (".xlsx", ".xlsm")
-MOST_ROWS = 1 << 20  # of a sheet
-_SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
