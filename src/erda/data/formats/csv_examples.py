@@ -136,8 +136,8 @@ def _read(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Exa
 
 def _example(row: Mapping[str, str], **about: Any) -> Example:
     if OFFSETS[0] in row:
-        ends = [_number(row, name) for name in OFFSETS]
-        return example_from_text(row["text"], Mark(*ends[:2]), Mark(*ends[2:]), **about)
+        a, b, c, d = (_number(row, name) for name in OFFSETS)
+        return example_from_text(row["text"], Mark(a, b), Mark(c, d), **about)
     head, tail = row.get("head", "").strip(), row.get("tail", "").strip()
     if head and tail and not ("[[" in row["text"] and "{{" in row["text"]):
         return example_from_text(row["text"], *marks_of_names(row["text"], head, tail), **about)
