@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> None:
     )
     print_tables(report.tables)
     print_line(f"Files: {len(report.files)} in {options.directory / FOLDER}")
-    if report.page:
-        print_line(f"Page:  {report.page}")
+    print_line(f"Page:  {report.page}")
     for fault in (*report.faults, *report.notes):
         print_fault(fault)
