@@ -147,7 +147,7 @@ def reproduce_paper(options: argparse.Namespace) -> None:
         report = write_report(options.out, layout=paper_layout)
         for fault in report.faults:
             print_fault(fault)
-        print_line(f"Report: {report.page or options.out / 'report'}")
+        print_line(f"Report: {report.page}")
     if done.faults:
         raise ErdaError(f"What failed ({len(done.faults)}):\n{join_faults(merge_faults(done.faults))}")
 
