@@ -1,6 +1,7 @@
 """A review on the server: undo, restart, the reasons when nothing is left."""
 
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from toy_server import Served, serving, toy_store, wait_for
@@ -96,6 +97,14 @@ def test_accepting_all_makes_one_version_and_is_no_measure_of_quality(served: Se
     assert undone["version"] == accepted["version"] + 1, "one undo is one version"
     history = served.get("/v1/history")["versions"]
     assert history[-1]["what"] == "took back 3 examples of capital of"
+
+
+def test_a_ranking_in_progress_ends_with_its_texts(served: Served) -> None:
+    judge(served, begin(served)["pair"])
+    served.app.state.desk.save_soon()
+    while served.get("/v1/review")["version"] == 2:  # then the new version ranks the pairs in the background
+        sleep(0.01)
+    assert served.post("/v1/review/texts", {"texts": []})["pair"] is None
 
 
 def test_the_reason_is_given_when_nothing_is_left(served: Served, tmp_path: Path) -> None:

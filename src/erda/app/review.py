@@ -218,7 +218,8 @@ class SharedReview:
 
     def _use(self, pool: CandidatePool | None) -> None:
         self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
-        self._ranked, self._ranked_by, self._candidates, self._shown = {}, None, {}, None
+        self._ranked, self._ranked_by, self._ranking = {}, None, None  # those of other texts
+        self._candidates, self._shown = {}, None
 
     def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]
