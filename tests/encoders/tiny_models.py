@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -54,6 +55,19 @@ def build_model(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return find_model(folder)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
+    """One tiny model of each architecture."""
+    place = tmp_path_factory.mktemp("models")
+    return {kind: build_model(place / kind, kind) for kind in ("bert", "roberta", "mpnet", "electra")}
+
+
+@pytest.fixture
+def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
+    """The tiny BERT."""
+    return folders["bert"]
 
 
 def sentence(text: str, head: tuple[int, int], tail: tuple[int, int], *, relation: str | None = None) -> Example:

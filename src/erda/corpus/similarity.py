@@ -18,11 +18,10 @@ from erda.corpus.similarity_settings import MAX_PIECES
 from erda.encoders import TransformerSettings, check_device
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
 from erda.encoders.contract import unit_rows
-from erda.encoders.onnx_build import open_onnx
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
+from erda.encoders.weights import SHIPPED, ModelFolder, find_model, graph_builder, origin
 from erda.errors import ModelError, SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
@@ -55,7 +54,7 @@ class SimilarityModel:
         settings = TransformerSettings(mode="markers", max_pieces=0 if weights else max_pieces)
         if dtype == "int8":
             frozen = settings.model_copy(update={"trained_layers": 0, "engine": "onnx-int8"})
-            self.encoder = open_onnx(folder, frozen, weights=weights, device=device)
+            self.encoder = graph_builder().open_onnx(folder, frozen, weights=weights, device=device)
         else:
             self.encoder = TransformerEncoder(folder, settings, weights=weights)
             self.encoder.requires_grad_(False).to(device=device, dtype=DTYPES[dtype])

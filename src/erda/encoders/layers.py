@@ -154,36 +154,6 @@ class LayeredModel(nn.Module):
             states = layer.output(layer.intermediate(attended), attended)
         return mean_layer([*pooled, states]) if pooled else states
 
-    # -- parts of the model, for the ONNX graph ---------------------------------------------------------------------
-
-    def attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
-        """A layer's attention and its query, key and value projections."""
-        if self.mpnet:
-            attention = layer.attention.attn
-            return attention, attention.q, attention.k, attention.v
-        attention = layer.attention.self
-        return attention, attention.query, attention.key, attention.value
-
-    def attention_output(self, layer: Any) -> tuple[Any, Any]:
-        """The projection after a layer's attention, and the normalisation after the residual connection."""
-        block = layer.attention
-        return (block.attn.o, block.LayerNorm) if self.mpnet else (block.output.dense, block.output.LayerNorm)
-
-    def position_rows(self, n: int) -> Tensor:
-        """Position embeddings of the first `n` pieces (with BERT's segment embedding): [n, hidden]."""
-        embeddings = self.model.embeddings
-        first = 0 if self.model.config.model_type == "bert" else embeddings.padding_idx + 1
-        rows: Tensor = embeddings.position_embeddings.weight[first : first + n]
-        return rows if self.mpnet else rows + embeddings.token_type_embeddings.weight[0]
-
-    def position_bias(self, n: int) -> Tensor | None:
-        """MPNet's attention bias by distance, [1, heads, n, n]; None for other models."""
-        if not self.mpnet:
-            return None
-        encoder = self.model.encoder
-        bias: Tensor = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, n, 1))
-        return bias
-
     def _rows(self, ids: Tensor) -> Tensor:
         """Embedding rows of word pieces and of marks."""
         words = self.model.get_input_embeddings()

@@ -2,7 +2,7 @@
 
 An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. With engine `packaged`, the files of
 MiniLM ship with erda, and `erda data get mpnet` builds those of MPNet once, into the cache folder. For other weights,
-`erda.encoders.onnx_build` builds them. An export holds the same three files.
+`erda_mpnet.onnx_build` (packages/erda-mpnet) builds them. An export holds the same three files.
 """
 
 from __future__ import annotations
@@ -62,10 +62,6 @@ class AboutEncoder:
         fields = {name: value for name, value in asdict(self).items() if name not in ("crc32", "made_from")}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
-    def describes(self, files: dict[str, bytes]) -> bool:
-        """Whether the files have the stored checksums."""
-        return self.crc32 == crc32_of(files)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedEncoder:
@@ -86,7 +82,7 @@ class PackedEncoder:
         """Read and verify the three files."""
         about = read_about(folder)
         files = {name: read_bytes(folder / name, error=ModelError) for name in (GRAPH, TOKENIZER)}
-        if not about.describes(files):
+        if about.crc32 != crc32_of(files):
             raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Reinstall erda or rebuild the encoder.")
         return cls(about, files[GRAPH], files[TOKENIZER])
 
@@ -97,11 +93,6 @@ def read_about(folder: Path) -> AboutEncoder:
     if about.version != VERSION:
         raise ModelError(f"{folder / ABOUT} has version {about.version}; this erda reads version {VERSION}.")
     return about
-
-
-def digests(files: dict[str, bytes]) -> dict[str, str]:
-    """Sha256 of each file."""
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def crc32_of(files: dict[str, bytes]) -> dict[str, int]:

