@@ -18,6 +18,7 @@ from erda.errors import StreamError, counted, join_faults
 from erda.types import Example, Relation, pair_in_sentence
 
 FIXED_SEED = 2022  # for everything independent of the stream's seed: the order of questions, candidate lists
+N_VALIDATION = 50  # validation examples per relation
 TRAIN_SHARE = 0.6  # least share of a relation's examples kept for training when pools are split off
 
 ByRelation = dict[str, list[Example]]
@@ -33,7 +34,6 @@ def draw_stream(
     first_shots: int | None = 100,
     n_tasks: int | None = None,
     test_per_relation: int | None = 100,
-    validation_per_relation: int | None = 50,
     candidates: int | None = None,
     min_examples: int | None = None,
 ) -> TaskStream:
@@ -48,9 +48,7 @@ def draw_stream(
     _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
     dataset, n_ambiguous = without_ambiguous(dataset)
     dataset, rare = _without_rare(dataset, min_examples)
-    pools = split_pools(
-        dataset, shots=shots, test_per_relation=test_per_relation, validation_per_relation=validation_per_relation
-    )
+    pools = split_pools(dataset, shots=shots, test_per_relation=test_per_relation)
     _check_enough(dataset, pools, shots, n_ambiguous)
     groups = _draw_groups(dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, seed=seed)
     if n_tasks is not None and n_tasks > len(groups):
@@ -102,13 +100,11 @@ class Pools:
     test: ByRelation
 
 
-def split_pools(
-    dataset: Dataset, *, shots: int, test_per_relation: int | None, validation_per_relation: int | None
-) -> Pools:
+def split_pools(dataset: Dataset, *, shots: int, test_per_relation: int | None) -> Pools:
     """Return the three pools of a dataset. Missing pools are split off its training examples, by whole sentences.
 
     Of a relation's n examples, max(shots, 0.6 n) stay for training. Three eighths of the rest (at most
-    `validation_per_relation`) go to validation, the others (at most `test_per_relation`) to the test.
+    `N_VALIDATION`) go to validation, the others (at most `test_per_relation`) to the test.
     """
     train = _by_relation(dataset, dataset.train)
     validation, test = (_by_relation(dataset, pool) for pool in (dataset.validation, dataset.test))
@@ -117,12 +113,12 @@ def split_pools(
         for relation, examples in train.items():
             spare = len(examples) - _reserve(len(examples), shots)
             share = spare if dataset.test else spare * 3 // 8
-            n_validation = 0 if dataset.validation else _capped(share, validation_per_relation)
+            n_validation = 0 if dataset.validation else _capped(share, N_VALIDATION)
             n_test = 0 if dataset.test else _capped(spare - n_validation, test_per_relation)
             quotas[relation] = (n_validation, n_test)
         train, split_validation, split_test = _split_sentences(train, quotas, shots)
         validation, test = validation if dataset.validation else split_validation, test if dataset.test else split_test
-    for pool, limit in ((validation, validation_per_relation), (test, test_per_relation)):
+    for pool, limit in ((validation, N_VALIDATION), (test, test_per_relation)):
         for relation, examples in pool.items():
             if limit is not None and len(examples) > limit:
                 pool[relation] = shuffled(examples, FIXED_SEED, relation)[:limit]

@@ -131,9 +131,14 @@ class OnnxEncoder(Encoder):
             if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
             packed = self._load()
+            text, special = packed.tokenizer.decode(), self.about.special
+            size, limit = self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(_session, packed)
-                return _tokenizer(packed), session.result()
+                tokenizer = MarkedTokenizer.from_json(
+                    text, special=special, mode="markers", vocab_size=size, limit=limit
+                )
+                return tokenizer, session.result()
 
     @property
     def tokenizer(self) -> MarkedTokenizer:
@@ -219,17 +224,6 @@ def available_threads() -> int:
     if limit.isdecimal():
         return max(int(limit), 1)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
-
-
-def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
-    about = packed.about
-    return MarkedTokenizer.from_json(
-        packed.tokenizer.decode(),
-        special=about.special,
-        mode="markers",
-        vocab_size=about.vocab_size,
-        limit=about.max_pieces,
-    )
 
 
 def _session(packed: PackedEncoder) -> Any:

@@ -26,12 +26,8 @@ def open_run_stream(run: Run) -> TaskStream:
 @lru_cache(maxsize=1)
 def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
     from erda.data.catalogue import open_stream
-    from erda.data.streams import with_patterns
 
-    settings = dict(cut)
-    patterns = settings.pop("patterns", False)
-    stream = open_stream(dataset, shots=shots, family=family, seed=seed, **settings)
-    return with_patterns(stream) if patterns else stream
+    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
 
 
 @lru_cache(maxsize=1)

@@ -24,11 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from erda.data.streams import StreamSettings
 from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown_name
 from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
 from erda.files import read_bytes, user_path
 from erda.registry import plugin_paths
-from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings
 
 PRESETS = Path(__file__).parent / "presets"
 ENCODER = "encoder"
@@ -195,7 +196,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for check in (
         lambda: values.update(shots=_default_shots(options.dataset)),
-        lambda: values.update(seeds=default_seeds(options.dataset, options.order_family)),
+        lambda: values.update(seeds=default_seeds(options.order_family)),
         lambda: check_device(options.device),
     ):
         try:
@@ -214,11 +215,10 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
 
 def _default_shots(dataset: str) -> int:
     """The shots of a dataset's own shape; an unknown dataset raises."""
-    from erda.data.catalogue import DATASETS, find_entry
-    from erda.data.own_data import OWN_SHOTS
+    from erda.data.catalogue import DATASETS, OWN_SHAPE, find_entry
 
     if dataset not in DATASETS and user_path(dataset).exists():
-        return OWN_SHOTS
+        return OWN_SHAPE.shots
     return find_entry(dataset).shape.shots
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from erda.data.streams import StreamSettings
 from erda.errors import SettingsError
 from erda.fields import Count, Seed, Settings, flat_kinds, flat_values
 
@@ -44,20 +45,6 @@ class Run:
     def title(self) -> str:
         """Name in messages and progress bars."""
         return f"{self.method} {self.seed}"
-
-
-class StreamSettings(Settings):
-    """How a stream is cut, if not by the dataset's own shape (`open_stream`)."""
-
-    way: Count | None = None
-    first_way: Count | None = None
-    first_shots: Count | None = None
-    n_tasks: Count | None = None
-    test_per_relation: Count | None = None
-    candidates: Count | None = None
-    min_examples: Count | None = None  # relations with fewer are left out
-    no_relation: str | None = None  # relation names that mean "none", separated by commas
-    patterns: bool | None = None  # add written patterns to descriptions (`erda.data.streams`)
 
 
 class RunOptions(Settings):
