@@ -128,11 +128,11 @@ def list_datasets() -> None:
 
     folder = data_folder()
     rows = []
-    for entry in DATASETS.values():
+    for name, entry in DATASETS.items():
         here = "embedded" if not entry.needs else "here"
         if missing_files(entry, folder):
             here = "to fetch" if entry.remote else "to obtain"
-        rows.append((entry.name, here, entry.licence, entry.about))
+        rows.append((name, here, entry.licence, entry.about))
     here = "here" if entity_model.model_folder() else "to fetch"
     rows.append((entity_model.NAME, here, "MIT", entity_model.ABOUT))
     here = "here" if (packaged_folder(BUILT) / ABOUT).is_file() else "to build"

@@ -64,9 +64,8 @@ OWN_SHAPE = Shape(way=5, first_shots=None)  # of a user's own data
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A dataset in the catalogue."""
+    """A dataset in the catalogue, which maps its name to it."""
 
-    name: str
     about: str
     licence: str
     shape: Shape
@@ -135,14 +134,12 @@ def _load_atlas(folder: Path) -> Dataset:
 
 _ENTRIES: dict[str, Entry | str] = {
     "atlas": Entry(
-        name="atlas",
         about="48 relations in eight domains, written for erda; no download",
         licence="Apache-2.0",
         shape=Shape(way=6),
         load=_load_atlas,
     ),
     "fewrel": Entry(
-        name="fewrel",
         about="80 Wikidata relations in the published CFRL splits, 10-way 2/5/10-shot, with candidate lists",
         licence="MIT",
         shape=Shape(way=10),
@@ -155,7 +152,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "fewrel-full": Entry(
-        name="fewrel-full",
         about="the same 80 relations, up to 700 examples each, drawn by seed (100 shots: the continual setting)",
         licence="MIT",
         shape=Shape(way=10, shots=100),
@@ -164,7 +160,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "fewrel-fresh": Entry(
-        name="fewrel-fresh",
         about="40 of the 80 relations, without the sentences of the splits: no setting is chosen on them",
         licence="MIT",
         shape=Shape(way=10),
@@ -173,7 +168,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "redoc41": Entry(
-        name="redoc41",
         about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
         licence="MIT",
         shape=Shape(way=5, first_way=6),
@@ -182,7 +176,6 @@ _ENTRIES: dict[str, Entry | str] = {
         obtain=_REDOC41_SOURCE,
     ),
     "tacred": Entry(
-        name="tacred",
         about="41 relations of TACRED, first task of 6 relations, then 5-way",
         licence="LDC user agreement",
         shape=Shape(way=5, first_way=6),
@@ -222,10 +215,10 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     if path is not None:
         beside = sorted(path.iterdir()) if path.is_dir() else relation_files(path)
         return _load_once(read_own, path, file_stamps([path, *beside]), no_relation=frozenset(no_relation))
-    entry = find_entry(str(name_or_path))
-    folder = folder or data_folder()
-    require_files(entry.name, (folder / name for name in missing_files(entry, folder)), obtain=entry.obtain)
-    paths = [folder / name for need in entry.needs for name in need.split("|")]
+    name, folder = str(name_or_path), folder or data_folder()
+    entry = find_entry(name)
+    require_files(name, (folder / file for file in missing_files(entry, folder)), obtain=entry.obtain)
+    paths = [folder / file for need in entry.needs for file in need.split("|")]
     return _load_once(entry.load, folder, file_stamps(paths))
 
 
